@@ -1,0 +1,243 @@
+"""One canonical `ToolCall` out of any envelope.
+
+Models and providers wrap the same two facts, a name and its arguments, in a dozen ways. This module is the only place
+that unwraps them, so that one rule holds for native calls, calls in text and emulated calls alike:
+
+- the name stands under `name`, `toolName`, `tool`, `tool_name` or `function.name`; the arguments under `arguments`,
+  `parameters`, `input` or `args`. Two different values for one of the two are a conflict; other keys are ignored.
+- arguments are an object, or a string that holds the JSON of one; `""`, null and a missing key mean `{}`. Anything else
+  is an error, never `{}`: a tool must not run with arguments that the model did not write.
+
+JSON is read by the standard library's C scanner, with hooks that refuse what RFC 8259 leaves open and parsers disagree
+about: duplicate keys, `NaN` and infinities, endless numbers, lone surrogates.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+
+from streamtools.errors import Code
+
+NAME_FIELDS = ("name", "toolName", "tool", "tool_name")
+ARGUMENT_FIELDS = ("arguments", "parameters", "input", "args")
+ID_FIELDS = ("id", "call_id", "tool_call_id", "toolCallId")
+
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: cheap to look for, rare to find
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on what one model may make us hold. What goes beyond is reported once and skipped without being stored."""
+
+    call: int = 2 * 1024 * 1024
+    """Characters of one call, its markers included."""
+    depth: int = 64
+    """Nesting of JSON."""
+    digits: int = 300
+    """Digits of one JSON number."""
+    calls: int = 32
+    """Calls in one turn."""
+    frame: int = 16 * 1024 * 1024
+    """Bytes of one SSE event or one line of NDJSON. Latitude repeats the whole conversation in each event."""
+    text: int = 16 * 1024 * 1024
+    """Characters of one turn that are kept to be compared with the provider's completed text."""
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A complete, well-formed call, whichever way it was written.
+
+    `raw` is the exact text that was hidden from the reader, markers included; several calls from one array share out
+    that text between them. `provider_id` is an id that the model or the provider wrote; `id` is unique in the turn.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    dialect: str
+    raw: str = ""
+    repaired: bool = False
+    provider_id: str | None = None
+
+    def fingerprint(self) -> str:
+        """Return a text that is equal for two calls exactly when their names and arguments are."""
+        return json.dumps([self.name, self.arguments], sort_keys=True, separators=(",", ":"))
+
+
+def new_call_id() -> str:
+    """Return `call_` and twelve characters that cannot be guessed."""
+    return "call_" + secrets.token_urlsafe(9)
+
+
+class Rejected(ValueError):
+    """Why a text is no call: a stable code, and a sentence for the model that wrote it. Stays inside the package."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Decoded(NamedTuple):
+    """A JSON value, and whether raw control characters in its strings had to be let through."""
+
+    value: Any
+    repaired: bool
+
+
+class Envelope(NamedTuple):
+    """What an envelope says, by the rules of this module."""
+
+    name: str
+    arguments: dict[str, Any]
+    provider_id: str | None
+    repaired: bool = False
+
+
+def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+    """Return the value that `text` is the JSON of; raise `Rejected` with the code of what is wrong with it.
+
+    Raw control characters inside strings are read as themselves and reported as `repaired`, unless `strict`.
+    """
+    repaired = False
+    try:
+        try:
+            value = _decoder(limits.digits, True).decode(text)
+        except json.JSONDecodeError as error:
+            if strict or not error.msg.startswith("Invalid control character"):
+                raise
+            value = _decoder(limits.digits, False).decode(text)
+            repaired = True
+    except json.JSONDecodeError as error:
+        raise Rejected(Code.INVALID_JSON, f"{error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}") from None
+    if text.count("{") + text.count("[") > limits.depth and _depth(value) > limits.depth:
+        raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}")
+    if not _is_utf8(text) or (_HALF_PAIR.search(text) and not _is_utf8(json.dumps(value, ensure_ascii=False))):
+        raise Rejected(Code.LONE_SURROGATE, "a string holds half of a surrogate pair")
+    return Decoded(value, repaired)
+
+
+def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+    """Return the arguments that `value` stands for, by the rule at the top; raise `Rejected`."""
+    if isinstance(value, dict):
+        return Decoded(value, False)
+    if value is None or value == "":
+        return Decoded({}, False)
+    if not isinstance(value, str):
+        raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are {_kind(value)}, not an object")
+    try:
+        decoded = decode_json(value, strict=strict, limits=limits)
+    except Rejected as error:
+        if error.code is not Code.INVALID_JSON:
+            raise
+        raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that is not JSON: {error}") from None
+    if not isinstance(decoded.value, dict):
+        raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that holds {_kind(decoded.value)}")
+    return decoded
+
+
+def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Envelope:
+    """Return the name and the arguments that a decoded JSON value wraps; raise `Rejected`."""
+    if not isinstance(value, Mapping):
+        raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
+    function = value.get("function")
+    places = (value, function) if isinstance(function, Mapping) else (value,)
+    name = _agree([place[key] for place in places for key in NAME_FIELDS if place.get(key) is not None], "tool names")
+    if not isinstance(name, str) or not name.strip():
+        raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
+    found = [place[key] for place in places for key in ARGUMENT_FIELDS if place.get(key) is not None]
+    read = [read_arguments(each, strict=strict, limits=limits) for each in found]
+    arguments = _agree([each.value for each in read], "arguments")
+    ids = [value[key] for key in ID_FIELDS if isinstance(value.get(key), str | int) and value[key] != ""]
+    return Envelope(
+        name=name,
+        arguments={} if arguments is None else arguments,
+        provider_id=str(ids[0]) if ids else None,
+        repaired=any(each.repaired for each in read),
+    )
+
+
+def _agree(values: list[Any], what: str) -> Any:
+    """Return the one value that all of `values` are, or None if there is none."""
+    if not values:
+        return None
+    if any(other != values[0] for other in values[1:]):
+        raise Rejected(Code.CONFLICTING_FIELDS, f"the call holds two different {what}")
+    return values[0]
+
+
+@lru_cache(maxsize=16)
+def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
+    def integer(text: str) -> int:
+        if len(text) > digits and _digits(text) > digits:
+            raise Rejected(Code.NUMBER_TOO_LONG, f"a number has more than {digits} digits")
+        return int(text)
+
+    def real(text: str) -> float:
+        if len(text) > digits and _digits(text) > digits:
+            raise Rejected(Code.NUMBER_TOO_LONG, f"a number has more than {digits} digits")
+        number = float(text)
+        if number in (float("inf"), float("-inf")):
+            raise Rejected(Code.NOT_A_NUMBER, f"{text[:40]} is too large for a number")
+        return number
+
+    return json.JSONDecoder(
+        object_pairs_hook=_object,
+        parse_int=integer,
+        parse_float=real,
+        parse_constant=_constant,
+        strict=strict,
+    )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise Rejected(Code.DUPLICATE_KEY, f"the key {key[:80]!r} stands twice in one object")
+            seen.add(key)
+    return members
+
+
+def _constant(name: str) -> NoReturn:
+    raise Rejected(Code.NOT_A_NUMBER, f"{name} is not JSON")
+
+
+def _digits(text: str) -> int:
+    return sum(character.isdigit() for character in text)
+
+
+def _depth(value: Any) -> int:
+    """Return how deep containers nest, walking level by level so that no recursion limit is met."""
+    depth, level = 0, [value]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        depth += 1
+        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
+    return depth
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return "null" if value is None else names.get(type(value), type(value).__name__)
+
+
+IdFactory = Callable[[], str]

@@ -1,0 +1,144 @@
+"""What can go wrong, and what a caller may catch.
+
+Two kinds of wrong are kept apart. What a *model* or a *provider* does badly is data: an event that carries a `Code`
+and the raw text, never an exception. What our *caller* does badly, and what a tool does when it is called by hand,
+raises one of the few exceptions below; each names the value that was wrong.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Stable names for what an `error` or a `warning` event reports; interfaces may switch on them."""
+
+    # A call that the model wrote badly.
+    INVALID_JSON = "invalid_json"
+    """The body of a call is not JSON."""
+    MISSING_TOOL_NAME = "missing_tool_name"
+    """A well-formed object under a marker names no tool."""
+    INVALID_ARGUMENTS = "invalid_arguments"
+    """The arguments are neither an object nor a string that holds one."""
+    CONFLICTING_FIELDS = "conflicting_fields"
+    """Two spellings of the same field (`name` and `tool`, say) hold different values."""
+    UNRECOGNISED_TOOL_CALL = "unrecognised_tool_call"
+    """JSON where a call was expected, but no object."""
+    TRUNCATED = "truncated"
+    """The stream ended inside the call, or the turn ended before it was complete."""
+    TOO_LARGE = "too_large"
+    """The call is longer than `Limits.call`."""
+    TOO_DEEP = "too_deep"
+    """The JSON nests deeper than `Limits.depth`."""
+    TOO_MANY_CALLS = "too_many_calls"
+    """The turn holds more calls than `Limits.calls`."""
+    DUPLICATE_KEY = "duplicate_key"
+    """An object has the same key twice; parsers would disagree about its value."""
+    NOT_A_NUMBER = "not_a_number"
+    """`NaN`, `Infinity`, or a number that overflows to infinity: JSON has none of them."""
+    NUMBER_TOO_LONG = "number_too_long"
+    """A number has more digits than `Limits.digits`."""
+    LONE_SURROGATE = "lone_surrogate"
+    """A string holds half of a surrogate pair, which no UTF-8 text can."""
+
+    # A call that was not run, or did not succeed.
+    UNKNOWN_TOOL = "unknown_tool"
+    """No tool of that name is registered."""
+    TOOL_CHOICE_VIOLATION = "tool_choice_violation"
+    """The model did not keep to the `tool_choice` of the request."""
+    SUPERSEDED = "superseded"
+    """The turn carries the same work in another protocol, which counts instead."""
+    TOOL_INPUT = "tool_input"
+    """The arguments do not fit the tool's schema."""
+    TOOL_FAILED = "tool_failed"
+    """The tool raised."""
+    TOOL_TIMEOUT = "tool_timeout"
+    """The tool did not end in time."""
+    TOOL_DENIED = "tool_denied"
+    """Somebody who was asked said no."""
+    TOOL_CANCELLED = "tool_cancelled"
+    """The run was left while the tool was at work."""
+    TOOL_OUTPUT = "tool_output"
+    """The tool returned what cannot be written as JSON."""
+
+    # The stream itself.
+    UPSTREAM_ERROR = "upstream_error"
+    """The provider reported an error."""
+    STREAM_INTERRUPTED = "stream_interrupted"
+    """The stream ended without its terminator."""
+
+    # Warnings.
+    FORGED_RESULT = "forged_result"
+    """The model wrote a tool result itself; it was hidden and counts for nothing."""
+    NEAR_MISS = "near_miss"
+    """Text looked like a call and was not one; it stays visible."""
+    CALL_IN_REASONING = "call_in_reasoning"
+    """The reasoning contains what would be a call outside of it; it was not run."""
+    TEXT_MISMATCH = "text_mismatch"
+    """The provider's completed text differs from its deltas; what was shown stands."""
+    HIDDEN_AFTER_CALL = "hidden_after_call"
+    """Text after a call, hidden by `after_call="hide"`."""
+    MISSING_CLOSE = "missing_close"
+    """A complete call lacks its closing marker at the end of the stream; it counts."""
+    SKIPPED = "skipped"
+    """`count` characters or bytes were dropped unread because a limit had been met."""
+    BAD_FRAME = "bad_frame"
+    """A frame of the stream could not be decoded; the stream goes on."""
+    UNDECLARED_NATIVE = "undeclared_native"
+    """A native call came from a model that is declared to make none."""
+    DUPLICATE_TOOL = "duplicate_tool"
+    """A tool of that name was already registered."""
+
+
+class StreamToolsError(Exception):
+    """The base of everything that streamtools raises on purpose."""
+
+
+class ClosedError(StreamToolsError):
+    """A parser, machine or stream was used after it had been closed."""
+
+
+class RecordingError(StreamToolsError):
+    """A file is not a recording, or breaks off; the message names the file and the line."""
+
+
+class SourceError(StreamToolsError, TypeError):
+    """An object was given as a source that no adapter knows how to read."""
+
+
+class ToolCallFailed(StreamToolsError):
+    """A tool that was called by name did not give a result. `name` is the tool's."""
+
+    code = Code.TOOL_FAILED
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class UnknownTool(ToolCallFailed, LookupError):
+    """No tool of this name is registered; the message lists those that are."""
+
+    code = Code.UNKNOWN_TOOL
+
+
+class ToolInputError(ToolCallFailed, ValueError):
+    """The arguments do not fit the tool's schema; the message says where, without repeating the input."""
+
+    code = Code.TOOL_INPUT
+
+
+class ToolFailed(ToolCallFailed):
+    """The tool raised; the cause is chained."""
+
+
+class ToolTimeout(ToolCallFailed, TimeoutError):
+    """The tool did not end in time."""
+
+    code = Code.TOOL_TIMEOUT
+
+
+class ToolOutputError(ToolCallFailed):
+    """The tool returned what cannot be written as JSON."""
+
+    code = Code.TOOL_OUTPUT

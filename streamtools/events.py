@@ -1,0 +1,527 @@
+"""What flows: the events that sources produce, and the events that an interface consumes.
+
+Two closed unions. `SourceEvent` is what an adapter makes of a provider's bytes, `UIEvent` is what a user of the library
+iterates over. Both travel as JSON objects with a `type`; `event.to_json()` writes one, `read_ui_event` and
+`read_source_event` read it back, `json_schema` publishes the union for a front end. Each type also works as a field of a
+pydantic model and as a response model.
+
+Events are frozen msgspec structs that the garbage collector does not track: tens of nanoseconds each, because every
+delta of every answer makes at least one. `seq` is 0 where nobody numbers (a bare parser) and rises from 1 in a run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+
+FinishReason: TypeAlias = Literal[
+    "stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other"
+]
+"""Why a provider's turn ended, in one spelling for all providers; the provider's own is kept beside it."""
+
+DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
+"""How a run ended: on its own, cut by the provider, by a fault, by one of our limits, or by being left."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True):
+    """What all events share: a `type`, and JSON in both directions."""
+
+    type: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the event as one line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD."""
+        try:
+            return _encode(self).decode()
+        except UnicodeEncodeError:
+            return _encode(_whole_pairs(msgspec.to_builtins(self))).decode()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def validate(value: Any) -> Any:
+            if isinstance(value, cls):
+                return value
+            try:
+                return msgspec.convert(value, type=cls)
+            except msgspec.ValidationError as error:
+                raise ValueError(str(error)) from None
+
+        return core_schema.no_info_plain_validator_function(
+            validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return json_schema(cls)
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens of one provider turn, or of a run. None means that the provider does not tell.
+
+    `input` includes what was read from a cache, `output` includes reasoning.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    total: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: _sum(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__})
+
+
+# Source events: what adapters make of a provider's stream.
+
+
+class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
+    """A piece of the answer's text."""
+
+    type: ClassVar[Literal["text-delta"]] = "text-delta"
+    text: str
+
+
+class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
+    """A piece of reasoning that came in a channel of its own. `signature` goes back to the provider unchanged."""
+
+    type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
+    text: str
+    signature: str | None = None
+
+
+class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
+    """A native call begins. `key` tells the calls of one turn apart until an id is known."""
+
+    type: ClassVar[Literal["tool-call-start"]] = "tool-call-start"
+    key: str
+    id: str | None = None
+    name: str | None = None
+
+
+class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
+    """A piece of a native call's arguments, as JSON text."""
+
+    type: ClassVar[Literal["tool-call-delta"]] = "tool-call-delta"
+    key: str
+    text: str
+
+
+class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
+    """A native call, complete. `arguments` is what the provider sent: JSON text, an object, or nothing."""
+
+    type: ClassVar[Literal["tool-call"]] = "tool-call"
+    key: str
+    name: str | None
+    arguments: Any = None
+    id: str | None = None
+    provider_executed: bool = False
+
+
+class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
+    """Tokens so far in this turn; the last one of a turn counts."""
+
+    type: ClassVar[Literal["usage"]] = "usage"
+    usage: Usage
+
+
+class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
+    """A provider's turn has ended, and its complete calls are earned.
+
+    `text` is the provider's own idea of the whole text, where it tells. `ends_run` is False in formats whose runs hold
+    several turns and end with an event of their own.
+    """
+
+    type: ClassVar[Literal["provider-completed"]] = "provider-completed"
+    text: str | None = None
+    tool_calls: list[NativeToolCall] | None = None
+    finish_reason: FinishReason | None = None
+    raw_finish_reason: str | None = None
+    usage: Usage | None = None
+    ends_run: bool = True
+
+
+class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
+    """A run of several provider turns has ended."""
+
+    type: ClassVar[Literal["chain-completed"]] = "chain-completed"
+    conversation_id: str | None = None
+
+
+class SourceError(Event, frozen=True, gc=False, tag="error"):
+    """The provider, or the transport to it, reports an error. `cause` is for the log and never for the interface."""
+
+    type: ClassVar[Literal["error"]] = "error"
+    message: str
+    code: Code = Code.UPSTREAM_ERROR
+    status: int | None = None
+    cause: str | None = None
+
+
+class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
+    """An adapter could not read a part of the stream, and went on."""
+
+    type: ClassVar[Literal["warning"]] = "warning"
+    code: Code
+    message: str
+    raw: str | None = None
+    count: int | None = None
+
+
+class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
+    """What an adapter does not understand, passed on as it came."""
+
+    type: ClassVar[Literal["raw"]] = "raw"
+    data: Any
+
+
+SourceEvent: TypeAlias = (
+    TextDelta
+    | ReasoningDelta
+    | ToolCallStart
+    | ToolCallDelta
+    | NativeToolCall
+    | SourceUsage
+    | ProviderCompleted
+    | ChainCompleted
+    | SourceError
+    | SourceWarning
+    | SourceRaw
+)
+
+
+# UI events: what a user of the library iterates over.
+
+
+class Start(Event, frozen=True, gc=False, tag="start"):
+    """The run begins; comes before the first byte is read."""
+
+    type: ClassVar[Literal["start"]] = "start"
+    run_id: str
+    seq: int = 0
+
+
+class StepStart(Event, frozen=True, gc=False, tag="step-start"):
+    """A provider's turn begins; the first is step 1."""
+
+    type: ClassVar[Literal["step-start"]] = "step-start"
+    step: int
+    seq: int = 0
+
+
+class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
+    """A provider's turn has ended, and so have the executions of its calls."""
+
+    type: ClassVar[Literal["step-end"]] = "step-end"
+    step: int
+    finish_reason: FinishReason | None
+    seq: int = 0
+
+
+class Text(Event, frozen=True, gc=False, tag="text"):
+    """Text for the reader."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    text: str
+    seq: int = 0
+
+
+class Reasoning(Event, frozen=True, gc=False, tag="reasoning"):
+    """What the model thinks before it answers."""
+
+    type: ClassVar[Literal["reasoning"]] = "reasoning"
+    text: str
+    seq: int = 0
+
+
+class Thinking(Event, frozen=True, gc=False, tag="thinking"):
+    """A call is being written (`active`), or no longer: the interface shows that it waits."""
+
+    type: ClassVar[Literal["thinking"]] = "thinking"
+    active: bool
+    call_id: str | None = None
+    seq: int = 0
+
+
+class CallStart(Event, frozen=True, gc=False, tag="call-start"):
+    """The name of the call that is being written is certain."""
+
+    type: ClassVar[Literal["call-start"]] = "call-start"
+    call_id: str
+    name: str
+    seq: int = 0
+
+
+class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
+    """A piece of the arguments as JSON text; joined, they are what the model wrote."""
+
+    type: ClassVar[Literal["call-delta"]] = "call-delta"
+    call_id: str
+    text: str
+    seq: int = 0
+
+
+class Call(Event, frozen=True, gc=False, tag="call"):
+    """A call is complete and well formed."""
+
+    type: ClassVar[Literal["call"]] = "call"
+    call: ToolCall
+    seq: int = 0
+
+
+class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
+    """Somebody has to allow the call before `expires` (seconds since 1970)."""
+
+    type: ClassVar[Literal["approval-requested"]] = "approval-requested"
+    call: ToolCall
+    expires: float | None = None
+    seq: int = 0
+
+
+class Executing(Event, frozen=True, gc=False, tag="executing"):
+    """A tool has begun to work on the call."""
+
+    type: ClassVar[Literal["executing"]] = "executing"
+    call: ToolCall
+    seq: int = 0
+
+
+class Progress(Event, frozen=True, gc=False, tag="progress"):
+    """What a tool tells while it works; never sent to the model."""
+
+    type: ClassVar[Literal["progress"]] = "progress"
+    call_id: str
+    data: Any
+    seq: int = 0
+
+
+class Executed(Event, frozen=True, gc=False, tag="executed"):
+    """A tool has answered. `message` is the result's own `message`, if it has one; `elapsed` is in seconds."""
+
+    type: ClassVar[Literal["executed"]] = "executed"
+    call: ToolCall
+    result: Any
+    message: str | None
+    elapsed: float
+    seq: int = 0
+
+
+class Error(Event, frozen=True, gc=False, tag="error"):
+    """A call that is not or was not run well (`call_id`), or a fault of the whole stream (no `call_id`).
+
+    `message` may be shown; `raw` is the text that the call was written in, `call` the call where it was well formed.
+    """
+
+    type: ClassVar[Literal["error"]] = "error"
+    code: Code
+    message: str
+    call_id: str | None = None
+    call: ToolCall | None = None
+    raw: str | None = None
+    status: int | None = None
+    seq: int = 0
+
+
+class Warning(Event, frozen=True, gc=False, tag="warning"):
+    """Something that a developer wants to know and a reader need not."""
+
+    type: ClassVar[Literal["warning"]] = "warning"
+    code: Code
+    message: str
+    raw: str | None = None
+    count: int | None = None
+    seq: int = 0
+
+
+class FollowUp(Event, frozen=True, gc=False, tag="follow-up"):
+    """The messages that go to the model next."""
+
+    type: ClassVar[Literal["follow-up"]] = "follow-up"
+    messages: list[dict[str, Any]]
+    seq: int = 0
+
+
+class UsageReport(Event, frozen=True, gc=False, tag="usage"):
+    """Tokens of the turn that ends."""
+
+    type: ClassVar[Literal["usage"]] = "usage"
+    usage: Usage
+    seq: int = 0
+
+
+class Raw(Event, frozen=True, gc=False, tag="raw"):
+    """What the provider sent and no adapter understands."""
+
+    type: ClassVar[Literal["raw"]] = "raw"
+    data: Any
+    seq: int = 0
+
+
+class Done(Event, frozen=True, gc=False, tag="done"):
+    """The run has ended; nothing follows. `pending` holds the calls that nobody has run."""
+
+    type: ClassVar[Literal["done"]] = "done"
+    reason: DoneReason
+    finish_reason: str | None
+    raw_finish_reason: str | None
+    pending: list[ToolCall]
+    conversation_id: str | None = None
+    seq: int = 0
+
+
+class Markup(Event, frozen=True, gc=False, tag="markup"):
+    """A dialect's own tags and the white space around them; only with `keep_markup`, and only from the parser."""
+
+    type: ClassVar[Literal["markup"]] = "markup"
+    text: str
+    seq: int = 0
+
+
+UIEvent: TypeAlias = (
+    Start
+    | StepStart
+    | StepEnd
+    | Text
+    | Reasoning
+    | Thinking
+    | CallStart
+    | CallDelta
+    | Call
+    | ApprovalRequested
+    | Executing
+    | Progress
+    | Executed
+    | Error
+    | Warning
+    | FollowUp
+    | UsageReport
+    | Raw
+    | Done
+    | Markup
+)
+
+_ui_decoder = msgspec.json.Decoder(UIEvent)
+_source_decoder = msgspec.json.Decoder(SourceEvent)
+
+
+def read_ui_event(data: str | bytes) -> UIEvent:
+    """Return the UI event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for anything else."""
+    event: UIEvent = _ui_decoder.decode(data)
+    return event
+
+
+def read_source_event(data: str | bytes) -> SourceEvent:
+    """Return the source event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for anything else."""
+    event: SourceEvent = _source_decoder.decode(data)
+    return event
+
+
+def json_schema(types: Any = UIEvent) -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of one event type or of a union of them, with no references to elsewhere."""
+    (schema,), definitions = msgspec.json.schema_components([types], ref_template="#/{name}")
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return inline(definitions[node["$ref"].removeprefix("#/")])
+            return {key: inline(value) for key, value in node.items() if key != "discriminator"}
+        return [inline(each) for each in node] if isinstance(node, list) else node
+
+    inlined: dict[str, Any] = inline(schema)
+    return inlined
+
+
+EventT = TypeVar("EventT", bound=Event)
+_JOINED = (Text, Reasoning, CallDelta, Markup)
+_REPORTS = (ApprovalRequested, Executing, Progress, Executed, Error)
+
+
+def coalesce(events: Iterable[EventT]) -> list[EventT]:
+    """Return events in a form that two runs over the same stream share, however the stream was cut.
+
+    Neighbouring texts, reasoning and argument pieces of one call are joined; `seq` and times are dropped; run and call
+    ids are numbered by their first appearance; what tools that ran at the same time reported is put in call order.
+
+    >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
+    [Text(text='ab', seq=0)]
+    """
+    names: dict[str, str] = {}
+
+    def rename(kind: str, name: str | None) -> str | None:
+        return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
+
+    merged: list[EventT] = []
+    for (kind, key), group in itertools.groupby(_in_call_order(events), _identity):
+        members = list(group)
+        if kind in _JOINED:
+            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]
+            if joined or key is not None:
+                merged.append(msgspec.structs.replace(members[0], text=joined))
+        else:
+            merged.extend(members)
+    return [_anonymous(event, rename) for event in merged]
+
+
+def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
+    """Yield events with each stretch of reports from tools sorted by call; each call keeps its own order."""
+    order: dict[str, int] = {}
+    for at_work, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS)):
+        members = list(group)
+        for event in members:
+            order.setdefault(_call_id(event), len(order))
+        yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
+
+
+def _call_id(event: Event) -> str:
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
+
+
+def _identity(event: Event) -> tuple[type[Event], Any]:
+    """Return what two neighbours must have in common to be joined."""
+    return type(event), getattr(event, "call_id", None) if type(event) is CallDelta else None
+
+
+def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
+    changes: dict[str, Any] = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if name in ("seq", "elapsed"):
+            changes[name] = 0
+        elif name == "expires":
+            changes[name] = None
+        elif name == "run_id":
+            changes[name] = rename("run", value)
+        elif name == "call_id":
+            changes[name] = rename("call", value)
+        elif isinstance(value, ToolCall):
+            changes[name] = msgspec.structs.replace(value, id=rename("call", value.id))
+        elif name == "pending":
+            changes[name] = [msgspec.structs.replace(call, id=rename("call", call.id)) for call in value]
+    return msgspec.structs.replace(event, **changes)
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None and b is None else (a or 0) + (b or 0)
+
+
+def _whole_pairs(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_whole_pairs(key): _whole_pairs(each) for key, each in value.items()}
+    return [_whole_pairs(each) for each in value] if isinstance(value, list) else value
+
+
+SOURCE_EVENTS: tuple[type[Event], ...] = get_args(SourceEvent)
+UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
