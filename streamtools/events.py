@@ -1,9 +1,9 @@
 """What flows: the events that sources produce, and the events that an interface consumes.
 
-Two closed unions. `SourceEvent` is what an adapter makes of a provider's bytes, `UIEvent` is what a user of the library
-iterates over. Both travel as JSON objects with a `type`; `event.to_json()` writes one, `read_ui_event` and
-`read_source_event` read it back, `json_schema` publishes the union for a front end. Each type also works as a field of a
-pydantic model and as a response model.
+Two closed unions. `SourceEvent` is what an adapter makes of a provider's bytes, `UIEvent` is what a user of the
+library iterates over. Both travel as JSON objects with a `type`; `event.to_json()` writes one, `read_ui_event` and
+`read_source_event` read it back, `json_schema` publishes the union for a front end. Each type also works as a field of
+a pydantic model and as a response model.
 
 Events are frozen msgspec structs that the garbage collector does not track: tens of nanoseconds each, because every
 delta of every answer makes at least one. `seq` is 0 where nobody numbers (a bare parser) and rises from 1 in a run.
@@ -415,13 +415,13 @@ _source_decoder = msgspec.json.Decoder(SourceEvent)
 
 
 def read_ui_event(data: str | bytes) -> UIEvent:
-    """Return the UI event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for anything else."""
+    """Return the UI event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for others."""
     event: UIEvent = _ui_decoder.decode(data)
     return event
 
 
 def read_source_event(data: str | bytes) -> SourceEvent:
-    """Return the source event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for anything else."""
+    """Return the source event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for others."""
     event: SourceEvent = _source_decoder.decode(data)
     return event
 
