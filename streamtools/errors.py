@@ -102,7 +102,7 @@ class RecordingError(StreamToolsError):
     """A file is not a recording, or breaks off; the message names the file and the line."""
 
 
-class SourceError(StreamToolsError, TypeError):
+class UnreadableSource(StreamToolsError, TypeError):
     """An object was given as a source that no adapter knows how to read."""
 
 
