@@ -1,0 +1,42 @@
+"""Record network chunks, read recordings, replay them. The form of the files is described in `format`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamtools.recording.captures import open_stream_file, read_stream_file
+from streamtools.recording.cutting import Cut, recut
+from streamtools.recording.format import VERSION, Chunk, End, EndKind, Head, Recording, Request, Response
+from streamtools.recording.reading import OpenRecording, open_recording, read_recording, read_recordings
+from streamtools.recording.redact import describe_request, describe_response
+from streamtools.recording.replay import ReplayBytes
+from streamtools.recording.writing import RecordingWriter
+
+__all__ = [
+    "VERSION",
+    "Chunk",
+    "Cut",
+    "End",
+    "EndKind",
+    "Head",
+    "OpenRecording",
+    "Recording",
+    "RecordingWriter",
+    "ReplayBytes",
+    "Request",
+    "Response",
+    "describe_request",
+    "describe_response",
+    "open_recording",
+    "open_stream_file",
+    "read_recording",
+    "read_recordings",
+    "read_stream_file",
+    "recut",
+    "shipped",
+]
+
+
+def shipped() -> dict[str, Path]:
+    """Return the recordings of a real model that come with the package, by name."""
+    return {path.stem: path for path in sorted(Path(__file__).with_name("shipped").glob("*.jsonl"))}

@@ -1,0 +1,234 @@
+"""Replaying bytes: any way of cutting gives the same bytes, and a replay ends as the recorded stream did."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import RecordingError
+from streamtools.recording import (
+    Chunk,
+    Cut,
+    End,
+    EndKind,
+    Head,
+    Recording,
+    RecordingWriter,
+    ReplayBytes,
+    open_recording,
+    recut,
+)
+
+HEAD = Head(source="openai")
+FRAMES = (b"data: a\n\n", b": b\r\n\r\n", b"data: c\r\r", b"data: d\r\ndata: e\n\r\n", b"data: [DONE]")
+STREAM = b"".join(FRAMES)
+
+streams = st.lists(st.binary(max_size=30) | st.sampled_from([b"\n", b"\r", b"\n\n", b"\r\n", b"data: x"]))
+
+
+def recording(*chunks: bytes, end: EndKind | None = "end") -> Recording:
+    """Return a recording of these chunks, one in a millisecond, that ends as told or breaks off."""
+    last = End(end, float(len(chunks))) if end else None
+    return Recording(HEAD, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), last)
+
+
+def pieces(stream: Sequence[bytes], cut: Cut) -> list[bytes]:
+    """Return the bytes of a stream as `recut` cuts them."""
+    return [data for _, data in recut(recording(*stream).chunks, cut)]
+
+
+async def collect(replay: ReplayBytes) -> list[bytes]:
+    """Return all that a replay gives."""
+    return [data async for data in replay]
+
+
+@given(streams, st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 1, 9), [0]]))
+def test_every_cut_keeps_the_bytes(stream: list[bytes], cut: Cut) -> None:
+    """However a stream is cut, its bytes and their order stay, no piece is empty, and times never run backwards."""
+    cut_anew = list(recut(recording(*stream).chunks, cut))
+
+    assert b"".join(stream) == b"".join(data for _, data in cut_anew)
+    assert cut == "recorded" or all(data for _, data in cut_anew)
+    assert cut_anew == sorted(cut_anew, key=lambda chunk: chunk.at)
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_cuts_do_not_depend_on_the_recorded_ones(places: list[int]) -> None:
+    """Frames, bytes and the whole are the same pieces however the network had cut the stream."""
+    borders = [0, *sorted(places), len(STREAM)]
+    stream = [STREAM[start:stop] for start, stop in itertools.pairwise(borders)]
+
+    assert list(FRAMES) == pieces(stream, "frame")
+    assert [bytes([byte]) for byte in STREAM] == pieces(stream, "byte")
+    assert pieces(stream, "whole") == [STREAM]
+    assert pieces([STREAM], 5) == pieces(stream, 5)
+
+
+def test_the_kinds_of_cut() -> None:
+    """Each way of cutting does what its name says."""
+    stream = [b"ab", b"", b"cdef"]
+
+    assert pieces(stream, "recorded") == [b"ab", b"", b"cdef"]
+    assert pieces(stream, "byte") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert pieces(stream, "whole") == [b"abcdef"]
+    assert pieces(stream, (4, 1, 0, 1)) == [b"a", b"bcd", b"ef"]
+    assert pieces([], "whole") == []
+    assert pieces([b"data: a\n", b"\ndata: b\n\n"], "frame") == [b"data: a\n\n", b"data: b\n\n"]
+
+
+def test_random_cuts_follow_their_seed() -> None:
+    """A seed gives the same cuts each time, other seeds give others, and a generator goes on from where it is."""
+    stream = [bytes(1000)] * 100
+    generator = random.Random(1)
+
+    assert pieces(stream, 1) == pieces(stream, 1) == pieces(stream, generator)
+    assert pieces(stream, 1) != pieces(stream, 2)
+    assert pieces(stream, 1) != pieces(stream, generator)
+    assert {1, 2, 3} < {len(piece) for seed in range(20) for piece in pieces(stream, seed)}
+    assert max(len(piece) for piece in pieces(stream, 1)) < 4096
+
+
+def test_pieces_have_the_time_of_their_last_byte() -> None:
+    """A piece that joins chunks is there when the last of them is."""
+    chunks = (Chunk(1, b"data"), Chunk(2, b": a\n"), Chunk(3, b"\ndata: b"))
+
+    assert [Chunk(3, b"data: a\n\n"), Chunk(3, b"data: b")] == list(recut(chunks, "frame"))
+    assert [Chunk(1, b"da"), Chunk(2, b"ta: "), Chunk(3, b"a\n\ndata: b")] == list(recut(chunks, [2, 6]))
+
+
+def test_unknown_cut() -> None:
+    """A way of cutting that does not exist is named, with those that do."""
+    with pytest.raises(ValueError, match=re.escape("'half'; there are recorded, byte, frame and whole")):
+        ReplayBytes(recording(), cut="half")  # type: ignore[arg-type]  # what a caller without types writes
+
+
+@pytest.mark.parametrize("speed", [-1, float("nan"), float("inf")])
+def test_unusable_speed(speed: float) -> None:
+    """A speed is 0 or a factor."""
+    with pytest.raises(ValueError, match="speed"):
+        ReplayBytes(recording(), speed=speed)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cut", ["recorded", "byte", "frame", "whole", 3, (2,)])
+async def test_replay_gives_the_bytes(cut: Cut) -> None:
+    """A replay gives the pieces of its cut, then ends, and stays ended."""
+    replay = ReplayBytes(recording(*FRAMES), cut=cut)
+
+    assert pieces(FRAMES, cut) == await collect(replay)
+    assert await collect(replay) == []
+
+
+@pytest.mark.anyio
+async def test_replay_from_a_file(tmp_path: Path) -> None:
+    """A recording is replayed while it is read, and its file is closed at the end."""
+    path = tmp_path / "a.jsonl"
+    with RecordingWriter(path, HEAD) as writer:
+        for frame in FRAMES:
+            writer.chunk(frame, 0)
+        writer.end("timeout", 0)
+    opened = open_recording(path)
+    replay = ReplayBytes(opened)
+
+    assert list(FRAMES) == [await anext(replay) for _ in FRAMES]
+    with pytest.raises(TimeoutError):
+        await anext(replay)
+    assert (End("timeout", 0), []) == (opened.end, list(opened))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("end", "error"), [("reset", ConnectionResetError), ("timeout", TimeoutError), (None, ConnectionResetError)]
+)
+@pytest.mark.parametrize("speed", [0, 1000])
+async def test_replay_ends_as_recorded(end: EndKind | None, error: type[OSError], speed: float) -> None:
+    """A stream that broke breaks at the same place again, once; so does a recording that breaks off."""
+    replay = ReplayBytes(recording(b"a", b"b", end=end), speed=speed)
+
+    assert [await anext(replay), await anext(replay)] == [b"a", b"b"]
+    with pytest.raises(error):
+        await anext(replay)
+    assert await collect(replay) == []
+
+
+@pytest.mark.anyio
+async def test_replay_of_a_broken_file(tmp_path: Path) -> None:
+    """Strict, a file that breaks off gives what it has, then says so with its name; then the replay is over."""
+    path = tmp_path / "a.jsonl"
+    with RecordingWriter(path, HEAD) as writer:
+        writer.chunk(b"a", 0)
+    replay = ReplayBytes(open_recording(path))
+
+    assert await anext(replay) == b"a"
+    with pytest.raises(RecordingError, match=re.escape(f"{path} breaks off at line 2")):
+        await anext(replay)
+    assert await collect(replay) == []
+
+
+@pytest.mark.anyio
+async def test_replay_can_be_left(tmp_path: Path) -> None:
+    """A replay that is closed early gives nothing more and leaves no file open; closing twice does no harm."""
+    path = tmp_path / "a.jsonl"
+    with RecordingWriter(path, HEAD) as writer:
+        writer.chunk(b"ab", 0)
+        writer.end("end", 0)
+    replay = ReplayBytes(open_recording(path), cut="byte")
+    first = await anext(replay)
+    await replay.aclose()
+    await replay.aclose()
+
+    assert (first, await collect(replay)) == (b"a", [])
+
+
+@pytest.mark.anyio
+async def test_replay_keeps_the_recorded_times() -> None:
+    """Nothing comes before its time, at any speed."""
+    chunks = (Chunk(10, b"a"), Chunk(30, b"b"), Chunk(20, b"c"))
+    for speed in (1.0, 2.0):
+        replay = ReplayBytes(Recording(HEAD, chunks, End("end", 60)), speed=speed)
+        start = anyio.current_time()
+        arrivals = []
+        async for data in replay:
+            arrivals.append((data, anyio.current_time() - start))
+        over = anyio.current_time() - start
+
+        assert [data for data, _ in arrivals] == [b"a", b"b", b"c"]
+        assert all(at + 0.001 >= due / 1000 / speed for (_, at), due in zip(arrivals, (10, 30, 30), strict=True))
+        assert over + 0.001 >= 0.06 / speed
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_read_loses_nothing() -> None:
+    """A read that is given up before its bytes are due can be repeated, at the end of the stream too."""
+    replay = ReplayBytes(Recording(HEAD, (Chunk(20, b"a"),), End("end", 40)), speed=1)
+    got = []
+    given_up = 0
+    while not replay.closed:
+        with anyio.move_on_after(0.001):
+            got.append(await anext(replay, b""))
+        given_up += 1
+
+    assert got == [b"a", b""]
+    assert given_up > 2
+
+
+@pytest.mark.anyio
+async def test_a_replay_lets_others_run() -> None:
+    """A replay without waiting, however long, is cancelled like any other work."""
+    given = 0
+    with anyio.CancelScope() as scope:
+        async for data in ReplayBytes(recording(bytes(100_000)), cut="byte"):
+            given += len(data)
+            if given == 1000:
+                scope.cancel()
+
+    assert given < 10_000
+    assert scope.cancelled_caught
