@@ -1,0 +1,107 @@
+"""A fence of tildes on lines of its own:
+
+    ~~~tool_call
+    {"name": "get_weather", "arguments": {"city": "Paris"}}
+    ~~~
+
+The body is one JSON object or an array of them, and may stand in a back-tick fence, as some models write it. Where the
+JSON is broken, the next line that begins with three tildes ends the call, even inside an open string: valid JSON has no
+line feed in a string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Literal
+
+from streamtools.errors import Code
+from streamtools.parsing.dialects.base import Dialect, compact
+from streamtools.parsing.json_text import State
+from streamtools.parsing.markers import BLANKS, LINE_END, Opener, Pattern, Some
+from streamtools.parsing.reader import Closing
+from streamtools.parsing.span import Span
+
+_INDENT = Some(r" \t", 0, 256)
+_TILDES = Pattern(("~~~",))
+_TICKS = Pattern(("```",))
+_FENCE = Pattern(("```", Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END))
+_CLOSING_LINE = Pattern(("\n", _INDENT, "~~~"))
+_CLOSING = Closing(r"\n[ \t]{0,256}~~(~)", r"\n[ \t]{0,256}~{0,2}")
+
+
+def tilde_fence(*, in_code: Literal["text", "call"] = "text") -> Dialect:
+    """Return the dialect, with its one choice."""
+    return Dialect(
+        id="tilde_fence",
+        openers=(
+            Opener(("~~~tool_call", BLANKS, LINE_END), _call, where="line_start"),
+            Opener(("~~~tool_result", BLANKS, LINE_END), _result, where="line_start", kind="result"),
+            Opener(
+                ("~~~tool_result", Some(r" \t", 1, 32), Some("A-Za-z0-9_-", 1, 64), BLANKS, LINE_END),
+                _result,
+                where="line_start",
+                kind="result",
+            ),
+        ),
+        write_call=_write_call,
+        write_result=_write_result,
+        in_code=in_code,
+    )
+
+
+def _call(span: Span) -> Generator[None, None, None]:
+    char = yield from span.peek()
+    fenced = char == "`" and (yield from span.accept(_FENCE))
+    if fenced:
+        char = yield from span.peek()
+    if not char:
+        span.close(Code.TRUNCATED)
+    elif char in "{[":
+        state = yield from span.json(lines=_CLOSING_LINE)
+        if state is State.ENDED:
+            yield from _close(span, fenced)
+        elif state is State.OPEN:
+            span.close(Code.TRUNCATED, survivors=True)
+        else:
+            yield from _reject(span, survivors=True)
+    else:
+        yield from _reject(span)
+
+
+def _close(span: Span, fenced: bool) -> Generator[None, None, None]:
+    """Read what may stand behind the JSON: the end of a back-tick fence, and the tildes."""
+    char = yield from span.peek()
+    if fenced and char == "`" and (yield from span.accept(_TICKS)):
+        char = yield from span.peek()
+    if char == "~" and (yield from span.accept(_TILDES)):
+        span.close()
+    elif not char or (span.ended and span.text[span.at :] in ("~", "~~")):
+        span.at = len(span.text)
+        span.close()
+        span.warn(Code.MISSING_CLOSE, "the call lacks its closing ~~~")
+    else:
+        yield from _reject(span)
+
+
+def _reject(span: Span, *, survivors: bool = False) -> Generator[None, None, None]:
+    yield from _skip(span)
+    span.close(Code.INVALID_JSON, survivors=survivors)
+
+
+def _result(span: Span) -> Generator[None, None, None]:
+    yield from _skip(span)
+    span.close()
+
+
+def _skip(span: Span) -> Generator[None, None, None]:
+    """Read up to the third tilde of the next line that begins with them, or to the end of the stream."""
+    if not (span.at_line_start and (yield from span.accept(_TILDES))):
+        yield from span.until(_CLOSING)
+
+
+def _write_call(name: str, arguments: dict[str, Any]) -> str:
+    return f"~~~tool_call\n{compact({'name': name, 'arguments': arguments})}\n~~~"
+
+
+def _write_result(name: str, result: Any) -> str:
+    return f"~~~tool_result {name}\n{result if isinstance(result, str) else compact(result)}\n~~~"

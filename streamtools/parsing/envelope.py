@@ -1,0 +1,176 @@
+"""Which part of a call's JSON is its name, and which are its arguments, while they arrive.
+
+A call is an object, alone or in an array; its name and arguments are members of it, or of the object under `function`.
+The JSON scanner tells the tokens of these one to three outermost levels, and nothing of what is nested deeper. The
+envelope answers with what it wants of the text that follows: a key or a name, arguments as they are written, or
+arguments that are written as a string, which it unescapes. It learns early and decides nothing: what a complete call
+says is read once, from the whole of it, in `streamtools.calls`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Protocol
+
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
+
+FIELD = "field"  # a key, or the name of the tool
+RAW = "raw"  # arguments that are an object or an array
+TEXT = "text"  # arguments that are a string which holds JSON
+
+_NAMES = frozenset(NAME_FIELDS)
+_ARGUMENTS = frozenset(ARGUMENT_FIELDS)
+_KEPT = 256  # characters of a key or a name: a longer key is none of ours, a longer name waits for the complete call
+
+# The part of a string's content in which each escape is whole, and each pair of surrogates.
+_whole_escapes = re.compile(
+    r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}))*",
+    re.DOTALL,
+).match
+_part_of_escape = re.compile(
+    r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?"
+).fullmatch
+
+
+class Listener(Protocol):
+    """Who wants to know. Places count from the beginning of the span."""
+
+    def begin_call(self, place: int) -> None:
+        """A call, or what stands in its place, begins."""
+
+    def end_call(self, place: int) -> None:
+        """It is complete."""
+
+    def name_call(self, name: str) -> None:
+        """Its name is certain."""
+
+    def tell_arguments(self, text: str) -> None:
+        """A piece of its arguments, as JSON text."""
+
+
+class Envelope:
+    """Follows the outer levels of one JSON value that is a call or an array of calls."""
+
+    __slots__ = (
+        "_calls",
+        "_expects",
+        "_field",
+        "_first",
+        "_kept",
+        "_key",
+        "_listener",
+        "_named",
+        "_told",
+        "depth",
+        "held",
+        "want",
+        "wanted_depth",
+    )
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._calls = 0  # the depth at which calls stand: 0, or 1 in an array
+        self._expects = True  # in an array: an element may begin
+        self._first = True  # in an array: none has
+        self._key = True  # the next string of the members is a key
+        self._field: str | None = None  # the member whose value comes
+        self._kept = ""
+        self._named = False
+        self._told = False
+        self.depth = 0  # tokens at this depth and above are told
+        self.want = ""  # what is wanted of the text that comes
+        self.wanted_depth = 0  # the depth at which raw arguments stand
+        self.held = ""  # the beginning of an escape
+
+    def begin_value(self, first: str, depth: int, place: int) -> bool:
+        """Take note of a value, or a key, that begins at `depth` with a quote, a bracket, or (a word) nothing.
+
+        Returns False where JSON allows no value.
+        """
+        if depth == 0 and first == "[":
+            self._calls = self.depth = 1
+        elif depth == self._calls:
+            if not self._expects:
+                return False
+            self._expects = self._first = False
+            self._key, self._field, self._named, self._told = True, None, False, False
+            self.depth = depth + (first == "{")
+            self._listener.begin_call(place)
+        elif depth < self.depth:
+            return False
+        elif first == '"' and (self._key or (self._field in _NAMES and not self._named)):
+            self.want, self._kept = FIELD, ""
+        elif self._key:
+            return False
+        elif self._field in _ARGUMENTS and first and not self._told:
+            self.want = TEXT if first == '"' else RAW
+            self.wanted_depth = depth
+            self._told = True
+        elif self._field == "function" and first == "{" and depth == self._calls + 1:
+            self.depth = depth + 1
+            self._key, self._field = True, None
+        return True
+
+    def end_value(self, depth: int, place: int) -> bool:
+        """Take note of the end of a value at `depth`; return False where JSON does not allow it to end."""
+        want, self.want = self.want, ""
+        if depth < self._calls:
+            return self._first or not self._expects
+        if depth == self._calls:
+            self._listener.end_call(place)
+            self.depth = self._calls
+        elif want == FIELD:
+            self._end_field()
+        elif want == TEXT:
+            self._listener.tell_arguments(self.held)
+            self.held = ""
+        elif depth < self.depth:  # the end of `function`
+            self.depth = depth
+            self._key, self._field = False, None
+        return True
+
+    def separate(self, mark: str, depth: int) -> bool:
+        """Take note of a comma or a colon at `depth`; return False where JSON allows none."""
+        if depth == self.depth and depth > self._calls:
+            self._key = mark == ","
+            if self._key:
+                self._field = None
+            return True
+        allowed = mark == "," and depth == self._calls == 1 and not self._expects
+        self._expects = True
+        return allowed
+
+    def take(self, text: str) -> None:
+        """Take a piece of the text that is wanted."""
+        if self.want == RAW:
+            self._listener.tell_arguments(text)
+        elif self.want == FIELD:
+            self._kept = (self._kept + text)[: _KEPT + 1]
+        else:
+            text = self.held + text
+            whole = _whole_escapes(text).end()  # type: ignore[union-attr]  # matches nothing, too
+            if not _part_of_escape(text, whole):
+                whole = len(text)  # either nothing is left, or an escape that JSON does not have
+            self.held = text[whole:]
+            if whole:
+                self._listener.tell_arguments(_unescape(text[:whole]))
+
+    def _end_field(self) -> None:
+        text = _unescape(self._kept) if len(self._kept) <= _KEPT else None
+        if self._key:
+            self._field = text
+        elif text and text.strip():
+            self._named = True
+            self._listener.name_call(text)
+
+
+def _unescape(text: str) -> str:
+    """Return what the content of a JSON string stands for, or the content itself where it stands for nothing."""
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text

@@ -1,0 +1,226 @@
+"""Where a JSON value ends, and what it nests.
+
+The scanner reads text piece by piece and looks at no character twice. It judges tokens, not grammar: braces, brackets
+and strings find the end, and a token that JSON does not have (a bare word, a single quote) shows at once that the text
+is broken. Everything else is left to one strict decoding of the whole value at its end.
+
+The outermost levels are told to an `Envelope`, which makes a call's name and arguments of them while they arrive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import Any
+
+from streamtools.parsing.envelope import FIELD, RAW, TEXT, Envelope
+from streamtools.parsing.reader import Reader
+
+_TOKEN = r"(?:([,:])|([{\[])|([}\]])|(\")|([-+.0-9A-Za-z]+)|(\Z)|)"  # noqa: S105  # no password
+_token = re.compile(r"[ \t\r\n]*" + _TOKEN).match
+_deep_token = re.compile(r"[ \t\r\n,:]*" + _TOKEN).match
+_SEPARATOR, _OPEN, _CLOSE, _QUOTE, _WORD, _NONE = range(1, 7)
+
+_WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
+_rest_of_word = re.compile(r"[-+.0-9A-Za-z]*").match
+_numeric = re.compile(r"[-+.0-9eE]*").fullmatch
+
+_in_string = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL).match
+_in_line_of_string = re.compile(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*').match
+
+# These find nothing in text that leaves an open string open: in any content of a string, escapes included, and in
+# content without escapes. The second of each pair is for strings in which a line feed counts.
+_leaves_string = re.compile(r'(?![^"\\]*(?:\\.[^"\\]*)*\Z)', re.DOTALL).match
+_leaves_line = re.compile(r'(?![^"\\\n]*(?:\\[^\n][^"\\\n]*)*\Z)').match
+_leaves_plain_string = re.compile(r'["\\]').search
+_leaves_plain_line = re.compile(r'["\\\n]').search
+
+
+class State(Enum):
+    """Where the scanner stands when it returns."""
+
+    OPEN = "open"  # it needs more text
+    ENDED = "ended"  # the value is complete
+    BROKEN = "broken"  # what comes next cannot be JSON
+    DEEP = "deep"  # the value nests deeper than the limit; told once, scanning may go on
+    LINE = "line"  # a line feed inside a string comes next, and the dialect asked to be told
+
+
+class JsonText:
+    """Reads one JSON object or array, however it is cut."""
+
+    __slots__ = ("_beyond", "_envelope", "_limit", "_lines", "_numeric", "_stack", "_word", "in_string")
+
+    def __init__(self, envelope: Envelope, *, depth: int, lines: bool = False) -> None:
+        """Tell the outer levels to `envelope`; nest `depth` levels; with `lines`, stop at line feeds in strings."""
+        self._envelope = envelope
+        self._limit = depth
+        self._lines = lines
+        self._stack: list[str] = []
+        self._beyond = 0  # levels beyond the limit: only their number is kept
+        self._word: str | None = None  # the beginning of a number or a literal, which may go on
+        self._numeric = True
+        self.in_string = False
+
+    @property
+    def depth(self) -> int:
+        """How many containers are open."""
+        return len(self._stack) + self._beyond
+
+    @property
+    def leaves(self) -> Callable[[str], Any] | None:
+        """What finds nothing in text that only continues the open string, or None where each character counts."""
+        want = self._envelope.want
+        if not self.in_string or want == FIELD or (want == TEXT and self._envelope.held):
+            return None
+        if want == TEXT:
+            return _leaves_plain_line if self._lines else _leaves_plain_string
+        return _leaves_line if self._lines else _leaves_string
+
+    def scan(self, reader: Reader, *, over_line: bool = False) -> State:
+        """Read as far as the text goes; `over_line` reads the line feed that the last call returned for."""
+        envelope, stack = self._envelope, self._stack
+        text, at, told = reader.text, reader.at, reader.at
+        end = len(text)
+        state = State.OPEN
+        while True:
+            if self.in_string:
+                at = (_in_line_of_string if self._lines else _in_string)(text, at + over_line).end()  # type: ignore[union-attr]
+                over_line = False
+                if at == end or text[at] != '"':
+                    if at < end and text[at] == "\n":
+                        state = State.LINE
+                    break  # or a back-slash at the very end, which waits for what it escapes
+                self.in_string = False
+                if envelope.want and envelope.want != RAW:
+                    envelope.take(text[told:at])
+                at += 1
+                if len(stack) <= envelope.depth:
+                    envelope.end_value(len(stack), reader.base + at)
+                continue
+            if self._word is not None:
+                begin = at
+                at = _rest_of_word(text, at).end()  # type: ignore[union-attr]
+                self._add_to_word(text[begin:at])
+                if at == end:
+                    break
+                if not self._end_word():
+                    state = State.BROKEN
+                    break
+                if len(stack) <= envelope.depth:
+                    envelope.end_value(len(stack), reader.base + at)
+            depth = len(stack)
+            outer = depth <= envelope.depth
+            match = (_token if outer else _deep_token)(text, at)
+            kind = match.lastindex  # type: ignore[union-attr]
+            at = match.start(kind) if kind else match.end()  # type: ignore[union-attr]
+            if kind == _QUOTE:
+                if outer and not envelope.begin_value('"', depth, reader.base + at):
+                    state = State.BROKEN
+                    break
+                self.in_string = True
+                at += 1
+                if envelope.want != RAW:
+                    told = at
+            elif kind == _OPEN:
+                if outer:
+                    wanted = envelope.want
+                    if not envelope.begin_value(text[at], depth, reader.base + at):
+                        state = State.BROKEN
+                        break
+                    if envelope.want != wanted:
+                        told = at
+                at += 1
+                if depth < self._limit:
+                    stack.append(text[at - 1])
+                else:
+                    self._beyond += 1
+                    if self._beyond == 1:
+                        state = State.DEEP
+                        break
+            elif kind == _CLOSE:
+                if self._beyond:
+                    self._beyond -= 1
+                    at += 1
+                    continue
+                if not depth or (stack[-1] == "{") != (text[at] == "}"):
+                    state = State.BROKEN
+                    break
+                at += 1
+                stack.pop()
+                depth -= 1
+                if envelope.want == RAW and depth == envelope.wanted_depth:
+                    envelope.take(text[told:at])
+                    envelope.want = ""
+                if depth <= envelope.depth and not envelope.end_value(depth, reader.base + at):
+                    state = State.BROKEN
+                    break
+                if not depth:
+                    state = State.ENDED
+                    break
+            elif kind == _WORD:
+                if outer and not envelope.begin_value("", depth, reader.base + at):
+                    state = State.BROKEN
+                    break
+                self._word, self._numeric = "", True
+            elif kind == _SEPARATOR:
+                if outer and not envelope.separate(text[at], depth):
+                    state = State.BROKEN
+                    break
+                at += 1
+            else:
+                if kind is None:
+                    state = State.BROKEN
+                break
+        if envelope.want and at > told:
+            envelope.take(text[told:at])
+        reader.at = at
+        return state
+
+    def _add_to_word(self, text: str) -> None:
+        self._word = ((self._word or "") + text)[:16]  # the longest literal has nine characters
+        self._numeric = self._numeric and _numeric(text) is not None
+
+    def _end_word(self) -> bool:
+        """Forget the word; return whether JSON, or one of its usual extensions, has such a token."""
+        known = self._numeric or self._word in _WORDS
+        self._word = None
+        return known
+
+
+_milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]', re.DOTALL).search
+
+
+def recover(reader: Reader, scanner: JsonText) -> Generator[None, None, None]:
+    """Behind the place where `scanner` found its text broken, read to where the brackets balance.
+
+    A blank line ends it all the same, in strings too: the missing quote that broke the text must not swallow the rest
+    of the answer. A line of more than 256 blanks is none; the end of the stream ends everything.
+    """
+    depth, in_string = scanner.depth, scanner.in_string
+    while True:
+        found = _milestone(reader.text, reader.at)
+        if found is None:
+            reader.at = len(reader.text)
+        elif found[1]:
+            reader.at = found.start() + 1
+            return
+        elif found[0] == "\\" or found[2] is not None:
+            reader.at = found.start()
+        else:
+            mark = found[0]
+            reader.at = found.start() + 1 if mark[0] == "\\" and not in_string else found.end()
+            if mark == '"':
+                in_string = not in_string
+            elif not in_string and mark in "{[":
+                depth += 1
+            elif not in_string and mark in "}]":
+                depth -= 1
+                if depth <= 0:
+                    return
+            continue
+        if reader.ended:
+            reader.at = len(reader.text)
+            return
+        yield

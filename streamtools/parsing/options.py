@@ -1,0 +1,71 @@
+"""The policies of a parser: explicit, few, and with defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, new_call_id
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
+
+Dialects: TypeAlias = "Sequence[str | Dialect] | str | None"
+"""Ids, `Dialect` objects, `"auto"`, or None for the two that are armed by default; `()` arms none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How text is read. Every field has the default that fits a model which is taught one of the default dialects."""
+
+    in_reasoning: bool = False
+    """The template has already opened the reasoning, so the text starts inside it."""
+    call_deltas: bool = False
+    """Tell arguments while they arrive."""
+    reasoning: Literal["start", "anywhere", "off"] = "start"
+    """Where tags like `<think>` count: where the text or what follows a call starts; anywhere but in code; never."""
+    on_malformed: Literal["error", "text"] = "error"
+    """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as the text that it is."""
+    after_call: Literal["show", "hide", "stop"] = "show"
+    """What becomes of text behind a call: weak models invent the tool's result there."""
+    in_code: Literal["text", "call"] | None = None
+    """What a complete call in a fence, a code span or a quote is; None leaves it to each dialect."""
+    strict: bool = False
+    """Refuse raw control characters inside JSON strings, the only repair that is on by default."""
+    trim: bool = False
+    """Take white space next to a call out of the visible text."""
+    keep_markup: bool = False
+    """Yield `markup` events too, so that all events together hold every character."""
+    limits: Limits = DEFAULT_LIMITS
+    """What one model may make us hold."""
+    new_id: IdFactory = new_call_id
+    """Makes the ids of calls; inject one to make replays repeat."""
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {getattr(self, name)!r}")
+
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "reasoning": ("start", "anywhere", "off"),
+    "on_malformed": ("error", "text"),
+    "after_call": ("show", "hide", "stop"),
+    "in_code": ("text", "call", None),
+}
+
+
+def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
+    """Return the dialects that are meant. Raises ValueError for an id that is not in the table, and names it."""
+    if dialects is None:
+        dialects = DEFAULT_DIALECTS
+    elif dialects == "auto":
+        dialects = tuple(DIALECTS)
+    elif isinstance(dialects, str | Dialect):
+        dialects = (dialects,)
+    chosen = []
+    for each in dialects:
+        dialect = DIALECTS.get(each) if isinstance(each, str) else each
+        if not isinstance(dialect, Dialect):
+            raise ValueError(f"no dialect {each!r}; there are {', '.join(DIALECTS)}")
+        chosen.append(dialect)
+    return tuple(chosen)

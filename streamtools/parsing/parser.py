@@ -1,0 +1,372 @@
+"""Text in, events out: what the reader sees, what the model thought, and the calls that it wrote.
+
+The parser is in one of three states: in prose, in reasoning, or in a span that a dialect has committed to. `feed` is
+defined per character; how the text is cut into deltas changes nothing but the number of events. Most deltas change
+nothing else either, so each state names a search (`_leaves`) that finds nothing in a delta without consequences, and
+only the other deltas are read.
+
+In prose, text is shown at once, except for what can still become a marker where it stands. A marker is committed to at
+the point that its dialect names; before it, a candidate that fails shows its first character, and the rest is read
+again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, ToolCall, new_call_id
+from streamtools.errors import ClosedError, Code
+from streamtools.events import Error, Markup, Text, UIEvent
+from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.markdown import Markdown
+from streamtools.parsing.markers import Opener
+from streamtools.parsing.options import Dialects, Options, choose_dialects
+from streamtools.parsing.reasoning import TAGS, Closing, ReasoningTags, ReasoningText
+from streamtools.parsing.span import Output, Span
+from streamtools.parsing.visible import Visible
+
+_always: Final = re.compile("").search
+_not_space = re.compile(r"[^ \t\r\n]").search
+_FINISHED: Final = object()
+
+
+class Armed:
+    """What a set of dialects looks for; made once for each set."""
+
+    def __init__(self, dialects: tuple[Dialect, ...], in_code: str | None, reasoning: str) -> None:
+        self.openers: dict[str, list[tuple[Opener, Dialect, bool, Callable[[str], Any] | None]]] = {}
+        for dialect in dialects:
+            anyhow = (in_code or dialect.in_code) == "call"
+            for opener in dialect.openers:
+                after = re.compile(opener.not_after).match if opener.not_after else None
+                self.openers.setdefault(opener.first, []).append((opener, dialect, anyhow, after))
+        every = [(opener, anyhow) for entries in self.openers.values() for opener, _, anyhow, _ in entries]
+        self.tags = ReasoningTags(TAGS, [opener for opener, _ in every])
+        self.anywhere = "".join({opener.first for opener, _ in every if opener.where == "anywhere"})
+        self.line_start = "".join({opener.first for opener, _ in every})
+        self.in_code = "".join({opener.first for opener, anyhow in every if anyhow and opener.where == "anywhere"})
+        if reasoning == "anywhere":
+            self.anywhere += self.tags.firsts
+
+
+_arm = lru_cache(maxsize=64)(Armed)
+
+
+class Parser:
+    """A push parser for the text of a model: `feed` it deltas, then `close` it; both return what is now certain.
+
+    Nothing that a model writes makes it raise. `dialects` are ids, `Dialect` objects or `"auto"`; None arms the two
+    defaults, `()` none. `tools` are the declared tools, for dialects that need to know them. The other parameters are
+    those of `Options`. `number` gives events their `seq`. Raises ValueError for an unknown dialect or option value,
+    `ClosedError` for a `feed` behind the end.
+
+    >>> parser = Parser()
+    >>> parser.feed("Hello "), parser.feed("##"), parser.feed(" World"), parser.close()
+    ([Text(text='Hello ', seq=0)], [], [Text(text='## World', seq=0)], [])
+    """
+
+    def __init__(
+        self,
+        dialects: Dialects = None,
+        tools: Any = None,
+        in_reasoning: bool = False,
+        call_deltas: bool = False,
+        *,
+        reasoning: Literal["start", "anywhere", "off"] = "start",
+        on_malformed: Literal["error", "text"] = "error",
+        after_call: Literal["show", "hide", "stop"] = "show",
+        in_code: Literal["text", "call"] | None = None,
+        strict: bool = False,
+        trim: bool = False,
+        keep_markup: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+        new_id: IdFactory = new_call_id,
+        number: Callable[[], int] | None = None,
+    ) -> None:
+        self._options = Options(
+            in_reasoning=in_reasoning,
+            call_deltas=call_deltas,
+            reasoning=reasoning,
+            on_malformed=on_malformed,
+            after_call=after_call,
+            in_code=in_code,
+            strict=strict,
+            trim=trim,
+            keep_markup=keep_markup,
+            limits=limits,
+            new_id=new_id,
+        )
+        self.tools = tools
+        self._armed = armed = _arm(choose_dialects(dialects), in_code, reasoning)
+        self._markdown = Markdown(armed.anywhere, armed.line_start, armed.in_code)
+        self._output = Output(number or _unnumbered)
+        self._make_text = Text if number is None else _numbered(number)
+        self._visible = Visible(
+            self._output, after_call=after_call, trim=trim, keep_markup=keep_markup, limit=limits.call
+        )
+        self._direct = after_call == "show" and not trim  # released text is shown as it is
+        self._closed = False
+        self._ended = False
+        self._begin()
+
+    def feed(self, delta: str) -> list[UIEvent]:
+        """Return the events that are certain now that `delta` has come."""
+        if delta and self._leaves(delta) is None:
+            hidden = self._hidden
+            if hidden is None:
+                self._last = delta
+                return [self._make_text(delta)]
+            events = hidden.skim(delta)
+            if events is not None:
+                return events
+        return self._read(delta)
+
+    def close(self) -> list[UIEvent]:
+        """Return the last events: what was held back is text now, and what is open is cut off. `reset` begins anew."""
+        if self._closed:
+            return []
+        self._ended = True
+        events = self._read("")
+        self._closed = True
+        return events
+
+    def reset(self) -> None:
+        """Begin a new turn, whatever state the last one was left in. Events keep their numbers."""
+        self._begin()
+
+    @property
+    def held(self) -> str:
+        """Text that has been fed and may still become a marker."""
+        return self._held
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `after_call="stop"` has met text behind a call; nothing that comes later is read."""
+        return self._visible.stopped
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls of this turn so far."""
+        return self._output.calls
+
+    @property
+    def errors(self) -> list[Error]:
+        """The malformed calls of this turn so far."""
+        return self._output.errors
+
+    def _begin(self) -> None:
+        self._closed = False
+        self._ended = False
+        self._held = ""  # text that may yet become a marker
+        self._last = ""  # the text that was released last; its last character comes before what is read next
+        self._fresh = self._options.reasoning != "off"  # nothing but white space since the start, or since a call
+        self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
+        self._span: Span | None = None
+        self._body: Generator[None, None, None] | None = None
+        self._reasoning: ReasoningText | None = None
+        self._hidden: Span | ReasoningText | None = None  # whoever takes text that has no consequences, if not prose
+        self._leaves: Callable[[str], Any] = _always
+        self._markdown.reset()
+        self._visible.reset()
+        self._output.begin()
+        if self._options.in_reasoning:
+            self._think(self._armed.tags.any_closing)
+
+    def _read(self, delta: str) -> list[UIEvent]:
+        """Read a delta that may have consequences."""
+        if self._closed:
+            raise ClosedError("the parser is closed; call reset() before the next turn")
+        output = self._output
+        events: list[UIEvent] = []
+        output.events = events
+        text: str | None = delta
+        while text is not None:
+            if self._visible.stopped:
+                self._held = ""
+                break
+            if self._span is not None:
+                text = self._read_span(self._span, text)
+            elif self._reasoning is not None:
+                text = self._read_reasoning(self._reasoning, text)
+            else:
+                text = self._read_prose(text)
+        if self._ended:
+            self._visible.flush()
+        self._choose_search()
+        output.events = []
+        return events
+
+    def _choose_search(self) -> None:
+        """Name the search that finds nothing in a delta without consequences."""
+        self._hidden = None
+        self._leaves = _always
+        if self._span is not None:
+            if self._span.leaves is not None:
+                self._hidden, self._leaves = self._span, self._span.leaves
+        elif self._held or not self._direct:
+            pass
+        elif self._reasoning is not None:
+            self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
+        elif self._markdown.calm and not self._fresh and not self._line_feeds:
+            self._leaves = self._markdown.search
+
+    # Prose.
+
+    def _read_prose(self, delta: str) -> str | None:
+        text = self._held + delta
+        self._held = ""
+        if self._line_feeds:
+            text = self._skip_line_feeds(text)
+        at = 0
+        if self._fresh:
+            found = _not_space(text)
+            at = found.start() if found else len(text)
+            if found:
+                tag = self._armed.tags.at(text, at, self._ended)
+                if tag is None:
+                    self._markdown.seek(text[:at], 0)
+                    self._hold(text, at)
+                    return None
+                if tag:
+                    return self._open_reasoning(text, at, *tag)
+                self._fresh = False
+            at = 0
+        markdown = self._markdown
+        while (at := markdown.seek(text, at)) < len(text):
+            opener = self._opener_at(text, at)
+            if opener is None:
+                self._hold(text, at)
+                return None
+            if opener:
+                return self._open_span(text, at, *opener)
+            if self._options.reasoning == "anywhere" and not markdown.in_code:
+                tag = self._armed.tags.at(text, at, self._ended)
+                if tag is None:
+                    self._hold(text, at)
+                    return None
+                if tag:
+                    return self._open_reasoning(text, at, *tag)
+            at = markdown.step(text, at)
+        self._show(text)
+        return None
+
+    def _opener_at(self, text: str, at: int) -> tuple[Opener, Dialect, int] | Literal[False] | None:
+        """Return the marker at this place and where its body begins, None if one may yet stand here, or False."""
+        undecided = False
+        markdown = self._markdown
+        for opener, dialect, anyhow, after in self._armed.openers.get(text[at], ()):
+            if (markdown.in_code and not anyhow) or (opener.where == "line_start" and not markdown.at_line_start):
+                continue
+            if after is not None and (before := text[at - 1] if at else self._last[-1:]) and after(before):
+                continue
+            found = opener.pattern.match(text, at, self._ended)
+            if found:
+                return opener, dialect, found[0]
+            undecided = undecided or found is None
+        return None if undecided else False
+
+    def _hold(self, text: str, at: int) -> None:
+        self._show(text[:at])
+        self._held = text[at:]
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._last = text
+            if self._direct:
+                self._output.events.append(self._make_text(text))
+            else:
+                self._visible.show(text)
+
+    # Reasoning.
+
+    def _open_reasoning(self, text: str, at: int, tag: str, closing: Closing) -> str | None:
+        self._show(text[:at])
+        if self._visible.refuses:
+            self._visible.show(text[at:])
+            return None
+        self._visible.flush()
+        if self._options.keep_markup:
+            self._output.add(Markup, tag)
+        self._think(closing)
+        return text[at + len(tag) :]
+
+    def _think(self, closing: Closing) -> None:
+        self._reasoning = ReasoningText(closing, self._output, keep_markup=self._options.keep_markup)
+
+    def _read_reasoning(self, reasoning: ReasoningText, delta: str) -> str | None:
+        self._held, rest = reasoning.read(self._held + delta, self._ended)
+        if rest is not None or self._ended:
+            reasoning.close()
+            self._reasoning = None
+            self._fresh = True
+            self._line_feeds = 2
+            self._last = ""
+            self._markdown.reset()
+        return rest
+
+    def _skip_line_feeds(self, text: str) -> str:
+        """Take the line feeds behind a closing tag off the text: they belong to the tag."""
+        rest = text[: self._line_feeds].lstrip("\n") + text[self._line_feeds :]
+        count = len(text) - len(rest)
+        if count and self._options.keep_markup:
+            self._output.add(Markup, "\n" * count)
+        self._line_feeds = 0 if rest else self._line_feeds - count
+        return rest
+
+    # Calls.
+
+    def _open_span(self, text: str, at: int, opener: Opener, dialect: Dialect, body: int) -> str | None:
+        self._show(text[:at])
+        if self._visible.stopped:
+            return None
+        if opener.kind == "call":
+            self._visible.begin_call()
+        else:
+            self._visible.flush()
+        self._span = span = Span(
+            text[at:body],
+            dialect=dialect.id,
+            forged=opener.kind == "result",
+            options=self._options,
+            output=self._output,
+        )
+        self._body = opener.body(span)
+        return text[body:]
+
+    def _read_span(self, span: Span, text: str) -> str | None:
+        room = span.room
+        if room is not None and len(text) > room:
+            rest = self._advance(span, text[:room])
+            if rest is not None:
+                return rest + text[room:]
+            if span.room is not None:  # no other limit has been met
+                span.exceed(Code.TOO_LARGE)
+            text = text[room:]
+        return self._advance(span, text)
+
+    def _advance(self, span: Span, text: str) -> str | None:
+        """Let the grammar read `text`; return what follows the span, or None if it goes on."""
+        assert self._body is not None
+        span.ended = self._ended
+        if text:
+            span.push(text)
+        if next(self._body, _FINISHED) is not _FINISHED:
+            return None
+        self._span = self._body = None
+        self._fresh = self._options.reasoning != "off"
+        self._last = span.last
+        self._markdown.resume(span.last == "\n", several_lines=span.several_lines)
+        if not span.forged:
+            self._visible.end_call()
+        return span.text[span.at :]
+
+
+def _unnumbered() -> int:
+    return 0
+
+
+def _numbered(number: Callable[[], int]) -> Callable[[str], Text]:
+    return lambda text: Text(text, number())

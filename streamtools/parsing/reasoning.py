@@ -1,0 +1,115 @@
+"""What the model thinks before it answers: text between tags, in a channel of its own.
+
+Reasoning never yields calls, because models rehearse there what they then decide not to do. What would have been a call
+outside is reported once, at the end of the reasoning, so that a model which puts its calls in the wrong place can be
+told from one that makes none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from streamtools.errors import Code
+from streamtools.events import Markup, Reasoning, UIEvent, Warning
+from streamtools.parsing.markers import Opener, Pattern
+from streamtools.parsing.span import Output
+
+TAGS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<reasoning>": "</reasoning>",
+    "[THINK]": "[/THINK]",
+}
+"""The tags that are recognised by default, with what closes them."""
+
+_WINDOW = 192  # characters: longer than any marker up to its commit point
+
+
+class ReasoningTags:
+    """The opening tags, what closes each of them, and what would be a call between them."""
+
+    def __init__(self, tags: Mapping[str, str], openers: Iterable[Opener]) -> None:
+        calls = [opener for opener in openers if opener.kind == "call"]
+        self.firsts = "".join(sorted({opening[0] for opening in tags}))
+        self._tags = [(Pattern((opening,)), opening, Closing([closing], calls)) for opening, closing in tags.items()]
+        self.any_closing = Closing(list(tags.values()), calls)  # where the opening tag was not seen
+
+    def at(self, text: str, at: int, ended: bool) -> tuple[str, Closing] | Literal[False] | None:
+        """Return the tag at this place and what closes it, None if one may yet stand here, False if none can."""
+        undecided = False
+        for pattern, opening, closing in self._tags:
+            found = pattern.match(text, at, ended)
+            if found:
+                return opening, closing
+            undecided = undecided or found is None
+        return None if undecided else False
+
+
+class Closing:
+    """How a stretch of reasoning ends, and what to watch for in it."""
+
+    def __init__(self, tags: list[str], calls: list[Opener]) -> None:
+        whole = "|".join(map(re.escape, tags))
+        begun = "|".join(_beginning(tag) for tag in tags)
+        self.search = re.compile(f"({whole})|(?:{begun})\\Z").search
+        watched = "|".join(opener.search_pattern() for opener in calls)
+        self.calls = re.compile(watched, re.MULTILINE).finditer if watched else None
+        stops = {tag[0] for tag in tags} | {opener.last for opener in calls}
+        self.leaves = re.compile("[" + re.escape("".join(sorted(stops))) + "]").search
+
+
+class ReasoningText:
+    """Reads from behind an opening tag to the closing one."""
+
+    __slots__ = ("_alike", "_closing", "_keep_markup", "_output", "_recent", "leaves")
+
+    def __init__(self, closing: Closing, output: Output, *, keep_markup: bool) -> None:
+        self._closing = closing
+        self._output = output
+        self._keep_markup = keep_markup
+        self._recent: deque[str] = deque(maxlen=_WINDOW)
+        self._alike = False  # something looked like a call
+        self.leaves = closing.leaves  # finds nothing in text that can be skimmed
+
+    def skim(self, text: str) -> list[UIEvent]:
+        """Take text in which neither a closing tag nor a call can end or begin to end."""
+        self._recent.append(text[-_WINDOW:])
+        return [Reasoning(text, seq=self._output.number())]
+
+    def read(self, text: str, ended: bool) -> tuple[str, str | None]:
+        """Take text; return what is held back, and what follows the closing tag, or None if it has not come."""
+        held, rest = "", None
+        found = self._closing.search(text)
+        if found and found[1]:
+            rest = text[found.end() :]
+        elif found and not ended:
+            held = text[found.start() :]
+        shown = text[: found.start()] if found and (found[1] or held) else text
+        if shown:
+            self._watch(shown)
+            self._output.events += self.skim(shown)
+        if found and found[1] and self._keep_markup:
+            self._output.add(Markup, found[1])
+        return held, rest
+
+    def close(self) -> None:
+        """The reasoning ends here."""
+        if self._alike:
+            message = "the reasoning holds what would be a call outside of it"
+            self._output.add(Warning, Code.CALL_IN_REASONING, message)
+
+    def _watch(self, text: str) -> None:
+        if self._closing.calls is not None and not self._alike:
+            before = "".join(self._recent)[-_WINDOW:]
+            self._alike = any(found.end() > len(before) for found in self._closing.calls(before + text))
+
+
+def _beginning(tag: str) -> str:
+    """Return a pattern for every beginning of `tag` that is not all of it."""
+    pattern = ""
+    for character in reversed(tag[1:-1]):
+        pattern = f"(?:{re.escape(character)}{pattern})?"
+    return re.escape(tag[0]) + pattern

@@ -1,0 +1,298 @@
+"""One call that is being written: everything from its marker to its end, hidden from the reader.
+
+A span is what a dialect's grammar reads, and what it reports to. It keeps the raw text, announces the calls in it as
+they become certain, and at its end turns each of them into a `call` or an `error` that holds its part of that text, so
+that nothing is lost. Over a limit it reports once and goes on without storing, only to find where it ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+from streamtools.calls import Limits, Rejected, ToolCall, decode_json, read_envelope
+from streamtools.errors import Code
+from streamtools.events import Call, CallDelta, CallStart, Error, Text, Thinking, UIEvent, Warning
+from streamtools.parsing.envelope import Envelope
+from streamtools.parsing.json_text import JsonText, State, recover
+from streamtools.parsing.markers import Pattern
+from streamtools.parsing.reader import Reader
+
+if TYPE_CHECKING:
+    from streamtools.parsing.options import Options
+
+_MESSAGES = {
+    Code.INVALID_JSON: "the call is not valid JSON",
+    Code.TRUNCATED: "the call was cut off",
+    Code.TOO_LARGE: "the call is too long",
+    Code.TOO_DEEP: "the call nests too deeply",
+    Code.TOO_MANY_CALLS: "the answer holds too many calls",
+    Code.UNRECOGNISED_TOOL_CALL: "there is no call where one should be",
+}
+_LOOK_BACK = 320  # pieces of text that are kept while skipping: more than any blank line that is looked back for
+
+
+class Output:
+    """The events of the current `feed`, and what the turn has come to."""
+
+    __slots__ = ("calls", "count", "errors", "events", "number")
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self.number = number
+        self.events: list[UIEvent] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.calls: list[ToolCall] = []
+        self.errors: list[Error] = []
+        self.count = 0  # calls that were begun
+
+    def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
+        """Add an event and number it."""
+        self.events.append(event(*fields, **named, seq=self.number()))
+
+
+class Slot:
+    """One call of a span: where its text begins, where its JSON is, what has been told of it."""
+
+    __slots__ = ("begin", "id", "json_begin", "json_end", "told", "waiting")
+
+    def __init__(self, call_id: str, begin: int) -> None:
+        self.id = call_id
+        self.begin = begin
+        self.json_begin = -1
+        self.json_end = -1
+        self.told = False  # call-start has gone out
+        self.waiting: list[str] = []  # arguments that came before it
+
+
+class Span(Reader):
+    """A hidden stretch of text, read by the grammar of one dialect."""
+
+    def __init__(self, marker: str, *, dialect: str, forged: bool, options: Options, output: Output) -> None:
+        """Begin behind `marker`; a `forged` span is no call but a result that the model wrote itself."""
+        super().__init__(marker, len(marker), ended=False)
+        self.forged = forged
+        self.leaves: Callable[[str], object] | None = None  # see `JsonText.leaves`; None where the grammar must see
+        self.several_lines = False  # known at the end
+        self._dialect = dialect
+        self._options = options
+        self._output = output
+        self._limits: Limits = options.limits
+        self._parts: list[str] | deque[str] = [marker]
+        self._room = max(0, self._limits.call - len(marker))
+        self._skipped_from = -1  # the place from which on nothing is stored
+        self._slots: list[Slot] = []
+        self._announces = options.on_malformed == "error"
+        self._tells = options.call_deltas and not forged
+        self._envelope: Envelope | None = None
+        self._broken: JsonText | None = None
+        if not forged:
+            self._begin_slot(0)
+
+    # What the parser asks for.
+
+    @property
+    def room(self) -> int | None:
+        """How many more characters may be stored, or None when nothing is stored any more."""
+        return None if self._skipped_from >= 0 else self._room
+
+    def push(self, text: str) -> None:
+        """Add text behind what there is."""
+        super().push(text)
+        self._parts.append(text)
+        self._room -= len(text)
+
+    def skim(self, text: str) -> list[UIEvent] | None:
+        """Take text that only continues an open string; None if a limit is met, and nothing was taken."""
+        room = self._room - len(text)
+        if room < 0 and self._skipped_from < 0:
+            return None
+        self._room = room
+        self._parts.append(text)
+        self.base += len(text)
+        if self._tells and self._envelope and self._envelope.want:
+            slot = self._slots[-1]
+            if slot.told:
+                return [CallDelta(slot.id, text, seq=self._output.number())]
+            slot.waiting.append(text)
+        return []
+
+    @property
+    def last(self) -> str:
+        """The character before the place that has been read to, as far as it is still known."""
+        return self.text[self.at - 1 : self.at] if self.at else ""
+
+    def exceed(self, code: Code, place: int | None = None) -> None:
+        """Report that a limit is met at `place`, or behind all that has come; from there on nothing is stored."""
+        if place is None:
+            place = self.base + len(self.text)
+        raw = "".join(self._parts)[:place]
+        self._skipped_from = place
+        self._parts = deque([self.text], maxlen=_LOOK_BACK)
+        self._report(raw, code, survivors=True)
+        self._tells = False
+
+    # What grammars ask for.
+
+    def json(self, *, lines: Pattern | None = None) -> Generator[None, None, State]:
+        """Read a JSON object, or an array of them; return ENDED, OPEN at the end of the stream, or BROKEN.
+
+        `lines` closes the span wherever a line begins with it, in strings too.
+        """
+        self._envelope = envelope = Envelope(self)
+        scanner = JsonText(envelope, depth=self._limits.depth, lines=lines is not None)
+        over_line = False
+        while True:
+            state = scanner.scan(self, over_line=over_line)
+            over_line = False
+            if state is State.OPEN:
+                if self.ended:
+                    return state
+                if self.at == len(self.text):
+                    self.leaves = scanner.leaves
+                yield
+                self.leaves = None
+            elif state is State.DEEP:
+                if self._skipped_from < 0:
+                    self.exceed(Code.TOO_DEEP, self.place)
+            elif state is State.LINE:
+                assert lines is not None
+                while (found := lines.match(self.text, self.at, self.ended)) is None:
+                    yield
+                if found:
+                    return State.BROKEN
+                over_line = True
+            else:
+                if state is State.BROKEN:
+                    self._broken = scanner
+                return state
+
+    def recover(self) -> Generator[None, None, None]:
+        """Behind broken JSON, read to where its brackets balance, or to the next blank line."""
+        assert self._broken is not None
+        yield from recover(self, self._broken)
+
+    @property
+    def at_line_start(self) -> bool:
+        """Whether only blanks stand between the last line feed and here."""
+        behind = self.text[: self.at]
+        parts = iter(reversed(self._parts))
+        unread = len(self.text) - self.at
+        while not (stripped := behind.rstrip(" \t")):
+            part = next(parts, None)
+            if part is None:
+                return False
+            behind, unread = part[: max(0, len(part) - unread)], max(0, unread - len(part))
+        return stripped[-1] == "\n"
+
+    def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
+        """End the span here.
+
+        Without `code`, each call in it is a call or what it is itself to blame for; with it all are errors, except, if
+        there are `survivors`, those of which the JSON is complete.
+        """
+        end = self.place
+        if self._skipped_from < 0:
+            raw = "".join(self._parts)[:end]
+            self.several_lines = "\n" in raw
+            self._report(raw, code, survivors=survivors)
+        else:
+            self.several_lines = True  # not known, and likely
+            if count := end - self._skipped_from:
+                self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
+
+    def warn(self, code: Code, message: str) -> None:
+        """Add a warning that repeats no text."""
+        if self._skipped_from < 0:
+            self._output.add(Warning, code, message)
+
+    # What the envelope tells.
+
+    def begin_call(self, place: int) -> None:
+        if self._slots and self._slots[-1].json_begin >= 0:
+            self._begin_slot(place)
+        if self._slots:
+            self._slots[-1].json_begin = place
+
+    def end_call(self, place: int) -> None:
+        if self._slots:
+            self._slots[-1].json_end = place
+
+    def name_call(self, name: str) -> None:
+        if self._slots and self._announces:
+            self._tell(self._slots[-1], name)
+
+    def tell_arguments(self, text: str) -> None:
+        if self._tells and text:
+            slot = self._slots[-1]
+            if slot.told:
+                self._output.add(CallDelta, slot.id, text)
+            else:
+                slot.waiting.append(text)
+
+    def _begin_slot(self, place: int) -> None:
+        slot = Slot(self._options.new_id(), place)
+        self._slots.append(slot)
+        self._output.add(Thinking, True, slot.id)
+        self._output.count += 1
+        if self._output.count > self._limits.calls:
+            self.exceed(Code.TOO_MANY_CALLS, place + 1 if place else None)
+
+    def _tell(self, slot: Slot, name: str) -> None:
+        slot.told = True
+        self._output.add(CallStart, slot.id, name)
+        if slot.waiting:
+            self._output.add(CallDelta, slot.id, "".join(slot.waiting))
+            slot.waiting.clear()
+
+    def _report(self, raw: str, code: Code | None, *, survivors: bool) -> None:
+        """Turn `raw` into the calls and the errors that its slots are."""
+        if self.forged:
+            self._output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
+            return
+        ends = [slot.begin for slot in self._slots[1:]] + [len(raw)]
+        for slot, end in zip(self._slots, ends, strict=True):
+            own = raw[slot.begin : end]
+            try:
+                if code and not (survivors and slot.json_end >= 0):
+                    raise Rejected(code, _MESSAGES[code])
+                if slot.json_end < 0:
+                    raise Rejected(Code.UNRECOGNISED_TOOL_CALL, _MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
+                call = self._read(slot, raw[slot.json_begin : slot.json_end], own)
+            except Rejected as rejected:
+                self._reject(slot, rejected.code, rejected.message, own)
+            else:
+                if not slot.told:
+                    self._tell(slot, call.name)
+                self._output.calls.append(call)
+                self._output.add(Call, call)
+                self._output.add(Thinking, False, slot.id)
+        self._slots.clear()
+
+    def _read(self, slot: Slot, text: str, raw: str) -> ToolCall:
+        strict, limits = self._options.strict, self._limits
+        decoded = decode_json(text, strict=strict, limits=limits)
+        envelope = read_envelope(decoded.value, strict=strict, limits=limits)
+        return ToolCall(
+            id=slot.id,
+            name=envelope.name,
+            arguments=envelope.arguments,
+            dialect=self._dialect,
+            raw=raw,
+            repaired=decoded.repaired or envelope.repaired,
+            provider_id=envelope.provider_id,
+        )
+
+    def _reject(self, slot: Slot, code: Code, message: str, raw: str) -> None:
+        if self._announces:
+            error = Error(code, message, call_id=slot.id, raw=raw, seq=self._output.number())
+            self._output.errors.append(error)
+            self._output.events.append(error)
+            self._output.add(Thinking, False, slot.id)
+        else:
+            self._output.add(Thinking, False, slot.id)
+            self._output.add(Warning, code, message)
+            self._output.add(Text, raw)

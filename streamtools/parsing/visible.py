@@ -1,0 +1,107 @@
+"""What becomes of text that is no call: shown, as a rule.
+
+Two policies can stand in the way. `after_call` hides or stops at what follows a call, because weak models invent the
+tool's result there; `trim` takes the white space next to a call out of the visible text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from streamtools.errors import Code
+from streamtools.events import Markup, Text, Warning
+from streamtools.parsing.span import Output
+
+_not_space = re.compile(r"[^ \t\r\n]").search
+
+
+class Visible:
+    """Shows released text by the policies that are not the default ones."""
+
+    def __init__(
+        self, output: Output, *, after_call: Literal["show", "hide", "stop"], trim: bool, keep_markup: bool, limit: int
+    ) -> None:
+        self._output = output
+        self._after_call = after_call
+        self._trim = trim
+        self._keep_markup = keep_markup
+        self._limit = limit  # characters of hidden text that are kept
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a turn."""
+        self._behind_call = False  # nothing but white space since the last call
+        self._called = False
+        self._space = ""  # white space that a call may follow
+        self._hidden: list[str] = []
+        self._hidden_length = 0
+        self.stopped = False
+
+    def show(self, text: str) -> None:
+        """Take text that is no call."""
+        if self._called and self._after_call != "show":
+            self._withhold(text)
+        elif self._trim:
+            self._show_trimmed(text)
+        else:
+            self._output.add(Text, text)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the next text that is not white space stops everything."""
+        return self._called and self._after_call == "stop"
+
+    def begin_call(self) -> None:
+        """A call begins here."""
+        self._report_hidden()
+        self._drop(self._space)
+        self._space = ""
+
+    def end_call(self) -> None:
+        """It ended here."""
+        self._called = self._behind_call = True
+
+    def flush(self) -> None:
+        """Something that is neither text nor a call comes here, or the turn ends."""
+        self._report_hidden()
+        if self._space:
+            self._output.add(Text, self._space)
+            self._space = ""
+
+    def _withhold(self, text: str) -> None:
+        if self._after_call == "hide":
+            self._hidden.append(text[: max(0, self._limit - self._hidden_length)])
+            self._hidden_length += len(text)
+            return
+        found = _not_space(text)
+        space = text[: found.start()] if found else text
+        self.stopped = found is not None
+        if space:
+            self._drop(space) if self._trim else self._output.add(Text, space)
+
+    def _show_trimmed(self, text: str) -> None:
+        if self._behind_call:
+            found = _not_space(text)
+            self._drop(text[: found.start()] if found else text)
+            if not found:
+                return
+            self._behind_call = False
+            text = text[found.start() :]
+        text = self._space + text
+        shown = text.rstrip(" \t\r\n")
+        self._space = text[len(shown) :]
+        if shown:
+            self._output.add(Text, shown)
+
+    def _drop(self, space: str) -> None:
+        if space and self._keep_markup:
+            self._output.add(Markup, space)
+
+    def _report_hidden(self) -> None:
+        if self._hidden_length:
+            raw = "".join(self._hidden)
+            self._output.add(Warning, Code.HIDDEN_AFTER_CALL, "text after a call was hidden", raw=raw)
+            if rest := self._hidden_length - len(raw):
+                self._output.add(Warning, Code.SKIPPED, f"{rest} characters after a call were skipped", count=rest)
+        self._hidden, self._hidden_length = [], 0
