@@ -1,0 +1,71 @@
+"""Provider bytes, or what an SDK made of them, into source events; one adapter a provider.
+
+Each function takes a response (anything with `aiter_bytes()`), an `EventSource` of httpx-sse or httpx2, or an iterable,
+asynchronous or not, of bytes or of server-sent events, and returns a `Source`. The adapters are sans-IO and can be fed
+by hand: `adapter("openai").feed(recorded_bytes)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable
+
+from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.events import SourceEvent
+from streamtools.sources.adapter import Adapter, FrameAdapter
+from streamtools.sources.frames import Frame, LineDecoder, Skipped, SSEDecoder
+from streamtools.sources.latitude import Latitude
+from streamtools.sources.openai import OpenAIChat
+from streamtools.sources.source import Source
+from streamtools.sources.text import PlainText, Ready
+
+__all__ = [
+    "ADAPTERS",
+    "Adapter",
+    "Frame",
+    "FrameAdapter",
+    "Latitude",
+    "LineDecoder",
+    "OpenAIChat",
+    "PlainText",
+    "Ready",
+    "SSEDecoder",
+    "Skipped",
+    "Source",
+    "adapter",
+    "events",
+    "latitude",
+    "openai",
+    "text",
+]
+
+ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {"openai": OpenAIChat, "latitude": Latitude}
+"""The adapters of byte streams, by the name under which a recording asks for them."""
+
+
+def openai(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of a stream of chat completion chunks, from OpenAI or any server that speaks like it."""
+    return Source(response, OpenAIChat(limits))
+
+
+def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of a Latitude run, directly or through a proxy."""
+    return Source(response, Latitude(limits))
+
+
+def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:
+    """Return the source events of plain text; one string is one delta, and the end of the iterable is a stop."""
+    return Source(strings, PlainText())
+
+
+def events(ready: Iterable[SourceEvent] | AsyncIterable[SourceEvent]) -> Source:
+    """Return source events that are made already: for an adapter of your own, and for tests."""
+    return Source(ready, Ready())
+
+
+def adapter(name: str, limits: Limits = DEFAULT_LIMITS) -> FrameAdapter:
+    """Return a new adapter by its name in `ADAPTERS`. Raises `LookupError` with the names that there are."""
+    try:
+        make = ADAPTERS[name]
+    except KeyError:
+        raise LookupError(f"no adapter is named {name!r}; there are {', '.join(ADAPTERS)}") from None
+    return make(limits)

@@ -1,0 +1,42 @@
+"""Surrogate pairs that a provider cut in two.
+
+JSON writes a character beyond U+FFFF as two escapes, and a server that streams token by token may send them in two
+deltas. A half is no text: it waits here for its other half, and becomes U+FFFD if that does not come.
+"""
+
+from __future__ import annotations
+
+REPLACEMENT = "\ufffd"
+
+
+class Pairs:
+    """The text of one channel; `half` is the first half of a pair that the last delta ended in, or empty."""
+
+    __slots__ = ("half",)
+
+    def __init__(self) -> None:
+        self.half = ""
+
+    def join(self, text: str) -> str:
+        """Return `text` as what UTF-8 can hold, with the half that waited before it and without one at its end."""
+        if not text:
+            return text
+        text = self.half + text
+        self.half = ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            self.half = text[-1]
+            text = text[:-1]
+        return whole(text)
+
+    def close(self) -> str:
+        """Return what is left: U+FFFD for a half that waited in vain, else nothing."""
+        left = REPLACEMENT if self.half else ""
+        self.half = ""
+        return left
+
+
+def whole(text: str) -> str:
+    """Return `text` with the halves of each pair joined, and U+FFFD for a half that stands alone."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,0 +1,155 @@
+"""What a source reads from: responses, event sources, iterables, by what they can do and not by whose they are.
+
+No HTTP client is imported. A response is whatever has `aiter_bytes()`; an event source has such a response, and it is
+the response that is read, because the decoders of the libraries lose and invent events (`frames.py` does neither).
+Never `aiter_raw`: it would hand over what gzip made of the stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Self
+
+import anyio.lowlevel
+
+from streamtools.errors import UnreadableSource
+from streamtools.events import SourceError
+from streamtools.sources.adapter import decode
+from streamtools.sources.words import read_fault
+
+BODY = 64 * 1024
+"""Bytes of an error's body that are read."""
+
+_BUFFERED = 10_000  # chunks that a client may hold already, at most
+
+_NO_STREAM = "the response is one JSON document and not a stream"
+_ASK_FOR_ONE = _NO_STREAM + "; was the request sent with `stream: true`?"
+
+
+class Reading:
+    """An asynchronous iterator over what the caller gave us, which can be closed at any time."""
+
+    def __init__(self, origin: object) -> None:
+        self._response = response = _response(origin)
+        self._iterator: AsyncIterator[Any] | Iterator[Any]
+        if response is not None:
+            self._iterator = aiter(response.aiter_bytes())
+        elif isinstance(origin, AsyncIterable):
+            self._iterator = aiter(origin)
+        elif isinstance(origin, bytes | bytearray | memoryview | str):  # iterable too, but not in pieces of a stream
+            self._iterator = iter((origin,))
+        elif isinstance(origin, Iterable) and not isinstance(origin, Mapping):
+            self._iterator = iter(origin)
+        else:
+            raise UnreadableSource(f"{type(origin)!r} has no `aiter_bytes()` and is no iterable of a stream's pieces")
+        self._started = False
+        self._first: bytes | None = None  # read to see what it is, and still to be handed out
+        self._body = b""
+
+    @property
+    def ends_when_cancelled(self) -> bool:
+        """Whether a cancelled read is the last one: an asynchronous generator then ends, and tells nobody."""
+        return isinstance(self._iterator, AsyncGenerator)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        self._started = True
+        if isinstance(self._iterator, AsyncIterator):
+            return await anext(self._iterator)
+        await anyio.lowlevel.checkpoint()
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    async def refusal(self) -> SourceError | None:
+        """Return the error that the response is instead of a stream, or None; reads nothing of what is a stream."""
+        status = getattr(self._response, "status_code", None)
+        failed = isinstance(status, int) and not 200 <= status < 300
+        if not failed:
+            status = None
+            if not _is_json(self._response) or not await self._begins_like_json():
+                return None
+        with contextlib.suppress(Exception):  # a body that breaks off still tells something
+            while len(self._body) < BODY:
+                self._body += await anext(self)
+        try:
+            value = decode(self._body[:BODY])
+        except ValueError:
+            value = None
+        fault = read_fault(value)
+        if failed:
+            return fault._replace(status=status).event(_phrase(status))
+        return fault.event(_ASK_FOR_ONE if isinstance(value, dict) and "choices" in value else _NO_STREAM)
+
+    async def aclose(self) -> None:
+        """Close the iterator and the response, even in mid-read. Their exceptions are of no use to anybody."""
+        iterator, response = self._iterator, self._response
+        with contextlib.suppress(Exception):
+            if hasattr(response, "aclose"):
+                await response.aclose()
+        if response is not None and self._started and isinstance(iterator, AsyncIterator):
+            await _unwind(iterator)
+        with contextlib.suppress(Exception):
+            if isinstance(iterator, AsyncIterator):
+                if hasattr(iterator, "aclose"):
+                    await iterator.aclose()
+            elif hasattr(iterator, "close"):
+                iterator.close()
+
+    async def _begins_like_json(self) -> bool:
+        """Return whether what was declared as JSON is: some servers declare their event streams so."""
+        head = b""
+        try:
+            while not head.strip() and len(head) < BODY:
+                head += await anext(self)
+        except StopAsyncIteration:
+            return True
+        finally:
+            self._first = head
+        return head.lstrip()[:1] in (b"{", b"[")
+
+
+async def _unwind(iterator: AsyncIterator[Any]) -> None:
+    """Bring an iterator of a closed response to its end, and with it those that it is made of.
+
+    HTTP clients nest asynchronous generators, and `aclose` ends the outermost only; the others would be left to the
+    garbage collector, which trio warns of. To read on, in a cancelled scope so that nothing is waited for, ends all.
+    """
+    with anyio.CancelScope() as scope, contextlib.suppress(Exception):
+        scope.cancel()
+        for _ in range(_BUFFERED):
+            await anext(iterator)
+
+
+def _response(origin: object) -> Any:
+    """Return the response that `origin` is or has, or None."""
+    for candidate in (origin, getattr(origin, "response", None)):
+        if callable(getattr(candidate, "aiter_bytes", None)):
+            stream = getattr(candidate, "stream", None)  # of httpx; a response of its other client cannot be awaited
+            if isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable):
+                raise UnreadableSource("this response is synchronous; a source reads those of an asynchronous client")
+            return candidate
+    return None
+
+
+def _is_json(response: Any) -> bool:
+    """Return whether a response is declared as one JSON document; NDJSON and its like are streams."""
+    headers = getattr(response, "headers", None)
+    declared = headers.get("content-type") if isinstance(headers, Mapping) else None
+    media = declared.partition(";")[0].strip().lower() if isinstance(declared, str) else ""
+    return media in ("application/json", "text/json", "application/problem+json")
+
+
+def _phrase(status: int | None) -> str:
+    try:
+        return HTTPStatus(status or 0).phrase
+    except ValueError:
+        return f"HTTP status {status}"

@@ -1,0 +1,111 @@
+"""What all providers say, each in words of its own: why a turn ended, what it cost, what went wrong.
+
+The adapters look words up here, so that one meaning has one spelling downstream. Nothing in this module trusts a
+shape: values of an unexpected type count as not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from streamtools.events import FinishReason, SourceError, Usage
+
+MESSAGE_LENGTH = 500
+"""Characters of a provider's message that are shown; some echo the whole prompt."""
+
+_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "completed": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",  # Mistral: the context window is full
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+    "safety": "content_filter",
+    "error": "error",
+    "pause_turn": "pause",
+    "interrupted": "pause",
+    "cancelled": "cancelled",
+    "abort": "cancelled",  # vLLM
+}
+
+_MESSAGES = ("message", "error", "errors", "detail", "msg")
+_KINDS = ("type", "name", "code")
+_STATUSES = ("status_code", "statusCode", "code", "status")
+
+
+def finish_reason(raw: str | None) -> FinishReason:
+    """Return the normalised reason; a turn that ended without naming one has stopped."""
+    return _REASONS.get(raw.lower().replace("-", "_"), "other") if raw else "stop"
+
+
+def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None:
+    """Return the usage that `value` holds; `table` lists under which keys, dotted where nested, each field stands."""
+    if not isinstance(value, dict):
+        return None
+    counts = {field: count for field, paths in table.items() if (count := _count(value, paths)) is not None}
+    if not counts:
+        return None
+    reasoning, total = counts.get("reasoning", 0), counts.get("total")
+    if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
+        counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning apart; ours includes it
+    return Usage(**counts)
+
+
+class Fault(NamedTuple):
+    """What a provider reports as an error. `kind` holds its types and codes: for the log, not for a reader."""
+
+    message: str
+    kind: str
+    status: int | None
+
+    def event(self, otherwise: str = "the provider reported an error") -> SourceError:
+        """Return the error event, with the message `otherwise` where the provider gives none."""
+        return SourceError(self.message or otherwise, status=self.status, cause=self.kind or None)
+
+
+def read_fault(value: Any) -> Fault:
+    """Return what is told in any of the usual shapes: a text, `{error: …}`, `{message}`, `{detail}`, a list of them."""
+    message, kinds, status = "", [], None
+    for _ in range(8):  # errors nest, but never for long
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if not isinstance(value, dict):
+            break
+        kinds += [str(value[key]) for key in _KINDS if isinstance(value.get(key), str | int) and value[key] != "error"]
+        status = next((known for key in _STATUSES if (known := _status(value.get(key)))), status)
+        value = next((value[key] for key in _MESSAGES if value.get(key)), None)
+    if isinstance(value, str):
+        message = bounded(value)
+    return Fault(message, bounded(" ".join(kinds), 200), status)
+
+
+def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
+    """Return at most `length` characters of `text`, on one line and without control characters."""
+    line = "".join(each if each.isprintable() else " " for each in text[: length + 1]).strip()
+    return line if len(text) <= length else line[: length - 1] + "…"
+
+
+def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
+    for path in paths:
+        found: Any = value
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 2**53:
+            return int(found)
+    return None
+
+
+def _status(value: Any) -> int | None:
+    """Return an HTTP status of an error, which may be written as a string; other codes are none."""
+    if isinstance(value, str) and len(value) == 3 and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value <= 599 else None

@@ -1,0 +1,98 @@
+"""A provider on this machine: an HTTP server that answers every request with the chunks it was given.
+
+Each piece of a script is sent as one chunk of a chunked response; an `anyio.Event` among them is waited for, so that a
+test decides what the client has seen before the next chunk leaves. What the client does to the connection is recorded.
+
+    async with Loopback([b"data: 1\n\n", b"data: 2\n\n"]) as server:
+        async with httpx.AsyncClient() as client, client.stream("POST", server.url) as response:
+            ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream, TaskGroup
+
+
+class Loopback:
+    """Serves `script` on a free port of the loopback interface, for as long as its `async with` lasts.
+
+    After the script the response ends properly; with `hold` the server then keeps the connection open and silent, and
+    with `drop` it closes the connection without the last chunk. `declared=None` sends no content type.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[bytes | anyio.Event] = (),
+        *,
+        status: int = 200,
+        declared: str | None = "text/event-stream",
+        headers: Mapping[str, str] | None = None,
+        hold: bool = False,
+        drop: bool = False,
+    ) -> None:
+        self._script = list(script)
+        self._head = f"HTTP/1.1 {status} Status\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n"
+        if declared is not None:
+            self._head += f"Content-Type: {declared}\r\n"
+        self._head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items()) + "\r\n"
+        self._hold = hold
+        self._drop = drop
+        self._group: TaskGroup
+        self.url = ""
+        self.requests: list[bytes] = []
+        """Head and body of each request, as they came."""
+        self.disconnected = anyio.Event()
+        """Is set once a client has closed its end of the connection."""
+
+    async def __aenter__(self) -> Self:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+        self.url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/"
+        self._group = await anyio.create_task_group().__aenter__()
+        self._group.start_soon(listener.serve, self._serve)
+        self._listener = listener
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._group.cancel_scope.cancel()
+        try:
+            return await self._group.__aexit__(kind, error, trace)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._listener.aclose()
+
+    async def _serve(self, stream: SocketStream) -> None:
+        async with stream:
+            self.requests.append(await _request(stream))
+            try:
+                await stream.send(self._head.encode())
+                for piece in self._script:
+                    if isinstance(piece, bytes):
+                        await stream.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+                    else:
+                        await piece.wait()
+                if self._drop:
+                    return
+                if not self._hold:
+                    await stream.send(b"0\r\n\r\n")
+                await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                self.disconnected.set()
+
+
+async def _request(stream: SocketStream) -> bytes:
+    """Return one request, its body included, if it has a length."""
+    request = await stream.receive()
+    while b"\r\n\r\n" not in request:
+        request += await stream.receive()
+    head, _, body = request.partition(b"\r\n\r\n")
+    lengths = [line.partition(b":")[2] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    while lengths and len(body) < int(lengths[0]):
+        body += await stream.receive()
+    return head + b"\r\n\r\n" + body
