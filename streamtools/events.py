@@ -224,7 +224,7 @@ class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
 
     type: ClassVar[Literal["step-end"]] = "step-end"
     step: int
-    finish_reason: FinishReason | None
+    finish_reason: str | None
     seq: int = 0
 
 

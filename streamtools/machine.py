@@ -1,0 +1,370 @@
+"""The state machine: source events in, UI events out, without I/O.
+
+A run is a series of provider turns. A turn is open from its first event to its `provider-completed`, which compares the
+provider's idea of the text with the deltas, earns the turn's calls, and leaves the machine reset for the next one. The
+run ends when the transport does: well, if its terminator has come, and otherwise with the truth about what is missing.
+
+The machine runs no tools. What may run stands in `due`; whoever runs it calls `settle` afterwards, which ends the step.
+A caller that has nobody to run calls just goes on, and finds them under `pending` of `done`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import structlog
+
+from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, ToolCall, new_call_id
+from streamtools.errors import ClosedError, Code
+from streamtools.events import (
+    ChainCompleted,
+    Done,
+    DoneReason,
+    Error,
+    ProviderCompleted,
+    Raw,
+    Reasoning,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    TextDelta,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from streamtools.parsing import Parser
+from streamtools.parsing.options import Dialects
+
+log = structlog.get_logger(__name__)
+
+STOPPED_AFTER_CALL = "stopped_after_call"
+"""The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
+
+_EARNS_CALLS = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
+_CUT = frozenset(("length", "content_filter"))
+
+
+class Verdict(NamedTuple):
+    """Why the calls of a turn must not run; `fatal` if the run has failed with them."""
+
+    calls: Sequence[ToolCall]
+    message: str
+    fatal: bool
+
+
+class StreamMachine:
+    """Turns the source events of one run into UI events; `feed` and `close` return them, eagerly.
+
+    The parameters are those of `Parser`, and: `execute`, whether calls are `due` when their turn is complete, or as soon
+    as they are (`"eager"`, only where `native_tool_calls` is False, because otherwise a native call may yet supersede
+    them), or never; `judge`, which is shown the calls of a complete turn and may object; `run_id`, made if not given.
+    """
+
+    def __init__(
+        self,
+        *,
+        dialects: Dialects = None,
+        tools: Any = None,
+        execute: Literal["completed", "eager", "never"] = "completed",
+        native_tool_calls: bool | None = None,
+        judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
+        run_id: str | None = None,
+        in_reasoning: bool = False,
+        call_deltas: bool = False,
+        reasoning: Literal["start", "anywhere", "off"] = "start",
+        on_malformed: Literal["error", "text"] = "error",
+        after_call: Literal["show", "hide", "stop"] = "show",
+        in_code: Literal["text", "call"] | None = None,
+        strict: bool = False,
+        trim: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+        new_id: IdFactory = new_call_id,
+    ) -> None:
+        if execute not in ("completed", "eager", "never"):
+            raise ValueError(f"execute is 'completed', 'eager' or 'never', not {execute!r}")
+        self.number = itertools.count(1).__next__
+        self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
+        self.due: list[ToolCall] = []  # calls that may run now; see `take_due`
+        self.pending: list[ToolCall] = []  # calls that nobody has run
+        self.usage: Usage | None = None  # of the turns that have ended
+        self._parser_options: dict[str, Any] = {
+            "in_reasoning": in_reasoning,
+            "call_deltas": call_deltas,
+            "reasoning": reasoning,
+            "on_malformed": on_malformed,
+            "after_call": after_call,
+            "in_code": in_code,
+            "strict": strict,
+            "trim": trim,
+            "limits": limits,
+            "new_id": new_id,
+            "number": self.number,
+        }
+        self._dialects = dialects
+        self._tools = tools
+        self._parser = Parser(dialects, tools, **self._parser_options)
+        self._execute = execute
+        self._eager = execute == "eager" and native_tool_calls is False
+        self._judge = judge
+        self._watchful = self._eager or after_call == "stop"  # any delta may have consequences beyond its events
+        self._limit = limits.text
+        self._step = 0
+        self._started = False
+        self._earned = False  # the terminator has come
+        self._failed = False
+        self._closed = False
+        self._waiting = False  # the turn is complete, and its step ends when its calls have been run
+        self._finish: str | None = None  # of the last turn
+        self._raw_finish: str | None = None
+        self._conversation_id: str | None = None
+        self._begin_turn()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the step is to be ended by `settle`, because calls were due in it."""
+        return self._waiting
+
+    @property
+    def stopped(self) -> bool:
+        """Whether we have ended the turn ourselves: the source is to be closed."""
+        return self._finish == STOPPED_AFTER_CALL
+
+    @property
+    def closed(self) -> bool:
+        """Whether `done` has gone out."""
+        return self._closed
+
+    def start(self) -> list[UIEvent]:
+        """Return the first event of the run, which is shown before the first byte is read."""
+        if self._started:
+            return []
+        self._started = True
+        return [Start(self.run_id, seq=self.number())]
+
+    def feed(self, event: SourceEvent) -> list[UIEvent]:
+        """Return what `event` makes certain. Raises `ClosedError` behind the end of the run."""
+        if type(event) is TextDelta and self._flowing:
+            text = event.text
+            self._room -= len(text)
+            if self._room >= 0:
+                self._deltas.append(text)
+                return self._parser.feed(text)
+        return self._feed(event)
+
+    def take_due(self) -> list[ToolCall]:
+        """Return the calls that may run now, to somebody who runs them and then, once `waiting`, calls `settle`."""
+        due, self.due = self.due, []
+        self._taken += due
+        return due
+
+    def settle(self) -> list[UIEvent]:
+        """End the step, now that the calls that were taken have been run. Calls that nobody took are pending."""
+        self.pending += self.due
+        self.due = []
+        if not self._waiting:
+            return []
+        self._waiting = False
+        return self._end_step()
+
+    def close(self) -> list[UIEvent]:
+        """Return the last events: the transport has ended. What has not been earned is told truthfully."""
+        if self._closed:
+            return []
+        events = self.start() + self.settle()
+        if not (self._failed or self._earned):
+            events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
+            events += self.settle()
+        reason: DoneReason = "truncated" if self._finish in _CUT else "finished"
+        return events + self._done("failed" if self._failed else reason)
+
+    def cancel(self) -> list[UIEvent]:
+        """Return the last events of a run that is left: nothing is read or run any more."""
+        if self._closed:
+            return []
+        events = self.start()
+        if self._open:
+            self._finish = self._raw_finish = None
+            events += self._end_turn(self._parser.close())
+        return events + self.settle() + self._done("cancelled")
+
+    def reset(self) -> None:
+        """Forget the turn that is open, whatever state it is in; the run goes on with the next one. Idempotent."""
+        self._parser.reset()
+        self._begin_turn()
+
+    # One turn.
+
+    def _begin_turn(self) -> None:
+        self._open = False
+        self._flowing = False  # a text delta needs nothing but to be remembered and parsed
+        self._deltas: list[str] = []
+        self._room = self._limit
+        self._usage: Usage | None = None
+        self._taken: list[ToolCall] = []
+        self._found_apart: list[ToolCall] = []  # calls of a completed text that the deltas do not hold
+        self._noticed = 0  # calls that have become due
+
+    def _feed(self, event: SourceEvent) -> list[UIEvent]:
+        if self._closed:
+            raise ClosedError("the run has ended; a new one needs a new machine")
+        events = self.start()
+        if self._failed or self.stopped:
+            return events
+        match event:
+            case SourceWarning(code, message, raw, count):
+                events.append(Warning(code, message, raw, count, seq=self.number()))
+            case SourceRaw(data):
+                events.append(Raw(data, seq=self.number()))
+            case SourceError(message, code, status, cause):
+                log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause)
+                events += self._fail(code, message, status)
+            case ChainCompleted(conversation_id):
+                if self._open:  # older formats have no event for the end of a turn
+                    events += self._complete(ProviderCompleted())
+                self._conversation_id = conversation_id
+                self._earned = True
+            case _:
+                events += self._open_turn()
+                events += self._feed_turn(event)
+        return events
+
+    def _open_turn(self) -> list[UIEvent]:
+        if self._open:
+            return []
+        events = self.settle()
+        self.reset()
+        self._open = True
+        self._flowing = not self._watchful
+        self._earned = False
+        self._step += 1
+        return [*events, StepStart(self._step, seq=self.number())]
+
+    def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
+        match event:
+            case TextDelta(text):
+                return self._feed_text(text)
+            case ReasoningDelta(text):
+                return [Reasoning(text, seq=self.number())] if text else []
+            case SourceUsage(usage):
+                self._usage = usage
+                return []
+            case ProviderCompleted():
+                return self._complete(event)
+            case _:  # native calls: nothing of them is lost until the rules for them are here
+                return [Raw(msgspec.to_builtins(event), seq=self.number())]
+
+    def _feed_text(self, text: str) -> list[UIEvent]:
+        """Read text outside of the fast way: there may be too much of it, or it may have consequences."""
+        if not self._flowing:
+            self._room -= len(text)
+        if self._room >= 0:
+            self._deltas.append(text)
+        else:
+            self._deltas = []
+            self._flowing = False
+        events = self._parser.feed(text)
+        if self._eager:
+            self._notice(self._parser.calls)
+        if self._parser.stopped:
+            self._earned = True
+            events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
+        return events
+
+    def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
+        """End the turn as the provider ends it; a turn that ends without a reason has just stopped."""
+        self._finish = finish or event.finish_reason or "stop"
+        self._raw_finish = event.raw_finish_reason
+        self._usage = event.usage or self._usage
+        self._earned = self._earned or event.ends_run
+        events = [] if event.text is None else self._reconcile(event.text)
+        return events + self._end_turn(self._parser.close())
+
+    def _reconcile(self, text: str) -> list[UIEvent]:
+        """Compare the provider's idea of the text with what its deltas held."""
+        if self._room < 0:
+            return []
+        deltas = "".join(self._deltas)
+        if text.startswith(deltas):
+            return self._parser.feed(text[len(deltas) :])
+        if text.strip() == deltas.strip():
+            return []
+        events = self._parser.close()
+        message = "the provider's completed text differs from what it streamed; what was shown stands"
+        events.append(Warning(Code.TEXT_MISMATCH, message, seq=self.number()))
+        if not self._parser.calls:
+            apart = Parser(self._dialects, self._tools, **self._parser_options)
+            found = apart.feed(text) + apart.close()
+            self._found_apart = apart.calls
+            events += [event for event in found if not isinstance(event, Text | Reasoning | Warning)]
+        return events
+
+    def _end_turn(self, events: list[UIEvent]) -> list[UIEvent]:
+        """Decide what becomes of the turn's calls, and end the step unless some of them are to be run."""
+        self._open = self._flowing = False
+        calls = self._parser.calls + self._found_apart
+        earned = self._finish in _EARNS_CALLS
+        verdict = self._judge(calls) if earned and self._judge else None
+        if verdict is not None:
+            events += [self._object(call, verdict.message) for call in verdict.calls]
+            refused = {call.id for call in verdict.calls}
+            calls = [call for call in calls if call.id not in refused]
+        if earned and self._execute != "never":
+            self._notice(calls)
+        else:
+            self.pending += calls[self._noticed :]
+        if self._finish == "error" and not self._failed:
+            events += self._report_failure(Code.UPSTREAM_ERROR, "the provider ended the turn with an error", None)
+        if verdict is not None and verdict.fatal:
+            events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, verdict.message, None)
+        self._waiting = bool(self.due or self._taken)
+        return events if self._waiting else events + self._end_step()
+
+    def _notice(self, calls: Sequence[ToolCall]) -> None:
+        self.due += calls[self._noticed :]
+        self._noticed = len(calls)
+
+    def _object(self, call: ToolCall, message: str) -> Error:
+        return Error(Code.TOOL_CHOICE_VIOLATION, message, call_id=call.id, call=call, seq=self.number())
+
+    def _end_step(self) -> list[UIEvent]:
+        events: list[UIEvent] = []
+        if self._usage is not None:
+            self.usage = self._usage if self.usage is None else self.usage + self._usage
+            events.append(UsageReport(self._usage, seq=self.number()))
+            self._usage = None
+        events.append(StepEnd(self._step, self._finish, seq=self.number()))
+        return events
+
+    # The end of the run.
+
+    def _fail(self, code: Code, message: str, status: int | None = None) -> list[UIEvent]:
+        """Report the one fault that the run ends with; what is complete in the open turn is not earned."""
+        events: list[UIEvent] = []
+        if self._open:
+            self._finish = self._raw_finish = None
+            events = self._parser.close()
+        events += self._report_failure(code, message, status)
+        return self._end_turn(events) if self._open else events
+
+    def _report_failure(self, code: Code, message: str, status: int | None) -> list[UIEvent]:
+        self._failed = True
+        return [Error(code, message, status=status, seq=self.number())]
+
+    def _done(self, reason: DoneReason) -> list[UIEvent]:
+        self._closed = True
+        finish = self._finish if self._step else None
+        return [
+            Done(reason, finish, self._raw_finish, self.pending, self._conversation_id, seq=self.number()),
+        ]
