@@ -1,0 +1,656 @@
+"""What a function says of itself: name, description, schema, and how JSON becomes its arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import functools
+import inspect
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type
+
+import msgspec
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
+from typing_extensions import TypedDict
+
+from streamtools.errors import ToolInputError
+from streamtools.tools import Tool, ToolResult, tool
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+NO_TYPE = object()
+
+
+class Colour(enum.Enum):
+    """A colour."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Place(BaseModel):
+    """Where something is."""
+
+    city: str
+    zip: int | None = None
+
+
+class Strict(BaseModel):
+    """A model that reads no text as a date, except in JSON, which has no dates."""
+
+    model_config = ConfigDict(strict=True)
+    day: datetime.date
+
+
+class Node(BaseModel):
+    """A tree."""
+
+    label: str
+    children: list[Node] = []
+
+
+@dataclasses.dataclass
+class Point:
+    """A point."""
+
+    x: int
+    y: int = 0
+
+
+class Incomplete(BaseModel):
+    """A model that nobody can complete."""
+
+    other: Nowhere  # type: ignore[name-defined]  # noqa: F821  # the subject of a test
+
+
+class Options(TypedDict):
+    """Some options."""
+
+    depth: int
+
+
+def plain(city: str) -> None: ...
+def defaults(city: str = "Bern", days: int | None = None) -> None: ...
+def nothing() -> None: ...
+def untyped(a, b=1): ...  # type: ignore[no-untyped-def]  # the subject of the test
+def limited(n: Annotated[int, Field(ge=0, description="how many")]) -> None: ...
+def field_default(n: int = Field(3, ge=0)) -> None: ...
+def field_default_inside(n: Annotated[int, Field(default=3)]) -> None: ...
+def chosen(unit: Literal["c", "f"], colour: Colour = Colour.RED) -> None: ...
+def several(places: list[Place], when: datetime.datetime) -> None: ...
+def keyword_only(*, city: str) -> None: ...
+def open_ended(city: str, **more: int) -> None: ...
+def wide_open(**more: Any) -> None: ...
+def awkward(schema: str, model_config: int, _x: int, json: int = 0) -> None: ...
+def renamed(from_: Annotated[str, Field(alias="from")]) -> None: ...
+def one_of(unit: Literal["c", "f"]) -> None: ...
+def optional(x: int | None) -> None: ...
+def odd_default(x: Any = NO_TYPE) -> None: ...
+
+
+def schema(required: list[str], /, **properties: Any) -> dict[str, Any]:
+    """The schema of an object without anything else."""
+    whole: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**whole, "required": required} if required else whole
+
+
+PLACE = {
+    "type": "object",
+    "title": "Place",
+    "description": "Where something is.",
+    "properties": {
+        "city": {"type": "string"},
+        "zip": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+    },
+    "required": ["city"],
+}
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+
+SCHEMAS: dict[Callable[..., Any], dict[str, Any]] = {
+    plain: schema(["city"], city=STRING),
+    defaults: schema(
+        [],
+        city={"type": "string", "default": "Bern"},
+        days={"anyOf": [INTEGER, {"type": "null"}], "default": None},
+    ),
+    nothing: schema([]),
+    untyped: schema(["a"], a={}, b={"default": 1}),
+    limited: schema(["n"], n={"type": "integer", "minimum": 0, "description": "how many"}),
+    field_default: schema([], n={"type": "integer", "minimum": 0, "default": 3}),
+    field_default_inside: schema([], n={"type": "integer", "default": 3}),
+    chosen: schema(
+        ["unit"],
+        unit={"type": "string", "enum": ["c", "f"]},
+        colour={"$ref": "#/$defs/Colour", "default": "red"},
+    )
+    | {"$defs": {"Colour": {"type": "string", "enum": ["red", "blue"], "title": "Colour", "description": "A colour."}}},
+    several: schema(
+        ["places", "when"],
+        places={"type": "array", "items": {"$ref": "#/$defs/Place"}},
+        when={"type": "string", "format": "date-time"},
+    )
+    | {"$defs": {"Place": PLACE}},
+    keyword_only: schema(["city"], city=STRING),
+    open_ended: schema(["city"], city=STRING) | {"additionalProperties": INTEGER},
+    wide_open: schema([]) | {"additionalProperties": True},
+    awkward: schema(
+        ["schema", "model_config", "_x"],
+        schema=STRING,
+        model_config=INTEGER,
+        _x=INTEGER,
+        json={"type": "integer", "default": 0},
+    ),
+    renamed: schema(["from"], **{"from": STRING}),
+    one_of: schema(["unit"], unit={"type": "string", "enum": ["c", "f"]}),
+    optional: schema(["x"], x={"anyOf": [INTEGER, {"type": "null"}]}),
+    odd_default: schema([], x={}),
+}
+
+
+@pytest.mark.parametrize("function", SCHEMAS, ids=lambda each: each.__name__)
+def test_a_signature_becomes_a_schema(function: Callable[..., Any]) -> None:
+    """Each kind of parameter has its JSON schema, without titles that repeat its name."""
+    assert SCHEMAS[function] == Tool.from_function(function).parameters
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "given"),
+    [
+        (plain, {"city": "Bern"}, {"city": "Bern"}),
+        (defaults, {}, {}),
+        (defaults, {"days": "4"}, {"days": 4}),
+        (defaults, {"days": None}, {"days": None}),
+        (nothing, {}, {}),
+        (untyped, {"a": [1]}, {"a": [1]}),
+        (field_default, {}, {"n": 3}),
+        (field_default_inside, {}, {"n": 3}),
+        (chosen, {"unit": "c", "colour": "blue"}, {"unit": "c", "colour": Colour.BLUE}),
+        (
+            several,
+            {"places": [{"city": "Bern"}], "when": "2026-11-21T10:00:00"},
+            {"places": [Place(city="Bern")], "when": datetime.datetime(2026, 11, 21, 10)},
+        ),
+        (open_ended, {"city": "Bern", "a": "1", "b": 2}, {"city": "Bern", "a": 1, "b": 2}),
+        (wide_open, {}, {}),
+        (wide_open, {"a": {"b": None}}, {"a": {"b": None}}),
+        (
+            awkward,
+            {"schema": "s", "model_config": 1, "_x": 2, "json": 3},
+            {"schema": "s", "model_config": 1, "_x": 2, "json": 3},
+        ),
+        (renamed, {"from": "Bern"}, {"from_": "Bern"}),
+        (odd_default, {}, {}),
+    ],
+)
+def test_json_becomes_arguments(function: Callable[..., Any], arguments: dict[str, Any], given: dict[str, Any]) -> None:
+    """A function is given, in its own types, what was said, and keeps its own defaults for the rest."""
+    assert ((), given) == Tool(function).read(arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "reason"),
+    [
+        (plain, {}, "city: Field required"),
+        (plain, {"city": 1}, "city: Input should be a valid string"),
+        (plain, {"city": "x", "town": "y"}, "town: Extra inputs are not permitted"),
+        (plain, {"city": "x", "p0": "y"}, "p0: Extra inputs are not permitted"),
+        (limited, {"n": -1}, "n: Input should be greater than or equal to 0"),
+        (several, {"places": [{}], "when": "1"}, "places.0.city: Field required"),
+        (open_ended, {"city": "x", "a": "b"}, "a: Input should be a valid integer, unable to parse string as an"),
+        (renamed, {"from_": "x"}, "from: Field required; from_: Extra inputs are not permitted"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(
+    function: Callable[..., Any], arguments: dict[str, Any], reason: str
+) -> None:
+    """The reason says where and what, by the names that the model knows."""
+    with pytest.raises(ToolInputError) as caught:
+        Tool(function).read(arguments)
+    assert function.__name__ == caught.value.name
+    assert str(caught.value).startswith(f"the arguments of '{function.__name__}' do not fit: {reason}")
+
+
+class Cat(BaseModel):
+    """A cat."""
+
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    """A dog."""
+
+    kind: Literal["dog"]
+
+
+def pet(which: Annotated[Cat | Dog, Field(discriminator="kind")], names: list[int]) -> None: ...
+
+
+def test_a_refusal_repeats_no_value() -> None:
+    """Neither a wrong value nor an unknown tag of a union stands in what is said about it."""
+    with pytest.raises(ToolInputError) as caught:
+        Tool(pet).read({"which": {"kind": "s3cret"}, "names": ["s3cret"]})
+    assert "which: 'kind' is none of 'cat', 'dog'" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_refusal_is_short() -> None:
+    """Of many errors the first ten are told, and of a long key its beginning."""
+    with pytest.raises(ToolInputError) as caught:
+        Tool(pet).read({"which": {"kind": "cat"}, "names": ["x"] * 14, "k" * 5000: 1})
+    assert str(caught.value).endswith("; and 5 more")
+    with pytest.raises(ToolInputError) as caught:
+        Tool(nothing).read({"k" * 5000: 1})
+    assert f": {'k' * 60}: Extra inputs are not permitted" in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def by_place(place: Place) -> Place:
+    """Look at a place."""
+    return place
+
+
+def by_annotated(place: Annotated[Place, Field(description="the place")]) -> None: ...
+def by_point(point: Point) -> None: ...
+def by_options(options: Options) -> None: ...
+def by_tree(tree: Node) -> None: ...
+def by_day(day: Strict) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "given"),
+    [
+        (by_place, {"city": "Bern"}, {"place": Place(city="Bern")}),
+        (by_annotated, {"city": "Bern"}, {"place": Place(city="Bern")}),
+        (by_point, {"x": 1}, {"point": Point(1)}),
+        (by_options, {"depth": 2}, {"options": {"depth": 2}}),
+        (by_tree, {"label": "a", "children": [{"label": "b"}]}, {"tree": Node(label="a", children=[Node(label="b")])}),
+        (by_day, {"day": "2026-11-21"}, {"day": Strict(day=datetime.date(2026, 11, 21))}),
+    ],
+)
+def test_a_single_record_is_the_arguments(
+    function: Callable[..., Any], arguments: dict[str, Any], given: dict[str, Any]
+) -> None:
+    """A model, dataclass or typed dict that is the only parameter takes the whole object, read as JSON."""
+    made = Tool(function)
+    assert ((), given) == made.read(arguments)
+    assert made.parameters["type"] == "object"
+    assert set(arguments) <= set(made.parameters["properties"])
+    assert "title" not in made.parameters
+
+
+def test_a_record_is_refused_like_any_arguments() -> None:
+    """What does not fit a model is told by its own field names."""
+    with pytest.raises(ToolInputError, match="the arguments of 'by_place' do not fit: city: Field required"):
+        Tool(by_place).read({})
+
+
+def test_a_model_that_is_no_object_is_an_ordinary_parameter() -> None:
+    """A root model of a list cannot be the arguments, which are an object."""
+
+    def by_list(numbers: RootModel[list[int]]) -> None: ...
+
+    made = Tool(by_list)
+    assert made.parameters["required"] == ["numbers"]
+    assert made.read({"numbers": [1, 2]})[1]["numbers"].root == [1, 2]
+
+
+def test_two_records_are_two_parameters() -> None:
+    """Only a single record is unwrapped."""
+
+    def two(a: Point, b: Point) -> None: ...
+
+    assert {"a": Point(1), "b": Point(2)} == Tool(two).read({"a": {"x": 1}, "b": {"x": 2}})[1]
+
+
+def test_a_plain_schema_goes_with_a_handler_of_a_dict() -> None:
+    """The schema is published as it is, and the handler gets the arguments as one dict of its own."""
+    mine = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+
+    def search(arguments: dict[str, Any]) -> Any:
+        return arguments["q"]
+
+    made = tool(search, parameters=mine)
+    said = {"q": ["x"]}
+    (given,), named = made.read(said)
+    given["q"].append("y")
+    assert mine == made.parameters
+    assert named == {}
+    assert said == {"q": ["x"]}
+    with pytest.raises(ToolInputError, match="the arguments of 'search' do not fit: q: Field required"):
+        made.read({})
+
+
+def test_an_empty_schema_is_that_of_an_object() -> None:
+    """Providers want to be told that it is one."""
+    assert Tool(untyped, parameters={}).parameters == {"type": "object", "properties": {}}
+
+
+def test_a_schema_of_something_else_is_refused() -> None:
+    """Arguments are an object; a schema of an array describes none."""
+    with pytest.raises(ValueError, match=r"tool 'plain': the schema of a tool's parameters .* not of type 'array'"):
+        Tool(plain, parameters={"type": "array"})
+
+
+def positional_only(a: int, /) -> None: ...
+def collected(*values: int) -> None: ...
+def record_only(place: Place, /) -> None: ...
+def called_back(then: Callable[[], int]) -> None: ...
+def called_back_last(city: str, then: Callable[[], int]) -> None: ...
+def incomplete(place: Incomplete) -> None: ...
+def opened(stream: inspect.Signature) -> None: ...
+def unknown(x: Decimal) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (positional_only, "tool 'positional_only': parameter 'a' is positional-only"),
+        (record_only, "tool 'record_only': parameter 'place' is positional-only"),
+        (collected, r"tool 'collected': parameter '\*values' has no name for its values"),
+        (called_back, "tool 'called_back': parameter 'then' cannot be read from JSON"),
+        (called_back_last, "tool 'called_back_last': parameter 'then' cannot be read from JSON"),
+        (incomplete, "tool 'incomplete': parameter 'place' cannot be read from JSON: `.*` is not fully defined"),
+        (opened, "tool 'opened': parameter 'stream' cannot be read from JSON"),
+        (unknown, "tool 'unknown': the type of parameter 'x' is unknown: name 'Decimal' is not defined"),
+    ],
+)
+def test_a_signature_that_no_object_fits_is_refused(function: Callable[..., Any], reason: str) -> None:
+    """The refusal comes when the tool is defined, and names the tool and the parameter."""
+    with pytest.raises(TypeError, match=reason):
+        Tool(function)
+
+
+@pytest.mark.parametrize("name", ["", "get weather", "get.weather", "wetter\n", "größe", "a" * 65, "<lambda>"])
+def test_a_name_that_providers_refuse_is_refused(name: str) -> None:
+    """1 to 64 ASCII letters, digits, `_` and `-`; the message shows the name."""
+    with pytest.raises(ValueError, match="cannot name a tool") as caught:
+        Tool(plain, name=name)
+    assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a", "get-weather_2", "A" * 64])
+def test_a_name_may_be_given(name: str) -> None:
+    """A name of one's own replaces the function's."""
+    assert name == Tool(plain, name=name).name
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan])
+def test_a_timeout_that_cannot_be_kept_is_refused(timeout: float) -> None:
+    """A timeout is a positive number of seconds."""
+    with pytest.raises(ValueError, match="tool 'plain': a timeout is a positive number of seconds"):
+        Tool(plain, timeout=timeout)
+
+
+def test_the_decorator_makes_a_tool_of_a_function_that_stays_callable() -> None:
+    """`@tool` keeps the function's type, call and documentation."""
+
+    @tool
+    def add(a: int, b: int = 1) -> int:
+        """Add two
+        numbers.
+
+        Nothing of this is for the model.
+        """
+        return a + b
+
+    assert_type(add(1), int)
+    assert add(2, b=3) == 5
+    assert (add.name, add.description) == ("add", "Add two numbers.")
+    assert "Add two\n" in (add.__doc__ or "")
+    assert str(inspect.signature(add)) == "(a: 'int', b: 'int' = 1) -> 'int'"
+    assert repr(add) == "<Tool add(a: 'int', b: 'int' = 1) -> 'int'>"
+    assert int is add.output_type
+    assert (add.is_async, add.yields, add.timeout) == (False, False, None)
+
+
+@pytest.mark.anyio
+async def test_the_decorator_takes_options() -> None:
+    """Name, description and timeout can be given, also for a coroutine function."""
+
+    @tool(name="get-weather", description="Tell.", timeout=math.inf)
+    async def weather(city: str) -> str:
+        return city
+
+    assert ("get-weather", "Tell.", math.inf) == (weather.name, weather.description, weather.timeout)
+    assert weather.is_async
+    assert await weather("Bern") == "Bern"
+
+
+def test_a_function_without_documentation_has_no_description() -> None:
+    """Nothing is invented."""
+    assert Tool(plain).description == ""
+
+
+class Account:
+    """An account."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    def balance(self, currency: str) -> str:
+        """Tell the balance."""
+        return f"{self.owner}: 3 {currency}"
+
+
+class Greeter:
+    """Greets."""
+
+    def __call__(self, name: str) -> str:
+        return f"Hello {name}"
+
+
+class AsyncGreeter:
+    """Greets."""
+
+    async def __call__(self, name: str) -> str:
+        """Greet somebody."""
+        return f"Hello {name}"
+
+
+def transfer(amount: int, owner: str, currency: str = "EUR") -> str:
+    """Move money."""
+    return f"{owner}: {amount} {currency}"
+
+
+def test_a_method_is_a_tool_without_self() -> None:
+    """A bound method has its object already."""
+    made = Tool(Account("Ann").balance)
+    assert (
+        made.name,
+        made.description,
+        list(made.read({"currency": "EUR"})[1]),
+    ) == ("balance", "Tell the balance.", ["currency"])
+    assert made("EUR") == "Ann: 3 EUR"
+
+
+def test_what_a_partial_object_has_bound_is_not_for_the_model() -> None:
+    """Bound parameters are neither published nor accepted, by position or by name."""
+    made = Tool(functools.partial(transfer, 5, owner="Ann"))
+    assert (made.name, made.description) == ("transfer", "Move money.")
+    assert list(made.parameters["properties"]) == ["currency"]
+    assert made.function(**made.read({"currency": "CHF"})[1]) == "Ann: 5 CHF"
+    with pytest.raises(ToolInputError, match="owner: Extra inputs"):
+        made.read({"owner": "Bob"})
+
+
+def test_a_callable_object_is_a_tool() -> None:
+    """It is named like its class, and works as its `__call__` does."""
+    made, other = Tool(Greeter()), Tool(AsyncGreeter())
+    assert (made.name, made.description, made.is_async) == ("Greeter", "Greets.", False)
+    assert (other.name, other.description, other.is_async) == ("AsyncGreeter", "Greet somebody.", True)
+    assert made("Ann") == "Hello Ann"
+
+
+def test_a_wrapper_shows_the_signature_of_what_it_wraps() -> None:
+    """Decorated functions are read through, with the names that are known where they were written."""
+
+    @functools.wraps(by_place)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return by_place(*args, **kwargs)
+
+    made = Tool(wrapper)
+    assert (made.name, made.description, made.is_async) == ("by_place", "Look at a place.", True)
+    assert {"place": Place(city="Bern")} == made.read({"city": "Bern"})[1]
+
+
+def test_generators_are_known_as_such() -> None:
+    """What they yield is progress, so that their annotation does not type the result."""
+
+    async def count(to: int) -> AsyncIterator[int]:
+        yield to
+
+    def count_here(to: int) -> Iterator[int]:
+        yield to
+
+    assert (True, True, Any) == (Tool(count).is_async, Tool(count).yields, Tool(count).output_type)
+    assert (False, True, Any) == (Tool(count_here).is_async, Tool(count_here).yields, Tool(count_here).output_type)
+
+
+def test_types_may_be_local_to_where_the_tool_is_defined() -> None:
+    """A request's handler can define models and tools of its own, though annotations are only text."""
+
+    class Query(BaseModel):
+        text: str
+
+    @tool
+    def search(query: Query) -> str:
+        return query.text
+
+    assert {"query": Query(text="x")} == search.read({"text": "x"})[1]
+
+
+def unknown_return(city: str) -> Decimal:
+    raise AssertionError
+
+
+def test_a_return_type_that_is_unknown_is_no_obstacle() -> None:
+    """Results are then written by what they are."""
+    made = Tool(unknown_return)
+    assert Any is made.output_type
+    assert made.write({"a": 1}).value == {"a": 1}
+
+
+def test_arguments_that_are_no_json_are_refused() -> None:
+    """Half a surrogate pair, as a native call may hold it, cannot be read; nothing is raised but the refusal."""
+    with pytest.raises(ToolInputError, match="the arguments of 'plain' cannot be written as JSON"):
+        Tool(plain).read({"city": "\ud800"})
+
+
+def test_a_validator_that_breaks_is_not_hidden() -> None:
+    """Only what a validator says with ValueError is about the input."""
+
+    class Fragile(BaseModel):
+        x: int
+
+        @field_validator("x")
+        @classmethod
+        def check(cls, value: int) -> int:
+            if value == 1:
+                raise ValueError("one is too few")
+            raise LookupError("no table")
+
+    def take(it: Fragile) -> None: ...
+
+    with pytest.raises(ToolInputError, match="x: Value error, one is too few"):
+        Tool(take).read({"x": 1})
+    with pytest.raises(LookupError, match="no table"):
+        Tool(take).read({"x": 2})
+
+
+class Public(BaseModel):
+    """What may be seen."""
+
+    name: str
+
+
+class Private(Public):
+    """What may not."""
+
+    password: str
+
+
+class Row(msgspec.Struct):
+    """A row."""
+
+    n: int
+
+
+def publish() -> Public:
+    return Private(name="Ann", password="s3cret")
+
+
+def test_a_declared_type_decides_what_is_published() -> None:
+    """What a subclass adds to the declared return type stays inside."""
+    assert Tool(publish).write(publish()) == ({"name": "Ann"}, '{"name":"Ann"}')
+
+
+def test_a_result_of_another_type_than_declared_is_written_as_what_it_is() -> None:
+    """Typing is gradual: a wrong annotation loses no result."""
+    assert Tool(publish).write({"a": [1]}) == ({"a": [1]}, '{"a":[1]}')
+
+
+@pytest.mark.parametrize(
+    ("value", "plain_value", "text"),
+    [
+        ("Hello \u2028", "Hello \u2028", "Hello \u2028"),
+        ("", "", ""),
+        (None, None, "null"),
+        (3, 3, "3"),
+        ({"größe": [1, 2.5, True]}, {"größe": [1, 2.5, True]}, '{"größe":[1,2.5,true]}'),
+        ({1: {"a"}}, {"1": ["a"]}, '{"1":["a"]}'),
+        (Place(city="Bern"), {"city": "Bern", "zip": None}, '{"city":"Bern","zip":null}'),
+        (Point(1), {"x": 1, "y": 0}, '{"x":1,"y":0}'),
+        ([Row(1)], [{"n": 1}], '[{"n":1}]'),
+        (datetime.date(2026, 11, 21), "2026-11-21", "2026-11-21"),
+        (Path("a/b"), "a/b", "a/b"),
+        (Colour.RED, "red", "red"),
+        ([math.nan, math.inf], [None, None], "[null,null]"),
+        ("half \ud83d", "half \ufffd", "half \ufffd"),
+        (
+            {"half": "\ud83d", "n": math.nan},
+            {"half": "\ufffd", "n": None},
+            '{"half":"\ufffd","n":null}',
+        ),
+        (10**30, 10**30, "1" + "0" * 30),
+    ],
+)
+def test_results_become_plain_values_and_text(value: Any, plain_value: Any, text: str) -> None:
+    """The interface gets what JSON can hold; the model gets a string as it is and everything else as compact JSON."""
+    assert (plain_value, text) == Tool(untyped).write(value)
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), b"\xff", CIRCLE, [[]] * 2 + [object()]], ids=["object", "bytes", "circle", "part"]
+)
+def test_a_result_that_is_no_json_is_refused(value: Any) -> None:
+    """Nothing stands in for what cannot be written."""
+    with pytest.raises((ValueError, TypeError), match=r"unsupported|utf-8|Circular"):
+        Tool(untyped).write(value)
+
+
+@pytest.mark.parametrize(
+    ("result", "plain_value", "text"),
+    [
+        (ToolResult(model="3 rows", ui=[1, 2, 3]), [1, 2, 3], "3 rows"),
+        (ToolResult(model={"a": 1}), {"a": 1}, '{"a":1}'),
+        (ToolResult(ui={"a": 1}), {"a": 1}, '{"a":1}'),
+        (ToolResult(model=None, ui="shown"), "shown", "null"),
+        (ToolResult(model="said", ui=None), None, "said"),
+    ],
+)
+def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_value: Any, text: str) -> None:
+    """Each gets its own, and what is left out equals the other."""
+    assert (plain_value, text) == Tool(untyped).write(result)
+    assert result.for_ui == plain_value
+    assert result.for_model == (plain_value if result.model is msgspec.UNSET else result.model)
