@@ -131,6 +131,7 @@ class Parser:
         self._ended = True
         events = self._read("")
         self._closed = True
+        self._hidden, self._leaves = None, _always  # so that a later `feed` is noticed
         return events
 
     def reset(self) -> None:
@@ -242,7 +243,7 @@ class Parser:
                 return None
             if opener:
                 return self._open_span(text, at, *opener)
-            if self._options.reasoning == "anywhere" and not markdown.in_code:
+            if self._options.reasoning == "anywhere" and not (markdown.in_code or self._visible.refuses):
                 tag = self._armed.tags.at(text, at, self._ended)
                 if tag is None:
                     self._hold(text, at)
@@ -261,6 +262,8 @@ class Parser:
             if (markdown.in_code and not anyhow) or (opener.where == "line_start" and not markdown.at_line_start):
                 continue
             if after is not None and (before := text[at - 1] if at else self._last[-1:]) and after(before):
+                continue
+            if opener.kind == "result" and self._visible.refuses:
                 continue
             found = opener.pattern.match(text, at, self._ended)
             if found:
@@ -284,9 +287,6 @@ class Parser:
 
     def _open_reasoning(self, text: str, at: int, tag: str, closing: Closing) -> str | None:
         self._show(text[:at])
-        if self._visible.refuses:
-            self._visible.show(text[at:])
-            return None
         self._visible.flush()
         if self._options.keep_markup:
             self._output.add(Markup, tag)
@@ -356,11 +356,11 @@ class Parser:
         if next(self._body, _FINISHED) is not _FINISHED:
             return None
         self._span = self._body = None
-        self._fresh = self._options.reasoning != "off"
         self._last = span.last
         self._markdown.resume(span.last == "\n", several_lines=span.several_lines)
         if not span.forged:
             self._visible.end_call()
+        self._fresh = self._options.reasoning != "off" and not self._visible.refuses
         return span.text[span.at :]
 
 
