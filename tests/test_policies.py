@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
-from streamtools import Parser
-from streamtools.errors import ClosedError
+from streamtools import Parser, parse
+from streamtools.errors import ClosedError, Code
 
 
 def test_a_feed_behind_the_end_is_refused() -> None:
@@ -34,3 +36,25 @@ def test_stop_decides_at_the_first_character_that_begins_no_call(able: str, deci
     parser.feed(decisive)
 
     assert parser.stopped
+
+
+@pytest.mark.parametrize("after_call", ["show", "hide", "stop"])
+def test_a_malformed_call_that_is_text_hides_nothing_behind_it(after_call: Literal["show", "hide", "stop"]) -> None:
+    """What is shown as text is no call, so `after_call` does not begin to count there."""
+    result = parse('Say ###:{"name" f} or ###', on_malformed="text", after_call=after_call)
+
+    assert 'Say ###:{"name" f} or ###' == result.content
+
+
+@pytest.mark.parametrize(
+    ("after_call", "content", "hidden"),
+    [("show", ' ###:{"x" y} z', []), ("hide", "", [" ", '###:{"x" y}', " z"]), ("stop", " ", [])],
+)
+def test_a_malformed_call_behind_a_call_is_text_behind_a_call(
+    after_call: Literal["show", "hide", "stop"], content: str, hidden: list[str]
+) -> None:
+    """What becomes of text behind a call becomes of a malformed call there, too, where that is to be text."""
+    result = parse('###:{"name":"f"} ###:{"x" y} z', on_malformed="text", after_call=after_call)
+
+    assert content == result.content
+    assert hidden == [each.raw for each in result.warnings if each.code is Code.HIDDEN_AFTER_CALL]

@@ -332,6 +332,7 @@ class Parser:
             forged=opener.kind == "result",
             options=self._options,
             output=self._output,
+            show=self._visible.show_raw,
         )
         self._body = opener.body(span)
         return text[body:]
@@ -358,7 +359,7 @@ class Parser:
         self._span = self._body = None
         self._last = span.last
         self._markdown.resume(span.last == "\n", several_lines=span.several_lines)
-        if not span.forged:
+        if span.counts:
             self._visible.end_call()
         self._fresh = self._options.reasoning != "off" and not self._visible.refuses
         return span.text[span.at :]

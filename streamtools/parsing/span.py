@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from streamtools.calls import Limits, Rejected, ToolCall, decode_json, read_envelope
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, CallStart, Error, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, UIEvent, Warning
 from streamtools.parsing.envelope import Envelope
 from streamtools.parsing.json_text import JsonText, State, recover
 from streamtools.parsing.markers import Pattern
@@ -71,15 +71,29 @@ class Slot:
 class Span(Reader):
     """A hidden stretch of text, read by the grammar of one dialect."""
 
-    def __init__(self, marker: str, *, dialect: str, forged: bool, options: Options, output: Output) -> None:
-        """Begin behind `marker`; a `forged` span is no call but a result that the model wrote itself."""
+    def __init__(
+        self,
+        marker: str,
+        *,
+        dialect: str,
+        forged: bool,
+        options: Options,
+        output: Output,
+        show: Callable[[str], None],
+    ) -> None:
+        """Begin behind `marker`; a `forged` span is no call but a result that the model wrote itself.
+
+        `show` takes the text of a malformed call that is to be text.
+        """
         super().__init__(marker, len(marker), ended=False)
         self.forged = forged
         self.leaves: Callable[[str], object] | None = None  # see `JsonText.leaves`; None where the grammar must see
         self.several_lines = False  # known at the end
+        self.counts = False  # it was a call, or an error in the place of one
         self._dialect = dialect
         self._options = options
         self._output = output
+        self._show = show
         self._limits: Limits = options.limits
         self._parts: list[str] | deque[str] = [marker]
         self._room = max(0, self._limits.call - len(marker))
@@ -265,6 +279,7 @@ class Span(Reader):
             except Rejected as rejected:
                 self._reject(slot, rejected.code, rejected.message, own)
             else:
+                self.counts = True
                 if not slot.told:
                     self._tell(slot, call.name)
                 self._output.calls.append(call)
@@ -288,6 +303,7 @@ class Span(Reader):
 
     def _reject(self, slot: Slot, code: Code, message: str, raw: str) -> None:
         if self._announces:
+            self.counts = True
             error = Error(code, message, call_id=slot.id, raw=raw, seq=self._output.number())
             self._output.errors.append(error)
             self._output.events.append(error)
@@ -295,4 +311,4 @@ class Span(Reader):
         else:
             self._output.add(Thinking, False, slot.id)
             self._output.add(Warning, code, message)
-            self._output.add(Text, raw)
+            self._show(raw)

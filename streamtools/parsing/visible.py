@@ -47,6 +47,14 @@ class Visible:
         else:
             self._output.add(Text, text)
 
+    def show_raw(self, text: str) -> None:
+        """Take a malformed call that is to be text, to the letter."""
+        if self._called and self._after_call != "show":
+            self._withhold(text)
+            self._report_hidden()
+        else:
+            self._output.add(Text, text)
+
     @property
     def refuses(self) -> bool:
         """Whether the next text that is not white space stops everything."""
