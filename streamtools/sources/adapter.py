@@ -56,10 +56,6 @@ class FrameAdapter(Adapter):
         self._limits = limits
         self._over = False  # nothing that comes now counts
 
-    @property
-    def ended(self) -> bool:
-        return self._over
-
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         """Return the events of the frames that `chunk` completes."""
         return self.feed_frames(self._frames.feed(chunk))

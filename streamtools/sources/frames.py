@@ -12,6 +12,8 @@ ignored, because nobody may reconnect to a completion. `data` stays bytes: it is
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from io import BytesIO
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -39,7 +41,7 @@ class Skipped(msgspec.Struct, frozen=True, gc=False):
 Framed: TypeAlias = Frame | Skipped
 
 
-class _Decoder:
+class _Decoder(ABC):
     """Finds where frames end, in any partition of the bytes; subclasses say what an end is and read what is between."""
 
     _end: ClassVar[bytes]
@@ -80,8 +82,9 @@ class _Decoder:
         self._start = None
         return self._bounded([block[:-1] if block.endswith(b"\n") else block])
 
+    @abstractmethod
     def _read(self, block: bytes) -> Frame | None:
-        raise NotImplementedError
+        """Return the frame that stands in `block`, which has LF for line ends and does not end in one."""
 
     def _bounded(self, blocks: list[bytes]) -> list[Framed]:
         """Return the frames of `blocks`, the first of which may have lost its beginning to the limit."""
@@ -155,18 +158,15 @@ class SSEDecoder(_Decoder):
             return Frame(block[6:], "message", self._id)
         data: list[bytes] = []
         event = ""
-        start = 0
-        while start < len(block):  # not `split`: a hostile frame of short lines would take many times its size
-            stop = block.find(b"\n", start)
-            stop = len(block) if stop < 0 else stop
-            name, _, value = block[start:stop].partition(b":")
-            start = stop + 1
-            value = value.removeprefix(b" ")
+        for line in BytesIO(block):  # not `split`: a hostile frame of short lines would take many times its size
+            name, _, value = line.rstrip(b"\n").partition(b":")
+            if value.startswith(b" "):
+                value = value[1:]
             if name == b"data":
                 data.append(value)
             elif name == b"event":
                 event = value.decode(errors="replace")
-            elif name == b"id" and b"\0" not in value:
+            elif name == b"id" and 0 not in value:
                 self._id = value.decode(errors="replace")
         if not data and not event:
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any
 
 import anyio.lowlevel
 
@@ -29,7 +29,7 @@ _ASK_FOR_ONE = _NO_STREAM + "; was the request sent with `stream: true`?"
 
 
 class Reading:
-    """An asynchronous iterator over what the caller gave us, which can be closed at any time."""
+    """What the caller gave us, to be read piece by piece with `anext`, and closed at any time."""
 
     def __init__(self, origin: object) -> None:
         self._response = response = _response(origin)
@@ -52,9 +52,6 @@ class Reading:
     def ends_when_cancelled(self) -> bool:
         """Whether a cancelled read is the last one: an asynchronous generator then ends, and tells nobody."""
         return isinstance(self._iterator, AsyncGenerator)
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Any:
         if self._first is not None:
