@@ -13,12 +13,12 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import msgspec
 import structlog
 
-from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, ToolCall, new_call_id
+from streamtools.calls import DEFAULT_LIMITS, ToolCall
 from streamtools.errors import ClosedError, Code
 from streamtools.events import (
     ChainCompleted,
@@ -45,7 +45,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.parsing import Parser
-from streamtools.parsing.options import Dialects
+from streamtools.parsing.options import Dialects, ParserOptions
 
 log = structlog.get_logger(__name__)
 
@@ -67,9 +67,10 @@ class Verdict(NamedTuple):
 class StreamMachine:
     """Turns the source events of one run into UI events; `feed` and `close` return them, eagerly.
 
-    The parameters are those of `Parser`, and: `execute`, whether calls are `due` when their turn is complete, or as soon
-    as they are (`"eager"`, only where `native_tool_calls` is False, because otherwise a native call may yet supersede
-    them), or never; `judge`, which is shown the calls of a complete turn and may object; `run_id`, made if not given.
+    `dialects`, `tools` and the options are those of `Parser`. `execute` says whether calls are due when their turn is
+    complete, as soon as they are (`"eager"`, only where `native_tool_calls` is False, because otherwise a native call
+    may yet supersede them), or never. `judge` is shown the calls of a complete turn and may object. `run_id` is made if
+    it is not given.
     """
 
     def __init__(
@@ -81,16 +82,7 @@ class StreamMachine:
         native_tool_calls: bool | None = None,
         judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
         run_id: str | None = None,
-        in_reasoning: bool = False,
-        call_deltas: bool = False,
-        reasoning: Literal["start", "anywhere", "off"] = "start",
-        on_malformed: Literal["error", "text"] = "error",
-        after_call: Literal["show", "hide", "stop"] = "show",
-        in_code: Literal["text", "call"] | None = None,
-        strict: bool = False,
-        trim: bool = False,
-        limits: Limits = DEFAULT_LIMITS,
-        new_id: IdFactory = new_call_id,
+        **options: Unpack[ParserOptions],
     ) -> None:
         if execute not in ("completed", "eager", "never"):
             raise ValueError(f"execute is 'completed', 'eager' or 'never', not {execute!r}")
@@ -99,27 +91,17 @@ class StreamMachine:
         self.due: list[ToolCall] = []  # calls that may run now; see `take_due`
         self.pending: list[ToolCall] = []  # calls that nobody has run
         self.usage: Usage | None = None  # of the turns that have ended
-        self._parser_options: dict[str, Any] = {
-            "in_reasoning": in_reasoning,
-            "call_deltas": call_deltas,
-            "reasoning": reasoning,
-            "on_malformed": on_malformed,
-            "after_call": after_call,
-            "in_code": in_code,
-            "strict": strict,
-            "trim": trim,
-            "limits": limits,
-            "new_id": new_id,
-            "number": self.number,
-        }
         self._dialects = dialects
         self._tools = tools
-        self._parser = Parser(dialects, tools, **self._parser_options)
+        self._options = options
+        self._parser = Parser(dialects, tools, number=self.number, **options)
         self._execute = execute
         self._eager = execute == "eager" and native_tool_calls is False
         self._judge = judge
-        self._watchful = self._eager or after_call == "stop"  # any delta may have consequences beyond its events
-        self._limit = limits.text
+        self._watchful = (
+            self._eager or options.get("after_call") == "stop"
+        )  # any delta may have consequences beyond its events
+        self._limit = options.get("limits", DEFAULT_LIMITS).text
         self._step = 0
         self._started = False
         self._earned = False  # the terminator has come
@@ -304,7 +286,7 @@ class StreamMachine:
         message = "the provider's completed text differs from what it streamed; what was shown stands"
         events.append(Warning(Code.TEXT_MISMATCH, message, seq=self.number()))
         if not self._parser.calls:
-            apart = Parser(self._dialects, self._tools, **self._parser_options)
+            apart = Parser(self._dialects, self._tools, number=self.number, **self._options)
             found = apart.feed(text) + apart.close()
             self._found_apart = apart.calls
             events += [event for event in found if not isinstance(event, Text | Reasoning | Warning)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, new_call_id
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
@@ -52,6 +52,27 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "after_call": ("show", "hide", "stop"),
     "in_code": ("text", "call", None),
 }
+
+
+class OtherOptions(TypedDict, total=False):
+    """The fields of `Options` that have no parameter of their own, for functions that pass them on."""
+
+    reasoning: Literal["start", "anywhere", "off"]
+    on_malformed: Literal["error", "text"]
+    after_call: Literal["show", "hide", "stop"]
+    in_code: Literal["text", "call"] | None
+    strict: bool
+    trim: bool
+    keep_markup: bool
+    limits: Limits
+    new_id: IdFactory
+
+
+class ParserOptions(OtherOptions, total=False):
+    """All fields of `Options`, for functions that pass them on."""
+
+    in_reasoning: bool
+    call_deltas: bool
 
 
 def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:

@@ -15,15 +15,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
-from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, ToolCall, new_call_id
+from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
 from streamtools.events import Error, Markup, Text, UIEvent
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.markdown import Markdown
 from streamtools.parsing.markers import Opener
-from streamtools.parsing.options import Dialects, Options, choose_dialects
+from streamtools.parsing.options import Dialects, Options, OtherOptions, choose_dialects
 from streamtools.parsing.reasoning import TAGS, Closing, ReasoningTags, ReasoningText
 from streamtools.parsing.span import Output, Span
 from streamtools.parsing.visible import Visible
@@ -75,41 +75,21 @@ class Parser:
         in_reasoning: bool = False,
         call_deltas: bool = False,
         *,
-        reasoning: Literal["start", "anywhere", "off"] = "start",
-        on_malformed: Literal["error", "text"] = "error",
-        after_call: Literal["show", "hide", "stop"] = "show",
-        in_code: Literal["text", "call"] | None = None,
-        strict: bool = False,
-        trim: bool = False,
-        keep_markup: bool = False,
-        limits: Limits = DEFAULT_LIMITS,
-        new_id: IdFactory = new_call_id,
         number: Callable[[], int] | None = None,
+        **options: Unpack[OtherOptions],
     ) -> None:
-        self._options = Options(
-            in_reasoning=in_reasoning,
-            call_deltas=call_deltas,
-            reasoning=reasoning,
-            on_malformed=on_malformed,
-            after_call=after_call,
-            in_code=in_code,
-            strict=strict,
-            trim=trim,
-            keep_markup=keep_markup,
-            limits=limits,
-            new_id=new_id,
-        )
+        self._options = chosen = Options(in_reasoning=in_reasoning, call_deltas=call_deltas, **options)
         self.tools = tools
-        self._armed = armed = _arm(choose_dialects(dialects), in_code, reasoning)
+        self._armed = armed = _arm(choose_dialects(dialects), chosen.in_code, chosen.reasoning)
         self._markdown = Markdown(armed.anywhere, armed.line_start, armed.in_code)
         self._output = Output(number or _unnumbered)
         self._make_text = Text if number is None else _numbered(number)
-        self._visible = Visible(
-            self._output, after_call=after_call, trim=trim, keep_markup=keep_markup, limit=limits.call
-        )
-        self._direct = after_call == "show" and not trim  # released text is shown as it is
+        self._visible = Visible(self._output, chosen)
+        self._direct = chosen.after_call == "show" and not chosen.trim  # released text is shown as it is
         self._closed = False
         self._ended = False
+        self._leaves: Callable[[str], object] = _always  # finds nothing in a delta without consequences
+        self._hidden: Span | ReasoningText | None = None  # whoever takes such a delta, if not the reader
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -168,8 +148,7 @@ class Parser:
         self._span: Span | None = None
         self._body: Generator[None, None, None] | None = None
         self._reasoning: ReasoningText | None = None
-        self._hidden: Span | ReasoningText | None = None  # whoever takes text that has no consequences, if not prose
-        self._leaves: Callable[[str], Any] = _always
+        self._hidden, self._leaves = None, _always
         self._markdown.reset()
         self._visible.reset()
         self._output.begin()

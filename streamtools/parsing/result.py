@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.events import Error, Reasoning, Text, UIEvent, Warning
-from streamtools.parsing.options import Dialects
+from streamtools.parsing.options import Dialects, ParserOptions
 from streamtools.parsing.parser import Parser
 
 
@@ -29,16 +29,14 @@ def parse(
     *,
     dialects: Dialects = None,
     tools: Any = None,
-    in_reasoning: bool = False,
-    keep_markup: bool = False,
-    **options: Any,
+    **options: Unpack[ParserOptions],
 ) -> ParseResult:
     """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
 
     >>> parse('Look: ###:{"name": "now"}').calls[0].name
     'now'
     """
-    parser = Parser(dialects, tools, in_reasoning, keep_markup=keep_markup, **options)
+    parser = Parser(dialects, tools, **options)
     events: list[UIEvent] = []
     for delta in [deltas] if isinstance(deltas, str) else deltas:
         events += parser.feed(delta)

@@ -7,10 +7,10 @@ tool's result there; `trim` takes the white space next to a call out of the visi
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
+from streamtools.parsing.options import Options
 from streamtools.parsing.span import Output
 
 _not_space = re.compile(r"[^ \t\r\n]").search
@@ -19,14 +19,12 @@ _not_space = re.compile(r"[^ \t\r\n]").search
 class Visible:
     """Shows released text by the policies that are not the default ones."""
 
-    def __init__(
-        self, output: Output, *, after_call: Literal["show", "hide", "stop"], trim: bool, keep_markup: bool, limit: int
-    ) -> None:
+    def __init__(self, output: Output, options: Options) -> None:
         self._output = output
-        self._after_call = after_call
-        self._trim = trim
-        self._keep_markup = keep_markup
-        self._limit = limit  # characters of hidden text that are kept
+        self._after_call = options.after_call
+        self._trim = options.trim
+        self._keep_markup = options.keep_markup
+        self._limit = options.limits.call  # characters of hidden text that are kept
         self.reset()
 
     def reset(self) -> None:

@@ -7,11 +7,14 @@ history that goes back to the model, so that what a dialect writes, it reads.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamtools.parsing.markers import Opener
+
+_TEMPLATE_MARK = r"<[|\uff5c][^<>\n]{1,40}[|\uff5c]>|</?(?:start_of_turn|end_of_turn|s)>|\[/?INST\]"
 
 
 @dataclass(frozen=True)
@@ -19,14 +22,26 @@ class Dialect:
     """One way in which models write calls into their text.
 
     `in_code` says what a complete call inside a Markdown fence, code span or quote is. `write_call` and `write_result`
-    return a block of text for a call's name and arguments, and for a tool's name and result.
+    return a block of text for a call's name and arguments, and for a tool's name and what the model gets of its result.
     """
 
     id: str
     openers: tuple[Opener, ...]
     write_call: Callable[[str, dict[str, Any]], str]
-    write_result: Callable[[str, Any], str]
+    write_result: Callable[[str, str], str]
     in_code: Literal["text", "call"] = "text"
+    reserved: tuple[str, ...] = ()
+    """What must not stand in a result that travels as text: it would end the result, or be taken for a call."""
+
+
+def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
+    """Return `text` with a word joiner (U+2060) behind the first character of whatever could be taken for structure.
+
+    That is what the dialects reserve, and the tokens of chat templates: a tool's result is data, and a model that
+    repeats it must not thereby call a tool or begin a turn. Defence in depth, not a boundary.
+    """
+    words = [re.escape(word) for dialect in dialects for word in dialect.reserved]
+    return re.sub("|".join([*words, _TEMPLATE_MARK]), lambda found: found[0][0] + "\u2060" + found[0][1:], text)
 
 
 def compact(value: Any) -> str:

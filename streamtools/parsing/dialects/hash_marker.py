@@ -6,7 +6,8 @@ call. There is no closing mark: the call ends where its JSON object ends.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import json
+from collections.abc import Generator
 from typing import Any, Literal
 
 from streamtools.errors import Code
@@ -39,6 +40,7 @@ def hash_marker(
         write_call=_write_call,
         write_result=_write_result,
         in_code=in_code,
+        reserved=("###:", "###result"),
     )
 
 
@@ -55,5 +57,9 @@ def _write_call(name: str, arguments: dict[str, Any]) -> str:
     return "###:" + compact({"toolName": name, "parameters": arguments})
 
 
-def _write_result(name: str, result: Any) -> str:
-    return f"###result {name}: " + compact(result if isinstance(result, Mapping) else {"result": result})
+def _write_result(name: str, text: str) -> str:
+    try:
+        result = json.loads(text)
+    except ValueError:
+        result = text
+    return f"###result {name}: " + compact(result if isinstance(result, dict) else {"result": result})

@@ -46,6 +46,7 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text") -> Dialect:
         write_call=_write_call,
         write_result=_write_result,
         in_code=in_code,
+        reserved=("~~~",),
     )
 
 
@@ -103,5 +104,5 @@ def _write_call(name: str, arguments: dict[str, Any]) -> str:
     return f"~~~tool_call\n{compact({'name': name, 'arguments': arguments})}\n~~~"
 
 
-def _write_result(name: str, result: Any) -> str:
-    return f"~~~tool_result {name}\n{result if isinstance(result, str) else compact(result)}\n~~~"
+def _write_result(name: str, text: str) -> str:
+    return f"~~~tool_result {name}\n{text}\n~~~"

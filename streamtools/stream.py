@@ -1,0 +1,279 @@
+"""The pipeline as one asynchronous iterator: source, machine and tools, with one owner.
+
+A task of our own reads the source, feeds the machine and runs the tools; a bounded buffer stands between it and whoever
+iterates. So a read that is cancelled (`wait_for(anext(stream), 1)`), a `break`, a consumer in another task or one that
+never comes back disturb nothing but themselves; a slow consumer fills the buffer and thereby slows the provider. What
+ends is ended by leaving the `async with`: the tools stop, the response is closed, and the run gets its one `done`.
+
+The iterator is a class and not an asynchronous generator, and nothing here yields inside a task group or a cancel scope
+(PEP 789), because a generator's cleanup belongs to whoever happens to iterate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, Protocol, Self, Unpack
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from streamtools.calls import ToolCall
+from streamtools.errors import ClosedError
+from streamtools.events import SourceEvent, UIEvent
+from streamtools.machine import StreamMachine, Verdict
+from streamtools.parsing.options import Dialects, ParserOptions, choose_dialects
+from streamtools.result import Collector, TurnResult
+from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
+from streamtools.tools.registry import ToolsLike
+from streamtools.tools.runner import OnToolResult
+
+log = structlog.get_logger(__name__)
+
+_BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
+_CLOSING = 10.0  # seconds that a provider's response may take to close
+
+
+class EventSource(Protocol):
+    """What a stream reads from: batches of source events, and a way to stop."""
+
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> Sequence[SourceEvent]: ...
+    async def aclose(self) -> None: ...
+
+
+class ToolStream:
+    """One run, as an asynchronous context manager that is also the iterator of its UI events.
+
+    `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
+    calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
+    `on_tool_result(call, outcome)` is told of each outcome; what it raises is logged and changes nothing. Times are in
+    seconds. The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not
+    allowed and for a `tool_choice` that no answer could keep to.
+
+    Enter and leave it in one task. `aclose()` may be called from any task: it stops the run and waits for its end.
+    """
+
+    def __init__(
+        self,
+        source: EventSource,
+        *,
+        tools: ToolsLike | None = None,
+        dialects: Dialects = None,
+        execute: Literal["completed", "eager", "never"] = "completed",
+        tool_choice: object = "auto",
+        on_tool_result: OnToolResult | None = None,
+        native_tool_calls: bool | None = None,
+        concurrency: int = 8,
+        tool_timeout: float = 60.0,
+        run_id: str | None = None,
+        **options: Unpack[ParserOptions],
+    ) -> None:
+        registry = ToolRegistry.of(tools if tools is not None else ())
+        wish = choice.parse(tool_choice)  # type: ignore[arg-type]  # it judges any value
+        choice.check(wish, registry, eager=execute == "eager")
+        self._source = source
+        self._machine = StreamMachine(
+            dialects=dialects,
+            tools=registry,
+            execute="never" if tools is None else execute,
+            native_tool_calls=native_tool_calls,
+            judge=None if wish.mode == "auto" else lambda calls: _judge(wish, calls),
+            run_id=run_id,
+            **options,
+        )
+        self._runner = Runner(
+            registry,
+            number=self._machine.number,
+            concurrency=concurrency,
+            timeout=tool_timeout,
+            on_tool_result=on_tool_result,
+        )
+        self._collector = Collector(choose_dialects(dialects))
+        self._ready: deque[UIEvent] = deque()
+        self._news: anyio.Event | None = None  # for those who wait for events
+        self._room: anyio.Event | None = None  # for us when there are too many
+        self._ended: anyio.Event | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._tasks: TaskGroup | None = None
+        self._running: list[ToolCall] = []  # calls of this step that the runner has been given
+        self._outcomes: dict[str, ToolOutcome] = {}  # of those that have ended
+        self._beside = 0  # runs of tools beside the stream
+        self._all_run: anyio.Event | None = None
+        self._over = False
+        self._fault: Exception | None = None  # what our caller gave us is at fault, and the caller is told
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run, as in its `start` event."""
+        return self._machine.run_id
+
+    @property
+    def result(self) -> TurnResult:
+        """What the run has come to so far; complete behind the `async with`."""
+        return self._collector.read()
+
+    async def __aenter__(self) -> Self:
+        if self._tasks is not None or self._over:
+            raise ClosedError("a stream is entered once")
+        self._ended = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._hand_out(self._machine.start())
+        self._tasks.start_soon(self._produce, self._scope)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None
+        assert self._scope is not None
+        self._scope.cancel()
+        # The group is not shown the error: it would wrap it.
+        await self._tasks.__aexit__(None, None, None)
+        if error is None and self._fault is not None:
+            fault, self._fault = self._fault, None
+            raise fault
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        while not self._ready:
+            if self._over:
+                if self._fault is not None:
+                    fault, self._fault = self._fault, None
+                    raise fault
+                raise StopAsyncIteration
+            if self._tasks is None:
+                raise ClosedError("a stream is read inside `async with stream as events:`")
+            if self._news is None:
+                self._news = anyio.Event()
+            await self._news.wait()
+        event = self._ready.popleft()
+        if self._room is not None and len(self._ready) <= _BUFFERED // 2:
+            self._room.set()
+            self._room = None
+        return event
+
+    async def aclose(self) -> None:
+        """Stop the tools, close the response, and wait until both are done. What was not handed out still is."""
+        if self._scope is None or self._ended is None:
+            self._over = True
+            await self._source.aclose()
+        else:
+            self._scope.cancel()
+            await self._ended.wait()
+
+    # The task that drives the run.
+
+    async def _produce(self, scope: anyio.CancelScope) -> None:
+        assert self._ended is not None
+        try:
+            with scope:
+                async with anyio.create_task_group() as tools:
+                    await self._read(tools)
+                self._hand_out(self._machine.close())
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                raise
+            self._fault = error
+        finally:
+            await self._close_source()
+            self._hand_out(self._account())
+            self._hand_out(self._machine.cancel())
+            self._over = True
+            self._tell()
+            self._ended.set()
+
+    async def _read(self, tools: TaskGroup) -> None:
+        machine = self._machine
+        async for batch in self._source:
+            events: list[UIEvent] = []
+            for source_event in batch:
+                events += machine.feed(source_event)
+                if machine.due or machine.waiting:
+                    await self._hand_over(events)
+                    events = []
+                    await self._run_due(tools)
+            await self._hand_over(events)
+            if machine.stopped:
+                break
+        if self._running:  # eager calls of a turn that never became complete
+            await self._end_step()
+
+    async def _run_due(self, tools: TaskGroup) -> None:
+        """Run what is due: beside the stream while its turn goes on, and to the end once the turn is complete."""
+        calls = self._machine.take_due()
+        self._running += calls
+        if not self._machine.waiting:
+            self._beside += 1
+            tools.start_soon(self._run_beside, calls)
+            return
+        outcomes = await self._runner.run(calls, self._send)
+        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
+        await self._end_step()
+
+    async def _run_beside(self, calls: list[ToolCall]) -> None:
+        outcomes = await self._runner.run(calls, self._send)
+        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
+        self._beside -= 1
+        if self._all_run is not None and not self._beside:
+            self._all_run.set()
+
+    async def _end_step(self) -> None:
+        """Wait for the tools that run beside the stream, and end the step."""
+        if self._beside:
+            self._all_run = anyio.Event()
+            await self._all_run.wait()
+        self._account()
+        await self._hand_over(self._machine.settle())
+
+    def _account(self) -> list[UIEvent]:
+        """Note one outcome for each call of the step, in call order; return the events that say so and are not out."""
+        left = [call for call in self._running if call.id not in self._outcomes]
+        outcomes, unsent = self._runner.settle(left)
+        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
+        self._collector.add_outcomes([self._outcomes[call.id] for call in self._running])
+        self._running, self._outcomes = [], {}
+        return list(unsent)
+
+    async def _close_source(self) -> None:
+        with anyio.move_on_after(_CLOSING, shield=True) as scope:
+            try:
+                await self._source.aclose()
+            except Exception as error:
+                log.warning("source_not_closed", run_id=self.run_id, exception=type(error).__qualname__)
+        if scope.cancelled_caught:
+            log.warning("source_not_closed", run_id=self.run_id, exception="it takes too long")
+
+    # From the task to those who iterate.
+
+    async def _send(self, event: UIEvent) -> None:
+        await self._hand_over((event,))
+
+    async def _hand_over(self, events: Sequence[UIEvent]) -> None:
+        """Hand out events as soon as there is room for them; cancelled, none of them has been."""
+        while len(self._ready) >= _BUFFERED:
+            if self._room is None:
+                self._room = anyio.Event()
+            await self._room.wait()
+        self._hand_out(events)
+
+    def _hand_out(self, events: Sequence[UIEvent]) -> None:
+        if events:
+            self._collector.add(events)
+            self._ready.extend(events)
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._news is not None:
+            self._news.set()
+            self._news = None
+
+
+def _judge(wish: choice.ToolChoice, calls: Sequence[ToolCall]) -> Verdict | None:
+    violation = choice.violations(wish, calls)
+    return None if violation is None else Verdict(*violation)
