@@ -29,11 +29,13 @@ _numeric = re.compile(r"[-+.0-9eE]*").fullmatch
 _in_string = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL).match
 _in_line_of_string = re.compile(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*').match
 
-# These find nothing in text that leaves an open string open: in any content of a string, escapes included, and in
-# content without escapes. The second of each pair is for strings in which a line feed counts.
-_leaves_string = re.compile(r'(?![^"\\]*(?:\\.[^"\\]*)*\Z)', re.DOTALL).match
-_leaves_line = re.compile(r'(?![^"\\\n]*(?:\\[^\n][^"\\\n]*)*\Z)').match
-_leaves_plain_string = re.compile(r'["\\]').search
+# These find nothing in text that leaves an open string open: in content of a string, in content of which the first
+# character is escaped, and in content without escapes. The second three are for strings in which a line feed counts.
+_leaves_string = re.compile(r'(?![^"\\]*(?:\\.[^"\\]*)*\\?\Z)', re.DOTALL).match
+_leaves_escape = re.compile(r'(?!.[^"\\]*(?:\\.[^"\\]*)*\\?\Z)', re.DOTALL).match
+_leaves_plain = re.compile(r'["\\]').search
+_leaves_line = re.compile(r'(?![^"\\\n]*(?:\\[^\n][^"\\\n]*)*\\?\Z)').match
+_leaves_line_escape = re.compile(r'(?![^\n][^"\\\n]*(?:\\[^\n][^"\\\n]*)*\\?\Z)').match
 _leaves_plain_line = re.compile(r'["\\\n]').search
 
 
@@ -50,7 +52,7 @@ class State(Enum):
 class JsonText:
     """Reads one JSON object or array, however it is cut."""
 
-    __slots__ = ("_beyond", "_envelope", "_limit", "_lines", "_numeric", "_stack", "_word", "in_string")
+    __slots__ = ("_beyond", "_envelope", "_limit", "_lines", "_numeric", "_stack", "_word", "escaped", "in_string")
 
     def __init__(self, envelope: Envelope, *, depth: int, lines: bool = False) -> None:
         """Tell the outer levels to `envelope`; nest `depth` levels; with `lines`, stop at line feeds in strings."""
@@ -62,6 +64,7 @@ class JsonText:
         self._word: str | None = None  # the beginning of a number or a literal, which may go on
         self._numeric = True
         self.in_string = False
+        self.escaped = False  # in a string, behind a back-slash
 
     @property
     def depth(self) -> int:
@@ -71,12 +74,29 @@ class JsonText:
     @property
     def leaves(self) -> Callable[[str], Any] | None:
         """What finds nothing in text that only continues the open string, or None where each character counts."""
-        want = self._envelope.want
-        if not self.in_string or want == FIELD or (want == TEXT and self._envelope.held):
+        if not self.in_string or self.escaped or self._envelope.want == FIELD or self._envelope.held:
             return None
-        if want == TEXT:
-            return _leaves_plain_line if self._lines else _leaves_plain_string
-        return _leaves_line if self._lines else _leaves_string
+        return _leaves_plain_line if self._lines else _leaves_plain
+
+    def skims(self, text: str) -> bool:
+        """Return whether `text` only continues the open string, escapes included; `skim` then takes note of it."""
+        if not self.in_string or self._envelope.want in (FIELD, TEXT):
+            return False
+        if self.escaped:
+            return (_leaves_line_escape if self._lines else _leaves_escape)(text) is None
+        return (_leaves_line if self._lines else _leaves_string)(text) is None
+
+    @property
+    def telling(self) -> bool:
+        """Whether the text that comes belongs to a call's arguments."""
+        return self._envelope.want in (RAW, TEXT)
+
+    def skim(self, text: str) -> None:
+        """Take note of text that only continued the open string."""
+        slashes = len(text) - len(text.rstrip("\\"))
+        if self.escaped and slashes == len(text):
+            slashes -= 1
+        self.escaped = slashes % 2 == 1
 
     def scan(self, reader: Reader, *, over_line: bool = False) -> State:
         """Read as far as the text goes; `over_line` reads the line feed that the last call returned for."""
@@ -86,12 +106,21 @@ class JsonText:
         state = State.OPEN
         while True:
             if self.in_string:
-                at = (_in_line_of_string if self._lines else _in_string)(text, at + over_line).end()  # type: ignore[union-attr]
+                at += over_line
                 over_line = False
-                if at == end or text[at] != '"':
-                    if at < end and text[at] == "\n":
-                        state = State.LINE
-                    break  # or a back-slash at the very end, which waits for what it escapes
+                if self.escaped and at < end:
+                    self.escaped = False
+                    at += not (self._lines and text[at] == "\n")
+                at = (_in_line_of_string if self._lines else _in_string)(text, at).end()  # type: ignore[union-attr]
+                if at == end:
+                    break
+                if text[at] == "\n":
+                    state = State.LINE
+                    break
+                if text[at] == "\\":  # what it escapes is still to come, or is a line feed
+                    self.escaped = True
+                    at += 1
+                    continue
                 self.in_string = False
                 if envelope.want and envelope.want != RAW:
                     envelope.take(text[told:at])

@@ -47,7 +47,10 @@ class Markdown:
         "_fence_column",
         "_fence_run",
         "_inline",
+        "_line_begin",
+        "_line_end",
         "_listed",
+        "_new_line",
         "_opening",
         "_quoted",
         "_run",
@@ -67,6 +70,15 @@ class Markdown:
         self._text_search = re.compile("[\n`" + re.escape("\\" + anywhere + in_code) + "]").search
         self._span_search = re.compile("[\n`" + re.escape(in_code) + "]").search
         self._block_search = re.compile("[\n" + re.escape(in_code) + "]").search
+        self.phase = INDENT
+        self.search = self._text_search
+        self._listed = False  # list markers have been seen in this line
+        self._column = 0
+        matter = re.escape("".join(sorted({*"\n`\\", *anywhere, *line_start, *in_code})))
+        begin = rf"[^\s{matter}>\-*+0-9~][^{matter}]*"
+        self._line_begin = re.compile(begin).fullmatch
+        self._new_line = re.compile(rf"[^{matter}]*\n(?:[ \t]*\n)*{begin}").fullmatch
+        self._line_end = re.compile(rf"[^{matter}]*\n(?:[ \t]*\n)*").fullmatch
         self.reset()
 
     def reset(self) -> None:
@@ -77,7 +89,7 @@ class Markdown:
         self._opening = 0  # length of the run of back-ticks that makes this line open a fence, if no more of them come
         self._run = 0
         self._digits = 0
-        self._column: int = 0
+        self._column = 0
         self._end_line()
 
     @property
@@ -94,6 +106,25 @@ class Markdown:
     def at_line_start(self) -> bool:
         """Whether the line holds only indentation so far, no list marker."""
         return self.phase == INDENT and not self._listed
+
+    def turn(self, text: str) -> bool:
+        """Move over all of `text` if it is ordinary prose with line ends in it; return whether it was.
+
+        Prose ends a line every few deltas, so that this is worth a shorter way than character by character.
+        """
+        if self.phase == BODY:
+            if self.search is not self._text_search or self._opening:
+                return False
+            if self._new_line(text):
+                return True
+            if not self._line_end(text):
+                return False
+            self._end_line()
+            return True
+        if self.phase == INDENT and not (self.fence or self._listed) and self._line_begin(text):
+            self.phase = BODY
+            return True
+        return False
 
     def seek(self, text: str, at: int) -> int:
         """Move over `text` from `at` to the next character that may begin a marker; return its place, or the end."""

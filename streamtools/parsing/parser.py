@@ -19,8 +19,9 @@ from typing import Any, Final, Literal, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
-from streamtools.events import Error, Markup, Text, UIEvent
+from streamtools.events import Error, Markup, UIEvent
 from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.json_text import State
 from streamtools.parsing.markdown import Markdown
 from streamtools.parsing.markers import Opener
 from streamtools.parsing.options import Dialects, Options, OtherOptions, choose_dialects
@@ -82,14 +83,15 @@ class Parser:
         self.tools = tools
         self._armed = armed = _arm(choose_dialects(dialects), chosen.in_code, chosen.reasoning)
         self._markdown = Markdown(armed.anywhere, armed.line_start, armed.in_code)
-        self._output = Output(number or _unnumbered)
-        self._make_text = Text if number is None else _numbered(number)
+        self._output = Output(number)
+        self._make_text = self._output.make_text
         self._visible = Visible(self._output, chosen)
         self._direct = chosen.after_call == "show" and not chosen.trim  # released text is shown as it is
         self._closed = False
         self._ended = False
         self._leaves: Callable[[str], object] = _always  # finds nothing in a delta without consequences
         self._hidden: Span | ReasoningText | None = None  # whoever takes such a delta, if not the reader
+        self._lines = False  # released text is all that there is, and its lines can be followed by themselves
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -101,17 +103,29 @@ class Parser:
                 return [self._make_text(delta)]
             events = hidden.skim(delta)
             if events is not None:
+                self._leaves = hidden.leaves or _always
                 return events
-        return self._read(delta)
+        span = self._span
+        if span is not None and span.scanner is not None and delta:
+            events = span.scan(delta)
+            if events is not None:
+                self._leaves = span.leaves or _always
+                self._hidden = span
+                return events if span.state is State.OPEN else self._run("", events)
+        elif self._lines and delta and self._markdown.turn(delta):
+            self._last = delta
+            self._leaves = self._markdown.search if self._markdown.calm else _always
+            return [self._make_text(delta)]
+        return self._run(delta, [])
 
     def close(self) -> list[UIEvent]:
         """Return the last events: what was held back is text now, and what is open is cut off. `reset` begins anew."""
         if self._closed:
             return []
         self._ended = True
-        events = self._read("")
+        events = self._run("", [])
         self._closed = True
-        self._hidden, self._leaves = None, _always  # so that a later `feed` is noticed
+        self._hidden, self._leaves, self._lines = None, _always, False  # so that a later `feed` is noticed
         return events
 
     def reset(self) -> None:
@@ -148,19 +162,18 @@ class Parser:
         self._span: Span | None = None
         self._body: Generator[None, None, None] | None = None
         self._reasoning: ReasoningText | None = None
-        self._hidden, self._leaves = None, _always
+        self._hidden, self._leaves, self._lines = None, _always, False
         self._markdown.reset()
         self._visible.reset()
         self._output.begin()
         if self._options.in_reasoning:
             self._think(self._armed.tags.any_closing)
 
-    def _read(self, delta: str) -> list[UIEvent]:
-        """Read a delta that may have consequences."""
+    def _run(self, delta: str, events: list[UIEvent]) -> list[UIEvent]:
+        """Read a delta that may have consequences, and add what it makes certain to `events`."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")
         output = self._output
-        events: list[UIEvent] = []
         output.events = events
         text: str | None = delta
         while text is not None:
@@ -183,15 +196,17 @@ class Parser:
         """Name the search that finds nothing in a delta without consequences."""
         self._hidden = None
         self._leaves = _always
+        self._lines = False
         if self._span is not None:
-            if self._span.leaves is not None:
-                self._hidden, self._leaves = self._span, self._span.leaves
+            self._hidden, self._leaves = self._span, self._span.leaves or _always
         elif self._held or not self._direct:
             pass
         elif self._reasoning is not None:
             self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
-        elif self._markdown.calm and not self._fresh and not self._line_feeds:
-            self._leaves = self._markdown.search
+        elif not self._fresh and not self._line_feeds:
+            self._lines = True
+            if self._markdown.calm:
+                self._leaves = self._markdown.search
 
     # Prose.
 
@@ -342,11 +357,3 @@ class Parser:
             self._visible.end_call()
         self._fresh = self._options.reasoning != "off" and not self._visible.refuses
         return span.text[span.at :]
-
-
-def _unnumbered() -> int:
-    return 0
-
-
-def _numbered(number: Callable[[], int]) -> Callable[[str], Text]:
-    return lambda text: Text(text, number())

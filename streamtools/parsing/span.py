@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from streamtools.calls import Limits, Rejected, ToolCall, decode_json, read_envelope
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, UIEvent, Warning
+from streamtools.events import Call, CallDelta, CallStart, Error, Text, Thinking, UIEvent, Warning
 from streamtools.parsing.envelope import Envelope
 from streamtools.parsing.json_text import JsonText, State, recover
 from streamtools.parsing.markers import Pattern
@@ -30,16 +31,23 @@ _MESSAGES = {
     Code.TOO_MANY_CALLS: "the answer holds too many calls",
     Code.UNRECOGNISED_TOOL_CALL: "there is no call where one should be",
 }
+_unnumbered = repeat(0).__next__
 _LOOK_BACK = 320  # pieces of text that are kept while skipping: more than any blank line that is looked back for
 
 
 class Output:
     """The events of the current `feed`, and what the turn has come to."""
 
-    __slots__ = ("calls", "count", "errors", "events", "number")
+    __slots__ = ("calls", "count", "errors", "events", "make_delta", "make_text", "number")
 
-    def __init__(self, number: Callable[[], int]) -> None:
-        self.number = number
+    def __init__(self, number: Callable[[], int] | None) -> None:
+        """Number events by `number`, or not at all, which the two most frequent kinds of events make use of."""
+        self.number = number or _unnumbered
+        self.make_text: Callable[[str], Text] = Text
+        self.make_delta: Callable[[str, str], CallDelta] = CallDelta
+        if number is not None:
+            self.make_text = lambda text: Text(text, number())
+            self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
         self.events: list[UIEvent] = []
         self.begin()
 
@@ -96,12 +104,15 @@ class Span(Reader):
         self._show = show
         self._limits: Limits = options.limits
         self._parts: list[str] | deque[str] = [marker]
-        self._room = max(0, self._limits.call - len(marker))
+        self._length = max(self._limits.call, len(marker))  # how much may be stored
+        self._room = self._length - len(marker)  # how much more; negative while nothing is
         self._skipped_from = -1  # the place from which on nothing is stored
         self._slots: list[Slot] = []
         self._announces = options.on_malformed == "error"
         self._tells = options.call_deltas and not forged
-        self._envelope: Envelope | None = None
+        self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
+        self.state = State.OPEN  # what it has come to
+        self._telling: Slot | None = None  # the call whose arguments go on
         self._broken: JsonText | None = None
         if not forged:
             self._begin_slot(0)
@@ -114,25 +125,53 @@ class Span(Reader):
         return None if self._skipped_from >= 0 else self._room
 
     def push(self, text: str) -> None:
-        """Add text behind what there is."""
-        super().push(text)
+        """Add text behind what there is; what has been read, or skimmed, is forgotten."""
         self._parts.append(text)
         self._room -= len(text)
+        self.text = self.text[self.at :] + text if self.at < len(self.text) else text
+        self.at = 0
+        self.base = self._length - self._room - len(self.text)
 
     def skim(self, text: str) -> list[UIEvent] | None:
         """Take text that only continues an open string; None if a limit is met, and nothing was taken."""
-        room = self._room - len(text)
-        if room < 0 and self._skipped_from < 0:
+        self._room -= len(text)
+        if self._room < 0 and self._skipped_from < 0:
+            self._room += len(text)
             return None
-        self._room = room
         self._parts.append(text)
-        self.base += len(text)
-        if self._tells and self._envelope and self._envelope.want:
-            slot = self._slots[-1]
-            if slot.told:
-                return [CallDelta(slot.id, text, seq=self._output.number())]
-            slot.waiting.append(text)
+        slot = self._telling
+        if slot is None:
+            return []
+        if slot.told:
+            return [self._output.make_delta(slot.id, text)]
+        slot.waiting.append(text)
         return []
+
+    def scan(self, text: str) -> list[UIEvent] | None:
+        """Take text while `scanner` is at work; None if a limit is met, and nothing was taken.
+
+        Behind it, a `state` that is not OPEN means that the grammar has to go on.
+        """
+        scanner = self.scanner
+        assert scanner is not None
+        if scanner.skims(text):
+            events = self.skim(text)
+            if events is not None:
+                scanner.skim(text)
+                self.leaves = scanner.leaves
+            return events
+        if self._skipped_from >= 0 or len(text) > self._room:
+            return None
+        self.push(text)
+        events = []
+        self._output.events = events
+        self.state = scanner.scan(self)
+        self._pause(scanner)
+        return events
+
+    def _pause(self, scanner: JsonText) -> None:
+        self.leaves = scanner.leaves
+        self._telling = self._slots[-1] if self._tells and scanner.telling else None
 
     @property
     def last(self) -> str:
@@ -142,12 +181,13 @@ class Span(Reader):
     def exceed(self, code: Code, place: int | None = None) -> None:
         """Report that a limit is met at `place`, or behind all that has come; from there on nothing is stored."""
         if place is None:
-            place = self.base + len(self.text)
+            place = self._length - self._room
         raw = "".join(self._parts)[:place]
         self._skipped_from = place
         self._parts = deque([self.text], maxlen=_LOOK_BACK)
         self._report(raw, code, survivors=True)
         self._tells = False
+        self._telling = None
 
     # What grammars ask for.
 
@@ -156,33 +196,36 @@ class Span(Reader):
 
         `lines` closes the span wherever a line begins with it, in strings too.
         """
-        self._envelope = envelope = Envelope(self)
-        scanner = JsonText(envelope, depth=self._limits.depth, lines=lines is not None)
+        self.scanner = scanner = JsonText(Envelope(self), depth=self._limits.depth, lines=lines is not None)
         over_line = False
         while True:
-            state = scanner.scan(self, over_line=over_line)
-            over_line = False
-            if state is State.OPEN:
-                if self.ended:
-                    return state
-                if self.at == len(self.text):
-                    self.leaves = scanner.leaves
+            if self.state is State.OPEN:
+                self.state = scanner.scan(self, over_line=over_line)
+                over_line = False
+            if self.state is State.OPEN and not self.ended:
+                self._pause(scanner)
                 yield
-                self.leaves = None
-            elif state is State.DEEP:
+                continue
+            self.leaves = None
+            state, self.state = self.state, State.OPEN
+            if state is State.DEEP:
                 if self._skipped_from < 0:
                     self.exceed(Code.TOO_DEEP, self.place)
             elif state is State.LINE:
                 assert lines is not None
                 while (found := lines.match(self.text, self.at, self.ended)) is None:
+                    self.scanner = None
                     yield
+                self.scanner = scanner
                 if found:
-                    return State.BROKEN
+                    state = State.BROKEN
+                    break
                 over_line = True
             else:
-                if state is State.BROKEN:
-                    self._broken = scanner
-                return state
+                break
+        self.scanner = None
+        self._broken = scanner
+        return state
 
     def recover(self) -> Generator[None, None, None]:
         """Behind broken JSON, read to where its brackets balance, or to the next blank line."""
