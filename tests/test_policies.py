@@ -29,13 +29,22 @@ def test_a_feed_behind_the_end_is_refused() -> None:
 def test_stop_decides_at_the_first_character_that_begins_no_call(able: str, decisive: str, reasoning: str) -> None:
     """Neither a reasoning tag nor an invented result is a reason to read on."""
     parser = Parser(after_call="stop", reasoning="start" if reasoning == "start" else "anywhere")
-    parser.feed('###:{"name":"f"}' + able)
+    stopped = []
+    for delta in ('###:{"name":"f"}' + able, decisive):
+        parser.feed(delta)
+        stopped.append(parser.stopped)
 
-    assert not parser.stopped
+    assert [False, True] == stopped
+    assert "" == parser.held
 
-    parser.feed(decisive)
+
+def test_a_parser_that_has_stopped_holds_nothing() -> None:
+    """What looks like a marker behind the stop is not read, and so not held."""
+    parser = Parser(after_call="stop")
+    parser.feed('###:{"name":"f"} and ###')
 
     assert parser.stopped
+    assert "" == parser.held
 
 
 @pytest.mark.parametrize("after_call", ["show", "hide", "stop"])

@@ -176,16 +176,15 @@ class Parser:
         output = self._output
         output.events = events
         text: str | None = delta
-        while text is not None:
-            if self._visible.stopped:
-                self._held = ""
-                break
+        while text is not None and not self._visible.stopped:
             if self._span is not None:
                 text = self._read_span(self._span, text)
             elif self._reasoning is not None:
                 text = self._read_reasoning(self._reasoning, text)
             else:
                 text = self._read_prose(text)
+        if self._visible.stopped:
+            self._held = ""
         if self._ended:
             self._visible.flush()
         self._choose_search()
