@@ -1,0 +1,151 @@
+"""What may be held back where: written a second time, slowly, so that the parser can be compared with it.
+
+Nothing here is shared with the package. Markers are walked recursively instead of compiled, and the Markdown around a
+place is read from whole lines of the text before it instead of followed character by character.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+TAGS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<reasoning>": "</reasoning>",
+    "[THINK]": "[/THINK]",
+}
+"""Reasoning tags, with what closes them."""
+
+
+class Run(NamedTuple):
+    """From `least` to `most` of some characters."""
+
+    characters: str
+    least: int
+    most: int
+
+
+class Marker(NamedTuple):
+    """How a call or a result may begin, up to the character that makes it certain."""
+
+    parts: tuple[str | Run, ...]
+    kind: Literal["call", "result"] = "call"
+    line_start: bool = False
+    apart: bool = False
+    """Not behind a letter, a digit or a hash."""
+
+
+_WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_BLANKS = Run(" \t", 0, 32)
+_SPACES = Run(" \t\r\n", 0, 32)
+_NAMED = (Run(" \t", 1, 32), Run(_WORD, 1, 64))
+
+
+def _line(*parts: str | Run, kind: Literal["call", "result"]) -> tuple[Marker, ...]:
+    """A marker that needs a line of its own, with each of the two ways to end a line."""
+    return tuple(Marker((*parts, _BLANKS, end), kind, line_start=True) for end in ("\n", "\r\n"))
+
+
+MARKERS: dict[str, tuple[Marker, ...]] = {
+    "hash_marker": (
+        Marker(("###:", _SPACES, "{", _SPACES, '"'), apart=True),
+        Marker(("###result", *_NAMED, ":", _SPACES, "{"), kind="result", apart=True),
+    ),
+    "tilde_fence": (
+        *_line("~~~tool_call", kind="call"),
+        *_line("~~~tool_result", kind="result"),
+        *_line("~~~tool_result", *_NAMED, kind="result"),
+    ),
+}
+"""The markers of every dialect, by its id."""
+
+
+def may_become(text: str, parts: tuple[str | Run, ...]) -> bool:
+    """Whether `text` is not all of a marker, but the beginning of one."""
+    if not parts:
+        return False
+    first, rest = parts[0], parts[1:]
+    if not text:
+        return True
+    if isinstance(first, str):
+        if len(text) < len(first):
+            return first.startswith(text)
+        return text.startswith(first) and may_become(text[len(first) :], rest)
+    length = 0
+    while length < min(first.most, len(text)) and text[length] in first.characters:
+        length += 1
+    if length == len(text):
+        return True
+    return any(may_become(text[count:], rest) for count in range(first.least, length + 1))
+
+
+def begins_with(text: str, marker: Marker) -> bool:
+    """Whether the whole marker stands at the beginning of `text`."""
+    pattern = ""
+    for part in marker.parts:
+        if isinstance(part, str):
+            pattern += re.escape(part)
+        else:
+            pattern += f"[{re.escape(part.characters)}]{{{part.least},{part.most}}}"
+    return re.match(pattern, text) is not None
+
+
+class Place(NamedTuple):
+    """What the Markdown before a place makes of it."""
+
+    in_code: bool
+    line_start: bool
+    after: str
+
+
+class Fence(NamedTuple):
+    """An open code fence."""
+
+    character: str
+    length: int
+    column: int
+
+
+def place_behind(text: str) -> Place:
+    """Return where a marker would stand that followed `text`."""
+    *lines, last = text.split("\n")
+    fence: Fence | None = None
+    for line in lines:
+        fence = _fence_behind(line.removesuffix("\r"), fence)
+    _, body = _block(last)
+    in_code = bool(fence) or body.startswith((">", "~~~")) or _in_span(body)
+    return Place(in_code, line_start=not last.strip(" \t"), after=text[-1:])
+
+
+def _fence_behind(line: str, fence: Fence | None) -> Fence | None:
+    """Return the fence that is open behind a line."""
+    if fence is not None:
+        closing = re.fullmatch(rf"([ \t]*)({re.escape(fence.character)}+)[ \t]*", line)
+        closes = closing and len(closing[2]) >= fence.length and _width(closing[1]) <= fence.column + 3
+        return None if closes else fence
+    prefix, body = _block(line)
+    opening = re.match(r"(`{3,})[^`]*$|(~{3,})", body)
+    return Fence(body[0], len(opening[1] or opening[2]), _width(prefix)) if opening else None
+
+
+def _block(line: str) -> tuple[str, str]:
+    """Return a line's indentation and list markers, and the rest of it."""
+    found = re.match(r"(?:[ \t]*(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t]|$))*[ \t]*", line)
+    assert found is not None
+    return found[0], line[found.end() :]
+
+
+def _width(prefix: str) -> int:
+    return len(prefix.expandtabs(4))
+
+
+def _in_span(body: str) -> bool:
+    """Whether a code span is open at the end of `body`."""
+    length = 0
+    for slashes, ticks in re.findall(r"(\\*)(`+)", body):
+        if length:
+            length = 0 if len(ticks) == length else length
+        elif len(slashes) % 2 == 0:
+            length = len(ticks)
+    return length > 0

@@ -1,0 +1,198 @@
+"""Texts that come near to calls, calls that are meant, and ways to read them.
+
+A text is put together from what parsers stumble over: halves of markers, JSON with its pieces in any order, fences,
+back-ticks, every kind of line end, things that look alike, prose, and whole calls, good and bad. `documents` are the
+other way round: prose and calls that are known, so that what a parser makes of them is known too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from hypothesis import strategies as st
+
+from streamtools.calls import Limits
+from streamtools.parsing.dialects import DIALECTS
+
+Options: TypeAlias = dict[str, Any]
+"""Keyword arguments of `Parser`."""
+
+MARKUP: dict[str, tuple[str, ...]] = {
+    "hash_marker": (
+        "###:", "###:{", '###:{"', '###:{"name":"f"', "###: {\n", "#", "##", "###", "### ", "####", "###:{}", "###:{x}",
+        "### :", "\n### Title\n", "a###:", "###result", "###result now: {", '###result now: {"a":1}', "###:\r\n{",
+        '{"toolName":"g","parameters":{"a":"b"}}', '{"toolName":',
+    ),
+    "tilde_fence": (
+        "~~~tool_call", "~~~tool_call\n", "\n~~~tool_call\n", "~~~tool_call \t\r\n", "~", "~~", "~~~", "\n~~~", "~~~\n",
+        "~~~~", " ~~~", "~~~tool_caller\n", "~~~tool_result\n", "~~~tool_result now\n", "\n~~~tool_res",
+        "- ~~~tool_call\n",
+        "~~~tool_call\n```json\n", '[{"name":"a"},{"name":"b"}]', "~~~tool_call\n[",
+    ),
+}  # fmt: skip
+"""What the markers of each dialect are made of, and what looks like them."""
+
+JSON = (
+    "{", "}", "[", "]", ",", ":", '"', '\\"', "\\", '"name"', '"f"', '{"name":"f"', '"arguments":', '"arguments":{',
+    '"function":{', '"tool":"f"', '"args":', '"{\\"a\\":1}"', '{"a":1}', "null", "true", "-1", "1e999", "NaN", "'",
+    "\\u00e9", "\\ud83d\\ude00", "\\ud83d", '"\n"', "\x00", "tru",
+)  # fmt: skip
+
+PROSE = (
+    "x", "word ", " ", "  ", "\t", "é", "😀", "A sentence. ", "_", "9", ".", "<", "tool_call", "\ud83d", "\u2028",
+    "name:",
+)  # fmt: skip
+
+MARKDOWN = (
+    "\n", "\r\n", "\r", "\n\n", "\r\n\r\n", "`", "``", "```", "```\n", "\n```json\n", "````\n", "> ", "\n> ", "- ",
+    "\n1. ", "* ", "    ", "\\", "\\`", "\n# ", "|", "\n~~~\n",
+)  # fmt: skip
+
+TAGS = (
+    "<think>", "</think>", "<thi", "nk>", "<thinking>", "</thinking>", "<reasoning>", "[THINK]", "[/THINK]", "[/THI",
+    "</thinking",
+)  # fmt: skip
+
+NAMES = ("f", "get_weather", "météo", "a.b-c", "###:{")
+KEYS = ("a", "city", "###:", "naïve", 'q"', "\\")
+
+
+class Written(NamedTuple):
+    """A call, and one way to write it."""
+
+    text: str
+    name: str
+    arguments: dict[str, Any]
+
+
+def arguments(ids: Sequence[str]) -> st.SearchStrategy[dict[str, Any]]:
+    """Arguments of a call: nested, in any alphabet, holding markers and whole calls."""
+    inner = [DIALECTS[each].write_call("inner", {"x": "}"}) for each in ids]
+    strings = [
+        *inner,
+        *(part for each in ids for part in MARKUP[each]),
+        "}",
+        '"]}',
+        "\\",
+        "```",
+        "\n\n",
+        "\t\x01",
+        "é😀",
+        "",
+    ]
+    scalars = st.sampled_from([*strings, *strings, None, True, False, 0, -7, 2.5, 10**20])
+    values = scalars | scalars | st.lists(scalars, max_size=2) | st.fixed_dictionaries({"in": scalars, "}": scalars})
+    return st.dictionaries(st.sampled_from(KEYS), values, max_size=2)
+
+
+@st.composite
+def calls(draw: st.DrawFn, dialect: str, ids: Sequence[str]) -> Written:
+    """A well-formed call in one dialect: as the dialect writes it, or as a model might."""
+    name, given = draw(st.sampled_from(NAMES)), draw(arguments(ids))
+    as_dialect = DIALECTS[dialect].write_call(name, given)
+    style = draw(st.integers(0, 3))
+    if style == 0:
+        return Written(as_dialect, name, given)
+    name_key = draw(st.sampled_from(["name", "toolName", "tool", "tool_name"]))
+    arguments_key = draw(st.sampled_from(["arguments", "parameters", "input", "args"]))
+    written: Any = json.dumps(given) if style == 1 else given
+    members = [(name_key, name), (arguments_key, written), ("note", "}")]
+    body = dict(draw(st.permutations(members)))
+    if style == 2:
+        body = {"type": "function", "function": body}
+    indent = draw(st.sampled_from([None, 1]))
+    text = json.dumps(body, ensure_ascii=draw(st.booleans()), indent=indent)
+    begin, end = as_dialect.index("{"), as_dialect.rindex("}") + 1
+    return Written(as_dialect[:begin] + text + as_dialect[end:], name, given)
+
+
+def _broken(text: str, at: int, instead: str) -> str:
+    at = at % (len(text) + 1)
+    return text[:at] + instead + text[at + 1 :]
+
+
+def fragments(ids: Sequence[str]) -> st.SearchStrategy[str]:
+    """One piece of a text."""
+    markup = [part for each in ids for part in MARKUP[each]]
+    good = st.one_of([calls(each, ids).map(lambda call: call.text) for each in ids])
+    on_lines = good.map(lambda text: f"\n{text}\n")
+    bad = st.builds(_broken, good, st.integers(5, 400), st.sampled_from(["", '"', "}", "{", "'", "x", "\n\n", "\x01"]))
+    mixed = st.sampled_from([*markup, *JSON, *PROSE, *MARKDOWN, *TAGS])
+    return st.one_of(st.sampled_from(markup), mixed, mixed, mixed, mixed, good | on_lines, bad, st.text(max_size=3))
+
+
+def texts(ids: Sequence[str], *, max_size: int = 10) -> st.SearchStrategy[str]:
+    """A text of up to `max_size` pieces."""
+    return st.lists(fragments(ids), min_size=1, max_size=max_size).map("".join)
+
+
+cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
+"""Places to cut a text at."""
+
+
+def options(dialects: Sequence[str] | str | None) -> st.SearchStrategy[Options]:
+    """Ways to read a text."""
+    limits = st.builds(
+        Limits, call=st.integers(1, 80), depth=st.integers(1, 4), digits=st.integers(1, 5), calls=st.integers(0, 3)
+    )
+    return st.fixed_dictionaries(
+        {"dialects": st.just(dialects)},
+        optional={
+            "call_deltas": st.booleans(),
+            "on_malformed": st.sampled_from(["error", "text"]),
+            "after_call": st.sampled_from(["show", "show", "hide", "stop"]),
+            "in_code": st.sampled_from(["text", "call", None]),
+            "reasoning": st.sampled_from(["start", "start", "anywhere", "off"]),
+            "in_reasoning": st.sampled_from([False, False, False, True]),
+            "trim": st.booleans(),
+            "strict": st.booleans(),
+            "limits": st.just(Limits()) | limits,
+        },
+    )
+
+
+class Document(NamedTuple):
+    """Prose and calls, in order."""
+
+    parts: list[str | Written]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+    @property
+    def prose(self) -> str:
+        """What a reader should see."""
+        return "".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """What should be called."""
+        return [(part.name, part.arguments) for part in self.parts if isinstance(part, Written)]
+
+
+_HARMLESS = (
+    "A sentence. ",
+    "\n",
+    "\n\n",
+    "## Heading\n",
+    "- item\n",
+    "`code` ",
+    "é ",
+    "\r\n",
+    "###: note\n",
+    "~~ ",
+    "{} ",
+)
+
+
+def documents(ids: Sequence[str]) -> st.SearchStrategy[Document]:
+    """Prose without code or quotes, with good calls between, each on a line of its own."""
+    prose = st.lists(st.sampled_from(_HARMLESS), max_size=3).map(lambda parts: "".join(parts) + "\n")
+    call = st.one_of([calls(each, ids) for each in ids])
+    return st.lists(st.tuples(prose, call), max_size=4).flatmap(
+        lambda pairs: prose.map(lambda last: Document([*(part for pair in pairs for part in pair), "\n" + last]))
+    )

@@ -1,0 +1,177 @@
+"""Properties: what holds for every text, every dialect, every way to read it and every cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import Phase, event, given, settings
+from hypothesis import strategies as st
+
+from streamtools import Parser, parse
+from streamtools.calls import DEFAULT_LIMITS
+from streamtools.errors import Code
+from streamtools.events import Call, Error, Text
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
+from tests.feeding import cut, feed, steps
+from tests.laws import (
+    LIMITS,
+    assert_chunk_invariant,
+    assert_conserved,
+    assert_defined_per_character,
+    assert_deltas_tell_the_arguments,
+    assert_paired,
+    assert_prompt,
+)
+from tests.reference import MARKERS
+from tests.strategies import MARKUP, Options, cuts, documents, options, texts
+
+SETS = [[each] for each in DIALECTS] + [list(DEFAULT_DIALECTS)]
+every_set = pytest.mark.parametrize("ids", SETS, ids="+".join)
+
+
+@st.composite
+def readings(draw: st.DrawFn, ids: Sequence[str]) -> tuple[str, Options]:
+    """A text, and a way to read it."""
+    return draw(texts(ids)), draw(options(ids))
+
+
+def test_every_dialect_is_covered() -> None:
+    """Each dialect of the table has its fragments, and its markers in the reference."""
+    assert set(DIALECTS) == set(MARKUP) == set(MARKERS)
+
+
+@every_set
+@given(data=st.data())
+def test_chunk_invariance(ids: list[str], data: st.DataObject) -> None:
+    """One by one, and however else it is cut, a text gives the same events."""
+    text, how = data.draw(readings(ids))
+    ways = [list(text), *(cut(text, data.draw(cuts)) for _ in range(3))]
+
+    events = assert_chunk_invariant(text, ways, keep_markup=True, **how)
+
+    for what in traits(text, how):
+        event(what)
+    event(f"{min(len(events), 10)} events")
+
+
+@every_set
+@given(data=st.data())
+def test_deltas_are_only_batching(ids: list[str], data: st.DataObject) -> None:
+    """Not only in the end but at each cut, the same has been said and the same is held."""
+    text, how = data.draw(readings(ids))
+
+    assert_defined_per_character(cut(text, data.draw(cuts)), **how)
+
+
+@every_set
+@given(data=st.data())
+def test_conservation(ids: list[str], data: st.DataObject) -> None:
+    """All events together hold every character of the text, in order."""
+    text, how = data.draw(readings(ids))
+    parser = Parser(keep_markup=True, **how)
+    events = [each for delta in cut(text, data.draw(cuts)) for each in parser.feed(delta)] + parser.close()
+
+    assert_conserved(text, events, stopped=parser.stopped)
+
+
+@every_set
+@given(data=st.data())
+def test_promptness(ids: list[str], data: st.DataObject) -> None:
+    """Only what can still become a marker is held back, whether the text comes one by one or in pieces."""
+    text, how = data.draw(readings(ids))
+
+    assert_prompt(text, **how)
+    assert_prompt(cut(text, data.draw(cuts)), **how)
+
+
+@every_set
+@given(data=st.data())
+def test_paired_lifecycle(ids: list[str], data: st.DataObject) -> None:
+    """Each call is announced once and ends once, in the order that interfaces rely on."""
+    text, how = data.draw(readings(ids))
+    events = feed(cut(text, data.draw(cuts)), **how)
+
+    assert_paired(events, refused=how.get("on_malformed") == "text")
+    assert_deltas_tell_the_arguments(feed(list(text), **how | {"call_deltas": True}))
+
+
+@every_set
+@given(data=st.data())
+def test_totality(ids: list[str], data: st.DataObject) -> None:
+    """No text whatever makes a parser raise, half pairs of surrogates and control characters included."""
+    anything = st.text(st.characters(), max_size=30) | st.text('#~:{}[]"\\`\n\r tolcarsuen_<>/hik', max_size=60)
+
+    feed(data.draw(st.lists(anything | texts(ids, max_size=3), max_size=6)), **data.draw(options(ids)))
+
+
+@every_set
+@given(data=st.data())
+def test_what_is_written_is_read(ids: list[str], data: st.DataObject) -> None:
+    """Good calls between prose come out with their names and arguments, and the prose is all that is visible."""
+    document = data.draw(documents(ids))
+    result = parse(cut(document.text, data.draw(cuts)), dialects=ids)
+
+    assert document.calls == [(call.name, call.arguments) for call in result.calls]
+    assert document.prose == result.content
+    assert [] == result.errors
+
+
+@every_set
+@given(data=st.data())
+def test_limits_bound_what_is_kept(ids: list[str], data: st.DataObject) -> None:
+    """No call, good or bad, is kept beyond the limit, and no turn has more calls than are allowed."""
+    text, how = data.draw(readings(ids))
+    limits = how.get("limits", DEFAULT_LIMITS)
+    longest_marker = 160
+    events = feed(cut(text, data.draw(cuts)), **how | {"on_malformed": "error"})
+
+    for each in events:
+        if isinstance(each, Error):
+            assert len(each.raw or "") <= max(limits.call, longest_marker)
+        elif isinstance(each, Call):
+            assert len(each.call.raw) <= limits.call
+    assert sum(isinstance(each, Call) for each in events) <= limits.calls
+
+
+def traits(text: str, how: Options) -> list[str]:
+    """Return what reading `text` shows: calls, candidates that came to nothing, errors."""
+    found = []
+    held = ""
+    for step in steps(text, **how):
+        if held and any(isinstance(each, Text) for each in step.new):
+            found.append("a released candidate")
+            break
+        held = step.held
+    events = feed([text], **how)
+    if any(isinstance(each, Call) for each in events):
+        found.append("a committed call")
+    errors = {each.code for each in events if isinstance(each, Error)}
+    if errors:
+        found.append("an error")
+    if errors & set(LIMITS):
+        found.append("a limit")
+    if errors - {*LIMITS, Code.TRUNCATED, Code.INVALID_JSON}:
+        found.append("an error of its own")
+    return found
+
+
+@every_set
+def test_the_texts_are_worth_reading(ids: list[str]) -> None:
+    """At least a tenth of the generated texts hold a call, a candidate that is released, an error."""
+    seen: Counter[str] = Counter()
+    read = 0
+
+    @settings(max_examples=300, derandomize=True, database=None, phases=[Phase.generate])
+    @given(readings(ids))
+    def count(reading: tuple[str, Options]) -> None:
+        nonlocal read
+        read += 1
+        seen.update(traits(*reading))
+
+    count()
+
+    shares = {what: seen[what] / read for what in ("a committed call", "a released candidate", "an error")}
+    assert {what: share for what, share in shares.items() if share < 0.1} == {}
+    assert read >= 250
