@@ -29,6 +29,11 @@ NAME_FIELDS = ("name", "toolName", "tool", "tool_name")
 ARGUMENT_FIELDS = ("arguments", "parameters", "input", "args")
 ID_FIELDS = ("id", "call_id", "tool_call_id", "toolCallId")
 
+_ROLES = {
+    **dict.fromkeys(NAME_FIELDS, "name"),
+    **dict.fromkeys(ARGUMENT_FIELDS, "arguments"),
+    **dict.fromkeys(ID_FIELDS, "id"),
+}
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: cheap to look for, rare to find
 
 
@@ -150,21 +155,29 @@ def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_
     """Return the name and the arguments that a decoded JSON value wraps; raise `Rejected`."""
     if not isinstance(value, Mapping):
         raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
+    names: list[Any] = []
+    found: list[Any] = []
+    provider_id: str | None = None
     function = value.get("function")
-    places = (value, function) if isinstance(function, Mapping) else (value,)
-    name = _agree([place[key] for place in places for key in NAME_FIELDS if place.get(key) is not None], "tool names")
+    for place in (value, function) if isinstance(function, Mapping) else (value,):
+        for key, member in place.items():
+            role = _ROLES.get(key)
+            if role is None or member is None:
+                continue
+            if role == "name":
+                names.append(member)
+            elif role == "arguments":
+                found.append(member)
+            elif provider_id is None and place is value and isinstance(member, str | int) and member != "":
+                provider_id = str(member)
+    name = names[0] if len(names) == 1 else _agree(names, "tool names")
     if not isinstance(name, str) or not name.strip():
         raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
-    found = [place[key] for place in places for key in ARGUMENT_FIELDS if place.get(key) is not None]
+    if not found:
+        return Envelope(name, {}, provider_id)
     read = [read_arguments(each, strict=strict, limits=limits) for each in found]
     arguments = _agree([each.value for each in read], "arguments")
-    ids = [value[key] for key in ID_FIELDS if isinstance(value.get(key), str | int) and value[key] != ""]
-    return Envelope(
-        name=name,
-        arguments={} if arguments is None else arguments,
-        provider_id=str(ids[0]) if ids else None,
-        repaired=any(each.repaired for each in read),
-    )
+    return Envelope(name, arguments, provider_id, any(each.repaired for each in read))
 
 
 def _agree(values: list[Any], what: str) -> Any:

@@ -17,11 +17,8 @@ from typing import Any
 from streamtools.parsing.envelope import FIELD, RAW, TEXT, Envelope
 from streamtools.parsing.reader import Reader
 
-_TOKEN = r"(?:([,:])|([{\[])|([}\]])|(\")|([-+.0-9A-Za-z]+)|(\Z)|)"  # noqa: S105  # no password
-_token = re.compile(r"[ \t\r\n]*" + _TOKEN).match
-_deep_token = re.compile(r"[ \t\r\n,:]*" + _TOKEN).match
-_SEPARATOR, _OPEN, _CLOSE, _QUOTE, _WORD, _NONE = range(1, 7)
-
+_space = re.compile(r"[ \t\r\n]*").match
+_WORD_BEGINS = frozenset("-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
 _rest_of_word = re.compile(r"[-+.0-9A-Za-z]*").match
 _numeric = re.compile(r"[-+.0-9eE]*").fullmatch
@@ -31,11 +28,11 @@ _in_line_of_string = re.compile(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*').match
 
 # These find nothing in text that leaves an open string open: in content of a string, in content of which the first
 # character is escaped, and in content without escapes. The second three are for strings in which a line feed counts.
-_leaves_string = re.compile(r'(?![^"\\]*(?:\\.[^"\\]*)*\\?\Z)', re.DOTALL).match
-_leaves_escape = re.compile(r'(?!.[^"\\]*(?:\\.[^"\\]*)*\\?\Z)', re.DOTALL).match
+_leaves_string = re.compile(r'(?![^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match
+_leaves_escape = re.compile(r'(?!.[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match
 _leaves_plain = re.compile(r'["\\]').search
-_leaves_line = re.compile(r'(?![^"\\\n]*(?:\\[^\n][^"\\\n]*)*\\?\Z)').match
-_leaves_line_escape = re.compile(r'(?![^\n][^"\\\n]*(?:\\[^\n][^"\\\n]*)*\\?\Z)').match
+_leaves_line = re.compile(r'(?![^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match
+_leaves_line_escape = re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match
 _leaves_plain_line = re.compile(r'["\\\n]').search
 
 
@@ -52,13 +49,25 @@ class State(Enum):
 class JsonText:
     """Reads one JSON object or array, however it is cut."""
 
-    __slots__ = ("_beyond", "_envelope", "_limit", "_lines", "_numeric", "_stack", "_word", "escaped", "in_string")
+    __slots__ = (
+        "_beyond",
+        "_envelope",
+        "_inside",
+        "_limit",
+        "_lines",
+        "_numeric",
+        "_stack",
+        "_word",
+        "escaped",
+        "in_string",
+    )
 
     def __init__(self, envelope: Envelope, *, depth: int, lines: bool = False) -> None:
         """Tell the outer levels to `envelope`; nest `depth` levels; with `lines`, stop at line feeds in strings."""
         self._envelope = envelope
         self._limit = depth
         self._lines = lines
+        self._inside = _in_line_of_string if lines else _in_string
         self._stack: list[str] = []
         self._beyond = 0  # levels beyond the limit: only their number is kept
         self._word: str | None = None  # the beginning of a number or a literal, which may go on
@@ -74,17 +83,16 @@ class JsonText:
     @property
     def leaves(self) -> Callable[[str], Any] | None:
         """What finds nothing in text that only continues the open string, or None where each character counts."""
-        if not self.in_string or self.escaped or self._envelope.want == FIELD or self._envelope.held:
+        want = self._envelope.want
+        if not self.in_string or want == FIELD:
             return None
-        return _leaves_plain_line if self._lines else _leaves_plain
-
-    def skims(self, text: str) -> bool:
-        """Return whether `text` only continues the open string, escapes included; `skim` then takes note of it."""
-        if not self.in_string or self._envelope.want in (FIELD, TEXT):
-            return False
+        if want == TEXT:
+            if self.escaped or self._envelope.held:
+                return None
+            return _leaves_plain_line if self._lines else _leaves_plain
         if self.escaped:
-            return (_leaves_line_escape if self._lines else _leaves_escape)(text) is None
-        return (_leaves_line if self._lines else _leaves_string)(text) is None
+            return _leaves_line_escape if self._lines else _leaves_escape
+        return _leaves_line if self._lines else _leaves_string
 
     @property
     def telling(self) -> bool:
@@ -104,33 +112,33 @@ class JsonText:
         text, at, told = reader.text, reader.at, reader.at
         end = len(text)
         state = State.OPEN
-        while True:
+        while at < end:
             if self.in_string:
                 at += over_line
                 over_line = False
                 if self.escaped and at < end:
                     self.escaped = False
                     at += not (self._lines and text[at] == "\n")
-                at = (_in_line_of_string if self._lines else _in_string)(text, at).end()  # type: ignore[union-attr]
+                at = self._inside(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
                 if at == end:
                     break
-                if text[at] == "\n":
+                char = text[at]
+                if char == "\n":
                     state = State.LINE
                     break
-                if text[at] == "\\":  # what it escapes is still to come, or is a line feed
+                at += 1
+                if char == "\\":  # what it escapes is still to come, or is a line feed
                     self.escaped = True
-                    at += 1
                     continue
                 self.in_string = False
                 if envelope.want and envelope.want != RAW:
-                    envelope.take(text[told:at])
-                at += 1
+                    envelope.take(text[told : at - 1])
                 if len(stack) <= envelope.depth:
                     envelope.end_value(len(stack), reader.base + at)
                 continue
             if self._word is not None:
                 begin = at
-                at = _rest_of_word(text, at).end()  # type: ignore[union-attr]
+                at = _rest_of_word(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
                 self._add_to_word(text[begin:at])
                 if at == end:
                     break
@@ -139,41 +147,45 @@ class JsonText:
                     break
                 if len(stack) <= envelope.depth:
                     envelope.end_value(len(stack), reader.base + at)
+            char = text[at]
             depth = len(stack)
-            outer = depth <= envelope.depth
-            match = (_token if outer else _deep_token)(text, at)
-            kind = match.lastindex  # type: ignore[union-attr]
-            at = match.start(kind) if kind else match.end()  # type: ignore[union-attr]
-            if kind == _QUOTE:
-                if outer and not envelope.begin_value('"', depth, reader.base + at):
+            if char == '"':
+                if depth <= envelope.depth and not envelope.begin_value(char, depth, reader.base + at):
                     state = State.BROKEN
                     break
                 self.in_string = True
                 at += 1
                 if envelope.want != RAW:
                     told = at
-            elif kind == _OPEN:
-                if outer:
+            elif char in " \t\r\n":
+                at = _space(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
+            elif char in ",:":
+                if depth <= envelope.depth and not envelope.separate(char, depth):
+                    state = State.BROKEN
+                    break
+                at += 1
+            elif char in "{[":
+                if depth <= envelope.depth:
                     wanted = envelope.want
-                    if not envelope.begin_value(text[at], depth, reader.base + at):
+                    if not envelope.begin_value(char, depth, reader.base + at):
                         state = State.BROKEN
                         break
                     if envelope.want != wanted:
                         told = at
                 at += 1
                 if depth < self._limit:
-                    stack.append(text[at - 1])
+                    stack.append(char)
                 else:
                     self._beyond += 1
                     if self._beyond == 1:
                         state = State.DEEP
                         break
-            elif kind == _CLOSE:
+            elif char in "}]":
                 if self._beyond:
                     self._beyond -= 1
                     at += 1
                     continue
-                if not depth or (stack[-1] == "{") != (text[at] == "}"):
+                if not depth or (stack[-1] == "{") != (char == "}"):
                     state = State.BROKEN
                     break
                 at += 1
@@ -188,19 +200,13 @@ class JsonText:
                 if not depth:
                     state = State.ENDED
                     break
-            elif kind == _WORD:
-                if outer and not envelope.begin_value("", depth, reader.base + at):
+            elif char in _WORD_BEGINS:
+                if depth <= envelope.depth and not envelope.begin_value("", depth, reader.base + at):
                     state = State.BROKEN
                     break
                 self._word, self._numeric = "", True
-            elif kind == _SEPARATOR:
-                if outer and not envelope.separate(text[at], depth):
-                    state = State.BROKEN
-                    break
-                at += 1
             else:
-                if kind is None:
-                    state = State.BROKEN
+                state = State.BROKEN
                 break
         if envelope.want and at > told:
             envelope.take(text[told:at])

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from streamtools.parsing.span import Span
+
+T = TypeVar("T")
 
 Body: TypeAlias = Callable[["Span"], Generator[None, None, None]]
 """A grammar: reads one span from behind its marker to its end, and yields where it needs more text."""
@@ -78,8 +80,34 @@ class Opener:
         """Return a pattern, without groups, that finds the marker where it is complete."""
         before = "(?:^[ \\t]{0,32})" if self.where == "line_start" else ""
         behind = f"(?<!{self.not_after})" if self.not_after else ""
-        parts = self.parts + self.ahead
-        return before + behind + "".join(r"\r?\n" if part == LINE_END else _complete(part) for part in parts)
+        return before + behind + "".join(map(_complete_line, self.parts + self.ahead))
+
+
+class Openers(Generic[T]):
+    """Several openers, looked for at once; each with something that belongs to it."""
+
+    def __init__(self, entries: Sequence[tuple[Opener, T]]) -> None:
+        self._entries = entries
+        going, ended, begun = [], [], []
+        for opener, _ in entries:
+            behind = f"(?<!{opener.not_after})" if opener.not_after else ""
+            going.append(behind + _whole(opener, _complete_line))
+            ended.append(behind + _whole(opener, _complete))
+            begun.append(behind + opener.pattern.begun)
+        self._going, self._ended, self._begun = (re.compile("|".join(each)).match for each in (going, ended, begun))
+
+    def at(self, text: str, at: int, ended: bool) -> tuple[Opener, T, int] | Literal[False] | None:
+        """Return the opener at this place with its companion and where its body begins; None if one may yet stand here.
+
+        Returns False if none can. The character before the place, if there is one, has to be in the text.
+        """
+        if not self._entries:
+            return False
+        found = (self._ended if ended else self._going)(text, at)
+        if found is not None:
+            last: int = found.lastindex  # type: ignore[assignment]  # each opener has two groups
+            return *self._entries[last // 2 - 1], found.start(last - 1)
+        return None if not ended and self._begun(text, at) else False
 
 
 class Pattern:
@@ -92,6 +120,7 @@ class Pattern:
         going = _MARK + going
         for part in reversed(parts):
             going = _before(part, going)
+        self.begun = going
         self._going = re.compile(going).match
         self._ended = re.compile("".join(map(_complete, parts)) + _MARK + "".join(map(_complete, ahead)) + _MARK).match
 
@@ -119,8 +148,17 @@ def _or_end(rest: str) -> str:
     return rest if rest in (_MARK, _MARK + _MARK) else f"(?:\\Z|{rest})"
 
 
+def _whole(opener: Opener, complete: Callable[[Part], str]) -> str:
+    return "".join(map(complete, opener.parts)) + _MARK + "".join(map(complete, opener.ahead)) + _MARK
+
+
+def _complete_line(part: Part) -> str:
+    """Return a pattern for all of `part`, where the end of the stream is not in sight."""
+    return r"\r?\n" if isinstance(part, LineEnd) else _complete(part)
+
+
 def _complete(part: Part) -> str:
-    """Return a pattern for `part` where the text does not go on."""
+    """Return a pattern for all of `part`, where the text does not go on."""
     if isinstance(part, LineEnd):
         return r"\r?(?:\n|\Z)"
     if isinstance(part, Some):

@@ -23,7 +23,7 @@ from streamtools.events import Error, Markup, UIEvent
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markdown import Markdown
-from streamtools.parsing.markers import Opener
+from streamtools.parsing.markers import Opener, Openers
 from streamtools.parsing.options import Dialects, Options, OtherOptions, choose_dialects
 from streamtools.parsing.reasoning import TAGS, Closing, ReasoningTags, ReasoningText
 from streamtools.parsing.span import Output, Span
@@ -38,19 +38,34 @@ class Armed:
     """What a set of dialects looks for; made once for each set."""
 
     def __init__(self, dialects: tuple[Dialect, ...], in_code: str | None, reasoning: str) -> None:
-        self.openers: dict[str, list[tuple[Opener, Dialect, bool, Callable[[str], Any] | None]]] = {}
-        for dialect in dialects:
-            anyhow = (in_code or dialect.in_code) == "call"
-            for opener in dialect.openers:
-                after = re.compile(opener.not_after).match if opener.not_after else None
-                self.openers.setdefault(opener.first, []).append((opener, dialect, anyhow, after))
-        every = [(opener, anyhow) for entries in self.openers.values() for opener, _, anyhow, _ in entries]
-        self.tags = ReasoningTags(TAGS, [opener for opener, _ in every])
-        self.anywhere = "".join({opener.first for opener, _ in every if opener.where == "anywhere"})
-        self.line_start = "".join({opener.first for opener, _ in every})
-        self.in_code = "".join({opener.first for opener, anyhow in every if anyhow and opener.where == "anywhere"})
+        self._entries = [
+            (opener, dialect, (in_code or dialect.in_code) == "call")
+            for dialect in dialects
+            for opener in dialect.openers
+        ]
+        self._openers: dict[tuple[bool, bool, bool], Openers[Dialect]] = {}
+        self.tags = ReasoningTags(TAGS, [opener for opener, _, _ in self._entries])
+        self.line_start = "".join({opener.first for opener, _, _ in self._entries})
+        inline = [(opener, in_code) for opener, _, in_code in self._entries if opener.where == "anywhere"]
+        self.anywhere = "".join({opener.first for opener, _ in inline})
+        self.in_code = "".join({opener.first for opener, in_code in inline if in_code})
         if reasoning == "anywhere":
             self.anywhere += self.tags.firsts
+
+    def openers(self, *, at_line_start: bool, in_code: bool, calls_only: bool) -> Openers[Dialect]:
+        """Return the markers that count in a place of this kind."""
+        kind = (at_line_start, in_code, calls_only)
+        if kind not in self._openers:
+            self._openers[kind] = Openers(
+                [
+                    (opener, dialect)
+                    for opener, dialect, even_in_code in self._entries
+                    if (at_line_start or opener.where == "anywhere")
+                    and (even_in_code or not in_code)
+                    and (opener.kind == "call" or not calls_only)
+                ]
+            )
+        return self._openers[kind]
 
 
 _arm = lru_cache(maxsize=64)(Armed)
@@ -105,12 +120,11 @@ class Parser:
             if events is not None:
                 self._leaves = hidden.leaves or _always
                 return events
-        span = self._span
-        if span is not None and span.scanner is not None and delta:
+        if self._span is not None:
+            span = self._span
             events = span.scan(delta)
             if events is not None:
                 self._leaves = span.leaves or _always
-                self._hidden = span
                 return events if span.state is State.OPEN else self._run("", events)
         elif self._lines and delta and self._markdown.turn(delta):
             self._last = delta
@@ -219,7 +233,7 @@ class Parser:
             found = _not_space(text)
             at = found.start() if found else len(text)
             if found:
-                tag = self._armed.tags.at(text, at, self._ended)
+                tag = self._armed.tags.at(text, at, self._ended) if text[at] in self._armed.tags.firsts else False
                 if tag is None:
                     self._markdown.seek(text[:at], 0)
                     self._hold(text, at)
@@ -249,20 +263,14 @@ class Parser:
 
     def _opener_at(self, text: str, at: int) -> tuple[Opener, Dialect, int] | Literal[False] | None:
         """Return the marker at this place and where its body begins, None if one may yet stand here, or False."""
-        undecided = False
         markdown = self._markdown
-        for opener, dialect, anyhow, after in self._armed.openers.get(text[at], ()):
-            if (markdown.in_code and not anyhow) or (opener.where == "line_start" and not markdown.at_line_start):
-                continue
-            if after is not None and (before := text[at - 1] if at else self._last[-1:]) and after(before):
-                continue
-            if opener.kind == "result" and self._visible.refuses:
-                continue
-            found = opener.pattern.match(text, at, self._ended)
-            if found:
-                return opener, dialect, found[0]
-            undecided = undecided or found is None
-        return None if undecided else False
+        openers = self._armed.openers(
+            at_line_start=markdown.at_line_start, in_code=markdown.in_code, calls_only=self._visible.refuses
+        )
+        if at or not self._last:
+            return openers.at(text, at, self._ended)
+        found = openers.at(self._last[-1] + text, 1, self._ended)
+        return found and (found[0], found[1], found[2] - 1)
 
     def _hold(self, text: str, at: int) -> None:
         self._show(text[:at])

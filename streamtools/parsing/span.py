@@ -112,7 +112,9 @@ class Span(Reader):
         self._tells = options.call_deltas and not forged
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
         self.state = State.OPEN  # what it has come to
+        self._escaped = False  # it has paused inside an escape
         self._telling: Slot | None = None  # the call whose arguments go on
+        self._make_delta = output.make_delta
         self._broken: JsonText | None = None
         if not forged:
             self._begin_slot(0)
@@ -134,16 +136,18 @@ class Span(Reader):
 
     def skim(self, text: str) -> list[UIEvent] | None:
         """Take text that only continues an open string; None if a limit is met, and nothing was taken."""
-        self._room -= len(text)
-        if self._room < 0 and self._skipped_from < 0:
-            self._room += len(text)
+        room = self._room - len(text)
+        if room < 0 and self._skipped_from < 0:
             return None
+        self._room = room
         self._parts.append(text)
+        if self._escaped or text[-1] == "\\":
+            self._follow(text)
         slot = self._telling
         if slot is None:
             return []
         if slot.told:
-            return [self._output.make_delta(slot.id, text)]
+            return [self._make_delta(slot.id, text)]
         slot.waiting.append(text)
         return []
 
@@ -153,24 +157,29 @@ class Span(Reader):
         Behind it, a `state` that is not OPEN means that the grammar has to go on.
         """
         scanner = self.scanner
-        assert scanner is not None
-        if scanner.skims(text):
-            events = self.skim(text)
-            if events is not None:
-                scanner.skim(text)
-                self.leaves = scanner.leaves
-            return events
-        if self._skipped_from >= 0 or len(text) > self._room:
+        if scanner is None or self._skipped_from >= 0 or len(text) > self._room:
             return None
         self.push(text)
-        events = []
+        events: list[UIEvent] = []
         self._output.events = events
         self.state = scanner.scan(self)
-        self._pause(scanner)
+        if scanner.in_string:
+            self._pause(scanner)
+        else:
+            self.leaves = None
         return events
+
+    def _follow(self, text: str) -> None:
+        """Take note of an escape that begins or ends where text was cut."""
+        scanner = self.scanner
+        assert scanner is not None
+        scanner.skim(text)
+        self._escaped = scanner.escaped
+        self.leaves = scanner.leaves
 
     def _pause(self, scanner: JsonText) -> None:
         self.leaves = scanner.leaves
+        self._escaped = scanner.escaped
         self._telling = self._slots[-1] if self._tells and scanner.telling else None
 
     @property
@@ -286,7 +295,7 @@ class Span(Reader):
         if self._tells and text:
             slot = self._slots[-1]
             if slot.told:
-                self._output.add(CallDelta, slot.id, text)
+                self._output.events.append(self._make_delta(slot.id, text))
             else:
                 slot.waiting.append(text)
 
