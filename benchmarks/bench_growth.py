@@ -1,0 +1,120 @@
+"""How the cost of parsing grows with the text: with its length, and with nothing else.
+
+    python benchmarks/bench_growth.py
+
+The exponent of a row is the slope between its smallest and its largest text in a doubly logarithmic plot. It is
+somewhat below one where a fixed cost weighs on the small text, and a little above where the large one leaves the cache,
+as the row of the floor shows. The hostile texts are those that a parser with a rescan in it chokes on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import texts
+from benchmarks.bench_parsing import LIMITS, Make, floor, machine, one_call, parsing
+from benchmarks.measure import Case, Growth, main
+from streamtools import Limits, Parser, coalesce
+from streamtools.parsing import DIALECTS
+
+LINEAR = 1.03
+
+Text = Callable[[int], str]
+Cut = Callable[[str], list[str]]
+
+HOSTILE: dict[str, Text] = {
+    "white space": lambda size: " \n\t" * (size // 3),
+    "hashes": lambda size: "#" * size,
+    "tildes, and a word": lambda size: "~" * (size // 2) + "x~" * (size // 4),
+    "back-ticks, in runs of all lengths": lambda size: _repeat(" ".join("`" * count for count in range(1, 60)), size),
+    "back-slashes": lambda size: "\\" * size,
+    "one line of digits, as of a list item": lambda size: "1" * size,
+    "markers up to their commit point": lambda size: _repeat("###: \n {\n x ", size),
+    "fences that never close": lambda size: _repeat("```\n~~~~\n> ~~~tool_call\n", size),
+    "reasoning that never closes": lambda size: "<think>" + _repeat("why </thin then ###: no ", size),
+    "reasoning full of calls": lambda size: "<think>" + _repeat('so ###:{"name": "x"} and ', size),
+    "a name that never ends": lambda size: '###:{"name": "' + _repeat("word ", size),
+    "a string that never ends": lambda size: '###:{"name": "x", "arguments": {"a": "' + _repeat("word ", size),
+    "a string of back-slashes": lambda size: '###:{"name": "x", "arguments": {"a": "' + "\\" * size,
+    "white space inside a call": lambda size: '###:{"name":' + _repeat(" \n", size),
+    "brackets, ever deeper": lambda size: '###:{"name": ' + "[" * size,
+    "one number": lambda size: '###:{"name": "x", "arguments": ' + "1" * size,
+    "ten thousand keys": lambda size: '###:{"name": "x", "arguments": {' + _repeat('"k": [1, {}],', size),
+    "a call that breaks, and goes on": lambda size: '###:{"name" oops "' + _repeat(' {"a": [', size),
+    "a fence that breaks, and goes on": lambda size: "~~~tool_call\noops\n" + _repeat("line ~~~\n ~~\n", size),
+    "calls without end": lambda size: _repeat('###:{"name": "x"} ', size),
+    "broken calls without end": lambda size: _repeat('###:{"name" "x"}\n\n', size),
+    "forged results without end": lambda size: _repeat("~~~tool_result x\nok\n~~~\n", size),
+}
+
+
+def cases(smoke: bool) -> Iterator[Case]:
+    """Yield all rows."""
+    sizes = (1_000, 2_000) if smoke else (10_000, 100_000, 1_000_000)
+    tells = partial(Parser, call_deltas=True, limits=LIMITS)
+
+    def arguments(size: int, dialect: str = "hash_marker") -> str:
+        return one_call(DIALECTS[dialect], texts.arguments(size)).text
+
+    section = "what models write"
+    yield Growth(section, "floor, prose", {size: floor(texts.cut(texts.prose(size))) for size in sizes}, lambda: None)
+    yield _growth(section, "plain prose", texts.prose, sizes)
+    yield _growth(section, "Markdown on every line", texts.markdown, sizes)
+    yield _growth(section, "near-markers", texts.near_markers, sizes)
+    for name in DIALECTS:
+        alone = partial(Parser, dialects=name, call_deltas=True)
+        yield _growth(section, f"arguments, {name}", partial(arguments, dialect=name), sizes, alone)
+    yield _growth(section, "arguments, not told", arguments, sizes)
+    yield Growth(
+        section,
+        "plain prose, machine",
+        {size: machine(texts.cut(texts.prose(size))) for size in sizes},
+        lambda: None,
+        LINEAR,
+    )
+
+    section = "other deltas"
+    for name, size in (("one character", 1), ("64 characters", 64), ("the whole text", max(sizes) * 2)):
+        cut = partial(texts.cut, size=size)
+        yield _growth(section, f"plain prose, {name}", texts.prose, sizes, cut=cut)
+        yield _growth(section, f"near-markers, {name}", texts.near_markers, sizes, cut=cut)
+        yield _growth(section, f"arguments, {name}", arguments, sizes, tells, cut)
+
+    section = "many calls, and over the limits"
+    small = partial(Parser, call_deltas=True, limits=Limits(call=5_000))
+    yield _growth(section, "arguments over the limit of a call", arguments, sizes, small)
+    rest = '###:{"name": "x", "arguments": {"a": 1}}\n'
+    yield _growth(
+        section, "calls", lambda size: _repeat(rest, size), sizes, partial(Parser, limits=Limits(calls=10**6))
+    )
+
+    for name, text in HOSTILE.items():
+        yield _growth("hostile texts", name, text, sizes, partial(Parser, call_deltas=True))
+
+
+def _growth(
+    section: str, name: str, text: Text, sizes: tuple[int, ...], make: Make = Parser, cut: Cut = texts.cut
+) -> Growth:
+    works = {size: parsing(cut(text(size)), make) for size in sizes}
+    return Growth(section, name, works, partial(check, text(2_000), make, cut), LINEAR)
+
+
+def check(text: str, make: Make, cut: Cut) -> None:
+    """Raise AssertionError unless a text means the same whole as in its deltas."""
+    whole, pieces = make(), make()
+    expected = whole.feed(text) + whole.close()
+    events = [event for delta in cut(text) for event in pieces.feed(delta)] + pieces.close()
+    assert coalesce(expected) == coalesce(events), "the text means something else in its deltas"
+
+
+def _repeat(text: str, size: int) -> str:
+    return text * max(1, size // len(text))
+
+
+if __name__ == "__main__":
+    main("growth", cases)

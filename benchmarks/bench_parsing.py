@@ -1,0 +1,305 @@
+"""What the parser costs for each delta, as a multiple of a bound method that does nothing but keep the delta.
+
+    python benchmarks/bench_parsing.py
+
+A time is the whole life of a parser: it is made, fed and closed. Targets that compare two of our own things (several
+dialects with one, the machine with the parser) stand in sections of their own.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import texts
+from benchmarks.measure import Case, Comparison, Result, Work, main
+from streamtools import Dialect, Limits, Parser, StreamMachine
+from streamtools.events import CallDelta, ProviderCompleted, Text, TextDelta, UIEvent
+from streamtools.parsing import DIALECTS
+from streamtools.parsing.dialects.base import compact
+
+PROSE = 6.0
+MARKDOWN = 24.0
+JSON_BODY = 13.0
+CONVERTED_BODY = 40.0
+SHORT_BODY = 35.0
+SMALL_CALLS = 60.0
+SEVERAL = 1.3
+MACHINE = 2.0
+FLAT = 4096  # bytes: what an interpreter may allocate while a million deltas pass
+TEXT_ONCE = 2.0  # bytes a character: what Python needs for text with one character beyond Latin-1 in it
+
+LIMITS = Limits(calls=1000)
+Make = Callable[[], Parser]
+
+
+class Floor:
+    """What everything is compared with."""
+
+    def __init__(self) -> None:
+        self.deltas: list[str] = []
+
+    def feed(self, delta: str) -> None:
+        self.deltas.append(delta)
+
+
+def floor(deltas: list[str]) -> Work:
+    """Return the work of keeping `deltas`."""
+
+    def run() -> float:
+        started = perf_counter()
+        feed = Floor().feed
+        for delta in deltas:
+            feed(delta)
+        return perf_counter() - started
+
+    return run
+
+
+def parsing(deltas: list[str], make: Make = Parser) -> Work:
+    """Return the work of parsing `deltas`."""
+
+    def run() -> float:
+        started = perf_counter()
+        parser = make()
+        feed = parser.feed
+        for delta in deltas:
+            feed(delta)
+        parser.close()
+        return perf_counter() - started
+
+    return run
+
+
+def machine(deltas: list[str]) -> Work:
+    """Return the work of parsing `deltas` inside a machine; the source events are made already."""
+    events = [TextDelta(delta) for delta in deltas]
+
+    def run() -> float:
+        started = perf_counter()
+        run = StreamMachine()
+        feed = run.feed
+        for event in events:
+            feed(event)
+        feed(ProviderCompleted(finish_reason="stop", raw_finish_reason="stop"))
+        run.close()
+        return perf_counter() - started
+
+    return run
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A text, and what is in it."""
+
+    text: str
+    visible: str
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    told: str = ""  # all arguments, as they arrive
+
+    def check(self, events: list[UIEvent], parser: Parser) -> None:
+        """Raise AssertionError unless `events` are what parsing the text gives."""
+        assert self.visible == "".join(event.text for event in events if isinstance(event, Text)), "visible text"
+        assert list(self.calls) == [(call.name, call.arguments) for call in parser.calls], "calls"
+        assert not parser.errors, parser.errors[0]
+        told = "".join(event.text for event in events if isinstance(event, CallDelta))
+        assert not self.told or self.told == told, "pieces of arguments"
+
+
+def plain(text: str) -> Answer:
+    """Return an answer without calls."""
+    return Answer(text, text)
+
+
+def one_call(dialect: Dialect, arguments: dict[str, Any]) -> Answer:
+    """Return an answer that is one call and some words before and behind it."""
+    call = dialect.write_call("write_file", arguments)
+    before, behind = "I will write the file.\n\n", "\nDone."
+    told = compact(arguments)
+    return Answer(
+        before + call + behind, before + behind, (("write_file", arguments),), told if has_json(dialect) else ""
+    )
+
+
+def many_calls(dialect: Dialect, count: int) -> Answer:
+    """Return an answer of `count` small calls with a sentence before each."""
+    rng = random.Random(5)
+    text, visible, calls = [], [], []
+    for _ in range(count):
+        words = texts.sentence(rng) + "\n"
+        arguments = texts.small_arguments(rng)
+        text += [words, dialect.write_call("get_weather", arguments), "\n"]
+        visible += [words, "\n"]
+        calls.append(("get_weather", arguments))
+    return Answer("".join(text), "".join(visible), tuple(calls))
+
+
+def call_in_prose(dialect: Dialect, size: int) -> Answer:
+    """Return an answer of `size` characters with a small call in the middle."""
+    before, behind = texts.prose(size // 2, seed=6) + "\n\n", "\n\n" + texts.prose(size // 2, seed=7)
+    arguments = texts.small_arguments(random.Random(6))
+    call = dialect.write_call("get_weather", arguments)
+    return Answer(before + call + behind, before + behind, (("get_weather", arguments),))
+
+
+def has_json(dialect: Dialect) -> bool:
+    """Return whether a call's arguments stand in its text as they are, and are not converted into JSON."""
+    arguments = {"words": 'a "b"\n', "count": 1}
+    return compact(arguments) in dialect.write_call("name", arguments)
+
+
+def beside_floor(
+    section: str,
+    name: str,
+    answer: Answer,
+    target: float | None,
+    make: Make = Parser,
+    cut: Callable[[str], list[str]] = texts.cut,
+) -> Comparison:
+    """Return a row that compares parsing an answer with keeping its deltas."""
+    deltas = cut(answer.text)
+    return Comparison(
+        section, name, len(deltas), parsing(deltas, make), floor(deltas), partial(check, answer, deltas, make), target
+    )
+
+
+def check(answer: Answer, deltas: list[str], *makes: Make) -> None:
+    """Raise AssertionError unless each parser finds in `deltas` what `answer` says."""
+    for make in makes:
+        parser = make()
+        events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
+        answer.check(events, parser)
+
+
+def check_machine(text: str) -> None:
+    """Raise AssertionError unless a machine shows `text` as it is, and once."""
+    run = StreamMachine()
+    events = [event for delta in texts.cut(text) for event in run.feed(TextDelta(delta))]
+    events += run.feed(ProviderCompleted(finish_reason="stop")) + run.close()
+    assert text == "".join(event.text for event in events if isinstance(event, Text))
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is allocated while deltas pass, from the moment when the first tenth of them has."""
+
+    section: str
+    name: str
+    count: int
+    make: Callable[[], Callable[[str], object]]
+    unit: str
+    target: float
+    per_character: bool = False
+
+    def check(self) -> None:
+        """Other rows check what this one feeds."""
+
+    def subject(self) -> float:
+        """Feed all deltas; return bytes instead of seconds, since that is what this work costs."""
+        pieces = cycle(range(0, 100_000, texts.DELTA))
+        text = texts.prose(101_000)
+        feed = self.make()
+        tracemalloc.start()
+        try:
+            for at in (next(pieces) for _ in range(self.count // 10)):
+                feed(text[at : at + texts.DELTA])  # each delta is a string of its own, as in life
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            for at in (next(pieces) for _ in range(self.count - self.count // 10)):
+                feed(text[at : at + texts.DELTA])
+            return tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+
+    def measure(self, repeats: int) -> Result:
+        grown = self.subject()
+        fed = self.count - self.count // 10
+        value = grown / (fed * texts.DELTA) if self.per_character else grown
+        return Result(self.section, self.name, value, self.unit, self.target, {"deltas": fed, "bytes": grown})
+
+
+def machine_feed() -> Callable[[str], object]:
+    """Return what feeds a machine with a delta."""
+    feed = StreamMachine().feed
+    return lambda delta: feed(TextDelta(delta))
+
+
+def cases(smoke: bool) -> Iterator[Case]:
+    """Yield all rows."""
+    size = 2_000 if smoke else 100_000
+    prose, markdown, near = plain(texts.prose(size)), plain(texts.markdown(size)), plain(texts.near_markers(size))
+    hash_marker = DIALECTS["hash_marker"]
+
+    section = "prose"
+    yield beside_floor(section, "plain prose", prose, PROSE)
+    yield beside_floor(section, "plain prose, deltas of 1 to 7 characters", prose, None, cut=texts.cut_unevenly)
+    yield beside_floor(section, "Markdown on every line", markdown, MARKDOWN)
+    yield beside_floor(section, "near-markers", near, None)
+    yield beside_floor(section, "one call in 10 KB of prose", call_in_prose(hash_marker, 10_000), None)
+
+    section = "calls, call_deltas on"
+    tells = partial(Parser, call_deltas=True, limits=LIMITS)
+    yield beside_floor(section, "100 small calls", many_calls(hash_marker, 100), SMALL_CALLS, tells)
+    for kilobytes in (1, 2) if smoke else (1, 10, 100, 1000):
+        answer = one_call(hash_marker, texts.arguments(kilobytes * 1000))
+        target = SHORT_BODY if kilobytes == 1 else JSON_BODY
+        yield beside_floor(section, f"arguments of {kilobytes:,} KB", answer, target, tells)
+    answer = one_call(hash_marker, texts.arguments(size))
+    name = f"arguments of {size // 1000} KB, deltas of 1 to 7"
+    yield beside_floor(section, name, answer, None, tells, cut=texts.cut_unevenly)
+
+    for dialect in DIALECTS.values():
+        alone = partial(Parser, dialects=[dialect], call_deltas=True, limits=LIMITS)
+        section = f"{dialect.id} alone"
+        yield beside_floor(section, "plain prose", prose, PROSE, alone)
+        yield beside_floor(section, "Markdown on every line", markdown, MARKDOWN, alone)
+        yield beside_floor(section, "100 small calls", many_calls(dialect, 100), SMALL_CALLS, alone)
+        answer = one_call(dialect, texts.arguments(size))
+        target = JSON_BODY if has_json(dialect) else CONVERTED_BODY
+        yield beside_floor(section, f"arguments of {size // 1000} KB", answer, target, alone)
+
+    one = partial(Parser, dialects="hash_marker")
+    for kind, answer in (("plain prose", prose), ("Markdown", markdown), ("near-markers", near)):
+        deltas = texts.cut(answer.text)
+        for name, make in (("the two defaults", Parser), ("auto", partial(Parser, dialects="auto"))):
+            yield Comparison(
+                "several dialects armed",
+                f"{kind}: {name}",
+                len(deltas),
+                parsing(deltas, make),
+                parsing(deltas, one),
+                partial(check, answer, deltas, make, one),
+                SEVERAL if kind != "near-markers" else None,  # text that looks like more dialects is more work
+                "× one",
+            )
+
+    deltas = texts.cut(prose.text)
+    yield Comparison(
+        "machine and UI events on top of the parser",
+        "plain prose",
+        len(deltas),
+        machine(deltas),
+        parsing(deltas),
+        partial(check_machine, prose.text),
+        MACHINE,
+        "× parser",
+    )
+
+    section, count = "memory, prose", 10_000 if smoke else 1_000_000
+    yield Memory(section, "parser", count, lambda: Parser().feed, "bytes more", FLAT)
+    yield Memory(section, "machine", count, machine_feed, "bytes/char", TEXT_ONCE, per_character=True)
+
+
+if __name__ == "__main__":
+    main("parsing", cases)

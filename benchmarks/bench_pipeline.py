@@ -1,0 +1,206 @@
+"""From a provider's bytes to UI events, as a multiple of what `httpx-sse` and `.json()` cost for the same bytes.
+
+    python benchmarks/bench_pipeline.py
+
+Both read the same chunks from the same kind of object in the same event loop. Beyond what the other side does, ours
+finds calls, numbers events, collects the result and hands it all to another task. Where chunks "arrive", the event loop
+turns once for each of them, as it does when they come from a socket; that cost is on both sides.
+"""
+
+from __future__ import annotations
+
+import codecs
+import random
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import anyio
+import anyio.lowlevel
+import httpx
+from httpx_sse import EventSource
+
+from benchmarks import texts, wires
+from benchmarks.measure import Case, Comparison, Work, main, timed
+from streamtools import StreamMachine, ToolStream, sources
+from streamtools.events import Call, Done, Text, UIEvent
+from streamtools.parsing.dialects import hash_marker
+
+TARGET = 0.6
+HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
+UNIT = "× httpx-sse"
+
+WIRES: dict[str, Callable[[list[str]], list[bytes]]] = {"openai": wires.openai, "latitude": wires.latitude}
+SOURCES: dict[str, Callable[[object], sources.Source]] = {"openai": sources.openai, "latitude": sources.latitude}
+
+
+class Chunks(httpx.AsyncByteStream, httpx.SyncByteStream):
+    """Network chunks as the body of a response; `arriving`, the event loop turns before each."""
+
+    def __init__(self, chunks: list[bytes], arriving: bool) -> None:
+        self._chunks = chunks
+        self._arriving = arriving
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._chunks)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            if self._arriving:
+                await anyio.lowlevel.checkpoint()
+            yield chunk
+
+
+class Bare:
+    """What is needed of a response and nothing else, so that httpx is no part of the comparison."""
+
+    headers = HEADERS
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+
+    async def aiter_text(self) -> AsyncIterator[str]:
+        decode = codecs.getincrementaldecoder("utf-8")().decode
+        for chunk in self._chunks:
+            yield decode(chunk)
+
+
+def response(chunks: list[bytes], arriving: bool = False) -> httpx.Response:
+    """Return a response of httpx with `chunks` for its body."""
+    return httpx.Response(200, headers=HEADERS, stream=Chunks(chunks, arriving))
+
+
+Open = Callable[[], Any]
+"""Makes what is read: a response of httpx, or what looks like one."""
+
+
+def read_with_httpx_sse(open_: Open, keep: list[Any] | None = None) -> None:
+    """Read events and their JSON, without an event loop."""
+    for event in EventSource(open_()).iter_sse():
+        if event.data != "[DONE]":
+            value = event.json()
+            if keep is not None:
+                keep.append(value)
+
+
+async def aread_with_httpx_sse(open_: Open, keep: list[Any] | None = None) -> None:
+    """Read events and their JSON."""
+    async for event in EventSource(open_()).aiter_sse():
+        if event.data != "[DONE]":
+            value = event.json()
+            if keep is not None:
+                keep.append(value)
+
+
+def read(provider: str, open_: Open, keep: list[UIEvent] | None = None) -> None:
+    """Read UI events with an adapter and a machine, without an event loop."""
+    adapter, machine = sources.adapter(provider), StreamMachine()
+    for chunk in open_().iter_bytes():
+        for event in adapter.feed(chunk):
+            events = machine.feed(event)
+            if keep is not None:
+                keep += events
+    for event in adapter.close():
+        machine.feed(event)
+    events = machine.close()
+    if keep is not None:
+        keep += events
+
+
+async def aread(provider: str, open_: Open, keep: list[UIEvent] | None = None) -> None:
+    """Read UI events from a `ToolStream`."""
+    async with ToolStream(SOURCES[provider](open_())) as events:
+        async for event in events:
+            if keep is not None:
+                keep.append(event)
+
+
+def in_loop(work: Callable[[], Awaitable[None]]) -> Work:
+    """Return `work` with a clock around it; starting and ending the event loop is not measured."""
+
+    async def clocked() -> float:
+        started = perf_counter()
+        await work()
+        return perf_counter() - started
+
+    return partial(anyio.run, clocked)
+
+
+def check(written: str, visible: str, values: list[Any], events: list[UIEvent]) -> None:
+    """Raise AssertionError unless both sides have read the whole answer."""
+    assert written == "".join(map(wires.text_of, values)), "httpx-sse"
+    assert visible == "".join(event.text for event in events if isinstance(event, Text)), "visible text"
+    names = [event.call.name for event in events if isinstance(event, Call)]
+    assert names == ["get_weather"], names
+    done = events[-1]
+    assert isinstance(done, Done), done
+    assert (done.reason, done.finish_reason) == ("finished", "stop"), done
+
+
+def cases(smoke: bool) -> Iterator[Case]:
+    """Yield all rows."""
+    size = 1_000 if smoke else 20_000
+    before, behind = texts.prose(size, seed=8) + "\n\n", "\n\n" + texts.prose(size, seed=9)
+    call = hash_marker().write_call("get_weather", texts.small_arguments(random.Random(8)))
+    written, visible = before + call + behind, before + behind
+
+    for provider, wire in WIRES.items():
+        frames = wire(texts.cut(written))
+        for count in (1, 16):
+            chunks = wires.chunks(frames, count)
+            section = f"{provider}, {count} frame{'s' * (count > 1)} a chunk"
+            opened = partial(response, chunks)
+
+            def check_sync(open_: Open = opened, provider: str = provider) -> None:
+                values: list[Any] = []
+                events: list[UIEvent] = []
+                read_with_httpx_sse(open_, values)
+                read(provider, open_, events)
+                check(written, visible, values, events)
+
+            yield Comparison(
+                section,
+                "adapter and machine, no event loop",
+                len(frames),
+                timed(partial(read, provider, opened)),
+                timed(partial(read_with_httpx_sse, opened)),
+                check_sync,
+                TARGET,
+                UNIT,
+            )
+            for name, open_ in (
+                ("ToolStream, a response of httpx", opened),
+                ("ToolStream, an iterator of bytes", partial(Bare, chunks)),
+                ("ToolStream, a response, chunks arrive", partial(response, chunks, arriving=True)),
+            ):
+
+                def check_async(open_: Open = open_, provider: str = provider) -> None:
+                    values: list[Any] = []
+                    events: list[UIEvent] = []
+                    anyio.run(aread_with_httpx_sse, open_, values)
+                    anyio.run(aread, provider, open_, events)
+                    check(written, visible, values, events)
+
+                yield Comparison(
+                    section,
+                    name,
+                    len(frames),
+                    in_loop(partial(aread, provider, open_)),
+                    in_loop(partial(aread_with_httpx_sse, open_)),
+                    check_async,
+                    TARGET,
+                    UNIT,
+                )
+
+
+if __name__ == "__main__":
+    main("pipeline", cases)

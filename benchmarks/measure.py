@@ -1,0 +1,199 @@
+"""Two things side by side, in one process: how the benchmarks measure, and what they print.
+
+A time by itself says more about the machine and the moment than about the program, so nothing here is judged by one.
+The subject and what it is compared with take turns, each is measured seven times, the best of each counts (whatever
+made the others slower was not the program), and the ratio is the figure. Each measurement takes at least some
+milliseconds: what is shorter is repeated. The results are checked too, apart, where it costs no measured time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import json
+import platform
+import pstats
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from math import ceil, log
+from statistics import median
+from time import perf_counter
+from typing import Protocol
+
+Work = Callable[[], float]
+"""Does its work once and returns the seconds that it took, without what had to be prepared."""
+
+_SHORTEST = 0.01  # seconds of one measurement; the clock and the loop around it are then far below one per cent
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row: a figure, what it should be at most, and the figures that it comes from."""
+
+    section: str
+    name: str
+    value: float
+    unit: str
+    target: float | None = None
+    details: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the figure is within its target, as far as two digits behind the point tell; None without one."""
+        return None if self.target is None else round(self.value, 2) <= self.target
+
+
+class Case(Protocol):
+    """One row to be measured."""
+
+    @property
+    def section(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def subject(self) -> Work: ...
+    def check(self) -> None:
+        """Raise AssertionError if what is measured does not do what it should."""
+
+    def measure(self, repeats: int) -> Result: ...
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The time that `subject` takes for each of its `items`, as a multiple of what `reference` takes for the same."""
+
+    section: str
+    name: str
+    items: int
+    subject: Work
+    reference: Work
+    check: Callable[[], None]
+    target: float | None = None
+    unit: str = "× floor"
+
+    def measure(self, repeats: int) -> Result:
+        times = interleave([self.subject, self.reference], repeats)
+        subject, reference = (min(each) / self.items * 1e9 for each in times)
+        details = {
+            "ns": subject,
+            "beside": reference,
+            "spread %": max(median(each) / min(each) - 1 for each in times) * 100,
+        }
+        return Result(self.section, self.name, subject / reference, self.unit, self.target, details)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the time of `works`, by how many characters they read, grows with them: 1 is linear, 2 is quadratic."""
+
+    section: str
+    name: str
+    works: dict[int, Work]
+    check: Callable[[], None]
+    target: float | None = None
+
+    @property
+    def subject(self) -> Work:
+        return self.works[max(self.works)]
+
+    def measure(self, repeats: int) -> Result:
+        times = interleave(list(self.works.values()), repeats)
+        best = {size: min(each) for size, each in zip(self.works, times, strict=True)}
+        small, large = min(best), max(best)
+        exponent = log(best[large] / best[small]) / log(large / small)
+        details = {f"ns at {size // 1000} KB": time / size * 1e9 for size, time in best.items()}
+        return Result(self.section, self.name, exponent, "exponent", self.target, details)
+
+
+def interleave(works: list[Work], repeats: int) -> list[list[float]]:
+    """Return `repeats` times of each of `works`, taken in turns, first forwards, then backwards, and so on."""
+    passes = [max(1, ceil(_SHORTEST / max(work(), 1e-9))) for work in works] if repeats > 1 else [1] * len(works)
+    times: list[list[float]] = [[] for _ in works]
+    for repeat in range(repeats):
+        turns = list(zip(works, passes, times, strict=True))
+        for work, count, taken in reversed(turns) if repeat % 2 else turns:
+            gc.collect()
+            taken.append(sum(work() for _ in range(count)) / count)
+    return times
+
+
+def timed(work: Callable[[], object]) -> Work:
+    """Return `work` with a clock around all of it."""
+
+    def run() -> float:
+        started = perf_counter()
+        work()
+        return perf_counter() - started
+
+    return run
+
+
+def main(title: str, cases: Callable[[bool], Iterable[Case]]) -> None:
+    """Measure `cases`, which are told whether to be small, and print them as the command line asks for."""
+    parser = argparse.ArgumentParser(description=f"Measure {title}; see benchmarks/README.md.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object with all rows")
+    parser.add_argument("--smoke", action="store_true", help="small inputs, once, to see that all of it works")
+    parser.add_argument("--only", default="", metavar="WORDS", help="only rows with these words in their names")
+    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="best of N (default: %(default)s)")
+    parser.add_argument("--profile", action="store_true", help="profile rows that miss, or that --only names")
+    chosen = parser.parse_args()
+    head = f"{title}, {platform.python_implementation()} {platform.python_version()}, {platform.machine()}"
+    wrong: list[str] = []
+    working = _working((case for case in cases(chosen.smoke) if chosen.only in f"{case.section}: {case.name}"), wrong)
+    if chosen.smoke:
+        results = [case.measure(1) for case in working]
+        if not chosen.json:
+            print(f"{head}: {len(results)} rows work; nothing was measured")
+    else:
+        measured = _measure(working, chosen.repeats, chosen.profile, every=bool(chosen.only))
+        results = list(measured) if chosen.json else _print_table(f"{head}, best of {chosen.repeats}", measured)
+    if chosen.json:
+        rows = [asdict(result) | {"met": None if chosen.smoke else result.met} for result in results]
+        print(
+            json.dumps({"benchmark": title, "python": platform.python_version(), "smoke": chosen.smoke, "rows": rows})
+        )
+    sys.exit("\n".join(wrong) or None)
+
+
+def _working(cases: Iterable[Case], wrong: list[str]) -> Iterator[Case]:
+    """Yield the cases that do what they should; describe the others in `wrong`."""
+    for case in cases:
+        try:
+            case.check()
+        except AssertionError as error:
+            wrong.append(f"{case.section}: {case.name} gives a wrong result: {str(error)[:200]}")
+        else:
+            yield case
+
+
+def _measure(cases: Iterable[Case], repeats: int, profile: bool, *, every: bool) -> Iterator[Result]:
+    for case in cases:
+        result = case.measure(repeats)
+        yield result
+        if profile and (every or result.met is False):
+            _print_profile(case)
+
+
+def _print_table(head: str, results: Iterable[Result]) -> list[Result]:
+    """Print rows as they come, with a line of column names before each section."""
+    print(head)
+    section = None
+    printed = []
+    for result in results:
+        if section != result.section:
+            section = result.section
+            print(f"\n{section:<46}" + "".join(f"{name:>14}" for name in result.details) + f"{'':<13}target  met")
+        figures = "".join(f"{value:>14,.1f}" for value in result.details.values())
+        target, met = ("–", "–") if result.target is None else (f"≤ {result.target:g}", "yes" if result.met else "NO")
+        print(f"{result.name:<46}{figures}{result.value:>8.2f} {result.unit:<10}{target:>7}  {met}", flush=True)
+        printed.append(result)
+    return printed
+
+
+def _print_profile(case: Case) -> None:
+    """Print the ten functions in which the subject of a row spends its time."""
+    profile = cProfile.Profile()
+    profile.runcall(case.subject)
+    pstats.Stats(profile, stream=sys.stderr).strip_dirs().sort_stats("tottime").print_stats(10)
