@@ -50,6 +50,9 @@ MARKDOWN = (
     "\n1. ", "* ", "    ", "\\", "\\`", "\n# ", "|", "\n~~~\n",
 )  # fmt: skip
 
+CODE = ("`", "``", "\n```\n", "\n~~~\n", "\n> ", "\n- > ", "\n1. ```json\n  ", "\\\\`")
+"""What begins code or a quote."""
+
 TAGS = (
     "<think>", "</think>", "<thi", "nk>", "<thinking>", "</thinking>", "<reasoning>", "[THINK]", "[/THINK]", "[/THI",
     "</thinking",
@@ -120,7 +123,9 @@ def fragments(ids: Sequence[str]) -> st.SearchStrategy[str]:
     on_lines = good.map(lambda text: f"\n{text}\n")
     bad = st.builds(_broken, good, st.integers(5, 400), st.sampled_from(["", '"', "}", "{", "'", "x", "\n\n", "\x01"]))
     mixed = st.sampled_from([*markup, *JSON, *PROSE, *MARKDOWN, *TAGS])
-    return st.one_of(st.sampled_from(markup), mixed, mixed, mixed, mixed, good | on_lines, bad, st.text(max_size=3))
+    marks = st.sampled_from(markup)
+    in_code = st.builds(str.__add__, st.sampled_from(CODE), marks)
+    return st.one_of(marks, in_code, mixed, mixed, mixed, mixed, good | on_lines, bad, st.text(max_size=3))
 
 
 def texts(ids: Sequence[str], *, max_size: int = 10) -> st.SearchStrategy[str]:

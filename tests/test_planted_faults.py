@@ -1,0 +1,135 @@
+"""The laws are tested themselves: faults that a parser could well have are planted, and a law must catch each.
+
+The properties of `test_laws` are run as they are, a hundred examples each, on a parser that is wrong in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from streamtools import Parser
+from streamtools.events import Text, Thinking, UIEvent
+from streamtools.parsing.json_text import State
+from streamtools.parsing.markdown import Markdown
+from streamtools.parsing.span import Output, Span
+from tests import test_laws
+from tests.test_laws import every_set
+
+Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_flush_at_close(patch: pytest.MonkeyPatch) -> None:
+    """What is held back at the end is never shown."""
+    close = Parser.close
+
+    def forget(parser: Parser) -> list[UIEvent]:
+        return [event for event in close(parser) if not isinstance(event, Text)]
+
+    patch.setattr(Parser, "close", forget)
+
+
+def marker_left_in_text(patch: pytest.MonkeyPatch) -> None:
+    """The call is found, and its marker is shown all the same."""
+    open_span = Parser._open_span
+
+    def show_too(parser: Parser, text: str, at: int, opener: Any, dialect: Any, body: int) -> str | None:
+        parser._show(text[:body])
+        return open_span(parser, text[at:], 0, opener, dialect, body - at)
+
+    patch.setattr(Parser, "_open_span", show_too)
+
+
+def braces_counted_without_strings(patch: pytest.MonkeyPatch) -> None:
+    """The JSON ends at the brace that balances the first, in a string or not."""
+
+    def count(span: Span, *, lines: object = None) -> Generator[None, None, State]:
+        span.begin_call(span.place)
+        depth = 0
+        while True:
+            while span.at == len(span.text):
+                if span.ended:
+                    return State.OPEN
+                yield
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(span.text[span.at], 0)
+            span.at += 1
+            if not depth:
+                span.end_call(span.place)
+                return State.ENDED
+
+    patch.setattr(Span, "json", count)
+
+
+def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
+    """A candidate that has failed is released with the character after."""
+    opener_at = Parser._opener_at
+
+    def linger(parser: Parser, text: str, at: int) -> Any:
+        found = opener_at(parser, text, at)
+        waits = found is False and not parser._ended and at + 1 < len(text)
+        return None if waits and opener_at(parser, text[:-1], at) is None else found
+
+    patch.setattr(Parser, "_opener_at", linger)
+
+
+def context_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Markdown is followed, and nobody asks."""
+    init = Markdown.__init__
+
+    def look_everywhere(markdown: Markdown, anywhere: str = "", line_start: str = "", in_code: str = "") -> None:
+        init(markdown, anywhere, line_start, anywhere)
+
+    patch.setattr(Markdown, "__init__", look_everywhere)
+    patch.setattr(Markdown, "in_code", property(lambda markdown: False))
+
+
+def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:
+    """Where the provider cuts the text, a line is taken to begin."""
+    feed = Parser.feed
+
+    def forget(parser: Parser, delta: str) -> list[UIEvent]:
+        parser._markdown.resume(True, several_lines=True)
+        return feed(parser, delta)
+
+    patch.setattr(Parser, "feed", forget)
+
+
+def thinking_never_ends(patch: pytest.MonkeyPatch) -> None:
+    """The interface is not told that the call is over."""
+    add = Output.add
+
+    def wait(output: Output, event: Callable[..., UIEvent], *fields: Any, **named: Any) -> None:
+        if event is not Thinking or fields[0]:
+            add(output, event, *fields, **named)
+
+    patch.setattr(Output, "add", wait)
+
+
+FAULTS: list[tuple[Plant, Any]] = [
+    (no_flush_at_close, test_laws.test_conservation),
+    (marker_left_in_text, test_laws.test_conservation),
+    (braces_counted_without_strings, test_laws.test_what_is_written_is_read),
+    (hold_back_one_too_long, test_laws.test_promptness),
+    (context_ignored, test_laws.test_promptness),
+    (a_delta_begins_a_line, test_laws.test_chunk_invariance),
+    (thinking_never_ends, test_laws.test_paired_lifecycle),
+]
+
+
+@every_set
+@pytest.mark.parametrize(("plant", "law"), FAULTS, ids=[plant.__name__ for plant, _ in FAULTS])
+def test_a_planted_fault_is_caught(plant: Plant, law: Any, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred examples of one law are enough to tell a faulty parser, whichever dialects are armed."""
+    plant(monkeypatch)
+
+    @settings(max_examples=100, derandomize=True, database=None, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(st.data())
+    def look(data: st.DataObject) -> None:
+        law.hypothesis.inner_test(ids=ids, data=data)
+
+    with pytest.raises(AssertionError):
+        look()
