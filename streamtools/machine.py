@@ -17,10 +17,12 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from streamtools.calls import DEFAULT_LIMITS, ToolCall
-from streamtools.errors import ClosedError, Code
+from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
+    SOURCE_EVENTS,
     ChainCompleted,
     Done,
     DoneReason,
@@ -37,7 +39,6 @@ from streamtools.events import (
     Start,
     StepEnd,
     StepStart,
-    Text,
     TextDelta,
     UIEvent,
     Usage,
@@ -53,7 +54,9 @@ STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
 
 _EARNS_CALLS = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
-_CUT = frozenset(("length", "content_filter"))
+_CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
+_BLOCK = 64 * 1024
+"""Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
 
 
 class Verdict(NamedTuple):
@@ -69,8 +72,8 @@ class StreamMachine:
 
     `dialects`, `tools` and the options are those of `Parser`. `execute` says whether calls are due when their turn is
     complete, as soon as they are (`"eager"`, only where `native_tool_calls` is False, because otherwise a native call
-    may yet supersede them), or never. `judge` is shown the calls of a complete turn and may object. `run_id` is made if
-    it is not given.
+    may yet supersede them), or never. `judge` is shown the calls of a complete turn and may object, so that with one no
+    call is due before. `run_id` is made if it is not given.
     """
 
     def __init__(
@@ -96,11 +99,9 @@ class StreamMachine:
         self._options = options
         self._parser = Parser(dialects, tools, number=self.number, **options)
         self._execute = execute
-        self._eager = execute == "eager" and native_tool_calls is False
+        self._eager = execute == "eager" and native_tool_calls is False and judge is None
         self._judge = judge
-        self._watchful = (
-            self._eager or options.get("after_call") == "stop"
-        )  # any delta may have consequences beyond its events
+        self._watchful = self._eager or options.get("after_call") == "stop"  # a delta may do more than give events
         self._limit = options.get("limits", DEFAULT_LIMITS).text
         self._step = 0
         self._started = False
@@ -136,13 +137,16 @@ class StreamMachine:
         return [Start(self.run_id, seq=self.number())]
 
     def feed(self, event: SourceEvent) -> list[UIEvent]:
-        """Return what `event` makes certain. Raises `ClosedError` behind the end of the run."""
+        """Return what `event` makes certain. Raises `ClosedError` behind the end of the run, and `UnreadableSource` for
+        an object that is no source event.
+        """
         if type(event) is TextDelta and self._flowing:
             text = event.text
             self._room -= len(text)
             if self._room >= 0:
                 self._deltas.append(text)
                 return self._parser.feed(text)
+            return self._feed_text(text)
         return self._feed(event)
 
     def take_due(self) -> list[ToolCall]:
@@ -172,19 +176,21 @@ class StreamMachine:
         return events + self._done("failed" if self._failed else reason)
 
     def cancel(self) -> list[UIEvent]:
-        """Return the last events of a run that is left: nothing is read or run any more."""
-        if self._closed:
-            return []
-        events = self.start()
-        if self._open:
-            self._finish = self._raw_finish = None
-            events += self._end_turn(self._parser.close())
-        return events + self.settle() + self._done("cancelled")
+        """Return the last events of a run that is left: nothing is read or run any more.
 
-    def reset(self) -> None:
-        """Forget the turn that is open, whatever state it is in; the run goes on with the next one. Idempotent."""
-        self._parser.reset()
-        self._begin_turn()
+        A run that has failed, and one in which nothing is left to be done, are told as such.
+        """
+        complete = self._earned and not (self._open or self._waiting)
+        if self._closed or self._failed or complete:
+            return self.close()
+        return self.start() + self.reset() + self.settle() + self._done("cancelled")
+
+    def reset(self) -> list[UIEvent]:
+        """Break off the turn that is open and return how it ends; the run goes on with the next one. Idempotent."""
+        if not self._open:
+            return []
+        self._finish = self._raw_finish = None
+        return self._end_turn(self._parser.close())
 
     # One turn.
 
@@ -192,7 +198,9 @@ class StreamMachine:
         self._open = False
         self._flowing = False  # a text delta needs nothing but to be remembered and parsed
         self._deltas: list[str] = []
-        self._room = self._limit
+        self._blocks: list[str] = []  # what the deltas before held
+        self._room = min(_BLOCK, self._limit)  # characters that the deltas may still hold; negative: there are too many
+        self._spare = self._limit - self._room  # characters that blocks to come may hold
         self._usage: Usage | None = None
         self._taken: list[ToolCall] = []
         self._found_apart: list[ToolCall] = []  # calls of a completed text that the deltas do not hold
@@ -201,6 +209,8 @@ class StreamMachine:
     def _feed(self, event: SourceEvent) -> list[UIEvent]:
         if self._closed:
             raise ClosedError("the run has ended; a new one needs a new machine")
+        if not isinstance(event, SOURCE_EVENTS):
+            raise UnreadableSource(f"{type(event)!r} is no source event")
         events = self.start()
         if self._failed or self.stopped:
             return events
@@ -215,6 +225,7 @@ class StreamMachine:
             case ChainCompleted(conversation_id):
                 if self._open:  # older formats have no event for the end of a turn
                     events += self._complete(ProviderCompleted())
+                self._finish = self._finish or "stop"
                 self._conversation_id = conversation_id
                 self._earned = True
             case _:
@@ -226,7 +237,8 @@ class StreamMachine:
         if self._open:
             return []
         events = self.settle()
-        self.reset()
+        self._parser.reset()
+        self._begin_turn()
         self._open = True
         self._flowing = not self._watchful
         self._earned = False
@@ -236,6 +248,7 @@ class StreamMachine:
     def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
         match event:
             case TextDelta(text):
+                self._room -= len(text)
                 return self._feed_text(text)
             case ReasoningDelta(text):
                 return [Reasoning(text, seq=self.number())] if text else []
@@ -248,14 +261,11 @@ class StreamMachine:
                 return [Raw(msgspec.to_builtins(event), seq=self.number())]
 
     def _feed_text(self, text: str) -> list[UIEvent]:
-        """Read text outside of the fast way: there may be too much of it, or it may have consequences."""
-        if not self._flowing:
-            self._room -= len(text)
+        """Read text outside of the fast way: a block is full, there is too much of it, or it may have consequences."""
+        if self._room < 0:
+            self._begin_block()
         if self._room >= 0:
             self._deltas.append(text)
-        else:
-            self._deltas = []
-            self._flowing = False
         events = self._parser.feed(text)
         if self._eager:
             self._notice(self._parser.calls)
@@ -263,6 +273,17 @@ class StreamMachine:
             self._earned = True
             events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
         return events
+
+    def _begin_block(self) -> None:
+        """Make room for what has been asked for, or forget the whole text if there is none."""
+        granted = min(max(_BLOCK, -self._room), self._spare)
+        self._spare -= granted
+        self._room += granted
+        self._blocks.append("".join(self._deltas))
+        self._deltas.clear()
+        if self._room < 0:
+            self._blocks.clear()
+            self._flowing = False
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
         """End the turn as the provider ends it; a turn that ends without a reason has just stopped."""
@@ -277,7 +298,7 @@ class StreamMachine:
         """Compare the provider's idea of the text with what its deltas held."""
         if self._room < 0:
             return []
-        deltas = "".join(self._deltas)
+        deltas = "".join(self._blocks + self._deltas)
         if text.startswith(deltas):
             return self._parser.feed(text[len(deltas) :])
         if text.strip() == deltas.strip():
@@ -285,12 +306,17 @@ class StreamMachine:
         events = self._parser.close()
         message = "the provider's completed text differs from what it streamed; what was shown stands"
         events.append(Warning(Code.TEXT_MISMATCH, message, seq=self.number()))
-        if not self._parser.calls:
-            apart = Parser(self._dialects, self._tools, number=self.number, **self._options)
-            found = apart.feed(text) + apart.close()
-            self._found_apart = apart.calls
-            events += [event for event in found if not isinstance(event, Text | Reasoning | Warning)]
-        return events
+        return events if self._parser.calls else events + self._read_apart(text)
+
+    def _read_apart(self, text: str) -> list[UIEvent]:
+        """Return the calls of a text that is not shown, and what is malformed in it unless that is known already."""
+        apart = Parser(self._dialects, self._tools, **self._options)
+        events = apart.feed(text) + apart.close()
+        self._found_apart = apart.calls
+        told = {call.id for call in apart.calls}
+        if not self._parser.errors:
+            told.update(error.call_id or "" for error in apart.errors)
+        return [replace(event, seq=self.number()) for event in events if _call_id(event) in told]
 
     def _end_turn(self, events: list[UIEvent]) -> list[UIEvent]:
         """Decide what becomes of the turn's calls, and end the step unless some of them are to be run."""
@@ -305,7 +331,8 @@ class StreamMachine:
         if earned and self._execute != "never":
             self._notice(calls)
         else:
-            self.pending += calls[self._noticed :]
+            self.pending += self.due + calls[self._noticed :]
+            self.due = []
         if self._finish == "error" and not self._failed:
             events += self._report_failure(Code.UPSTREAM_ERROR, "the provider ended the turn with an error", None)
         if verdict is not None and verdict.fatal:
@@ -333,12 +360,10 @@ class StreamMachine:
 
     def _fail(self, code: Code, message: str, status: int | None = None) -> list[UIEvent]:
         """Report the one fault that the run ends with; what is complete in the open turn is not earned."""
-        events: list[UIEvent] = []
-        if self._open:
-            self._finish = self._raw_finish = None
-            events = self._parser.close()
-        events += self._report_failure(code, message, status)
-        return self._end_turn(events) if self._open else events
+        if not self._open:
+            return self._report_failure(code, message, status)
+        self._finish = self._raw_finish = None
+        return self._end_turn(self._parser.close() + self._report_failure(code, message, status))
 
     def _report_failure(self, code: Code, message: str, status: int | None) -> list[UIEvent]:
         self._failed = True
@@ -346,7 +371,9 @@ class StreamMachine:
 
     def _done(self, reason: DoneReason) -> list[UIEvent]:
         self._closed = True
-        finish = self._finish if self._step else None
-        return [
-            Done(reason, finish, self._raw_finish, self.pending, self._conversation_id, seq=self.number()),
-        ]
+        return [Done(reason, self._finish, self._raw_finish, self.pending, self._conversation_id, seq=self.number())]
+
+
+def _call_id(event: UIEvent) -> str | None:
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
