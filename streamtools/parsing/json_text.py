@@ -36,6 +36,12 @@ _leaves_line_escape = re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\
 _leaves_plain_line = re.compile(r'["\\\n]').search
 
 
+# Text deep in a value that closes and opens strings and no container: which group took part tells where it ends, 1
+# outside of a string, 2 inside.
+_hop_out_of_string = re.compile(r'[^"\\\n]*"[ \t\r\n,:]*(?:(\Z)|"[^"\\\n]*(\Z))').match
+_hop_into_string = re.compile(r'[ \t\r\n,:]*(?:(\Z)|"[^"\\\n]*(\Z))').match
+
+
 class State(Enum):
     """Where the scanner stands when it returns."""
 
@@ -83,10 +89,10 @@ class JsonText:
     @property
     def leaves(self) -> Callable[[str], Any] | None:
         """What finds nothing in text that only continues the open string, or None where each character counts."""
-        want = self._envelope.want
-        if not self.in_string or want == FIELD:
+        if not self.in_string:
             return None
-        if want == TEXT:
+        want = self._envelope.want
+        if want in (TEXT, FIELD):
             if self.escaped or self._envelope.held:
                 return None
             return _leaves_plain_line if self._lines else _leaves_plain
@@ -99,12 +105,27 @@ class JsonText:
         """Whether the text that comes belongs to a call's arguments."""
         return self._envelope.want in (RAW, TEXT)
 
+    @property
+    def capture(self) -> Callable[[str], None] | None:
+        """What takes the text that comes, if it belongs to a key or a name."""
+        return self._envelope.take if self._envelope.want == FIELD else None
+
     def skim(self, text: str) -> None:
         """Take note of text that only continued the open string."""
         slashes = len(text) - len(text.rstrip("\\"))
         if self.escaped and slashes == len(text):
             slashes -= 1
         self.escaped = slashes % 2 == 1
+
+    def hop(self, text: str) -> bool:
+        """Read all of `text` if it only closes and opens strings deep in the value; return whether it did."""
+        if self.escaped or self._word is not None or len(self._stack) <= self._envelope.depth:
+            return False
+        found = (_hop_out_of_string if self.in_string else _hop_into_string)(text)
+        if found is None:
+            return False
+        self.in_string = found.lastindex == 2
+        return True
 
     def scan(self, reader: Reader, *, over_line: bool = False) -> State:
         """Read as far as the text goes; `over_line` reads the line feed that the last call returned for."""
@@ -158,7 +179,9 @@ class JsonText:
                 if envelope.want != RAW:
                     told = at
             elif char in " \t\r\n":
-                at = _space(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
+                at += 1
+                if at < end and text[at] in " \t\r\n":
+                    at = _space(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
             elif char in ",:":
                 if depth <= envelope.depth and not envelope.separate(char, depth):
                     state = State.BROKEN

@@ -111,7 +111,9 @@ class Parser:
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
-        if delta and self._leaves(delta) is None:
+        if not delta and not self._closed:
+            return []
+        if self._leaves(delta) is None:
             hidden = self._hidden
             if hidden is None:
                 self._last = delta
@@ -126,7 +128,7 @@ class Parser:
             if events is not None:
                 self._leaves = span.leaves or _always
                 return events if span.state is State.OPEN else self._run("", events)
-        elif self._lines and delta and self._markdown.turn(delta):
+        elif self._lines and self._markdown.turn(delta):
             self._last = delta
             self._leaves = self._markdown.search if self._markdown.calm else _always
             return [self._make_text(delta)]
@@ -353,8 +355,7 @@ class Parser:
         """Let the grammar read `text`; return what follows the span, or None if it goes on."""
         assert self._body is not None
         span.ended = self._ended
-        if text:
-            span.push(text)
+        span.push(text)
         if next(self._body, _FINISHED) is not _FINISHED:
             return None
         self._span = self._body = None

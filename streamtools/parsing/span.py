@@ -114,6 +114,7 @@ class Span(Reader):
         self.state = State.OPEN  # what it has come to
         self._escaped = False  # it has paused inside an escape
         self._telling: Slot | None = None  # the call whose arguments go on
+        self._capture: Callable[[str], None] | None = None  # takes a name that goes on
         self._make_delta = output.make_delta
         self._broken: JsonText | None = None
         if not forged:
@@ -145,6 +146,8 @@ class Span(Reader):
             self._follow(text)
         slot = self._telling
         if slot is None:
+            if self._capture is not None:
+                self._capture(text)
             return []
         if slot.told:
             return [self._make_delta(slot.id, text)]
@@ -159,14 +162,14 @@ class Span(Reader):
         scanner = self.scanner
         if scanner is None or self._skipped_from >= 0 or len(text) > self._room:
             return None
+        if scanner.hop(text):
+            self.leaves = scanner.leaves
+            return self.skim(text)
         self.push(text)
         events: list[UIEvent] = []
         self._output.events = events
         self.state = scanner.scan(self)
-        if scanner.in_string:
-            self._pause(scanner)
-        else:
-            self.leaves = None
+        self._pause(scanner)
         return events
 
     def _follow(self, text: str) -> None:
@@ -181,6 +184,7 @@ class Span(Reader):
         self.leaves = scanner.leaves
         self._escaped = scanner.escaped
         self._telling = self._slots[-1] if self._tells and scanner.telling else None
+        self._capture = scanner.capture
 
     @property
     def last(self) -> str:
@@ -232,14 +236,15 @@ class Span(Reader):
                 over_line = True
             else:
                 break
-        self.scanner = None
-        self._broken = scanner
+        self.scanner = self._capture = None
+        self._broken = scanner if state is State.BROKEN else None
         return state
 
     def recover(self) -> Generator[None, None, None]:
         """Behind broken JSON, read to where its brackets balance, or to the next blank line."""
         assert self._broken is not None
         yield from recover(self, self._broken)
+        self._broken = None
 
     @property
     def at_line_start(self) -> bool:
