@@ -23,15 +23,16 @@ _NAMES = frozenset(NAME_FIELDS)
 _ARGUMENTS = frozenset(ARGUMENT_FIELDS)
 _KEPT = 256  # characters of a key or a name: a longer key is none of ours, a longer name waits for the complete call
 
-# The part of a string's content in which each escape is whole, and each pair of surrogates.
+# The part of a string's content in which each escape is whole, and each pair of surrogates, and known to be none if it
+# is none of JSON. What follows it is the beginning of an escape, or of a pair.
 _whole_escapes = re.compile(
-    r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}"
-    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}))*",
+    r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}[^0-9a-fA-F]))*",
     re.DOTALL,
 ).match
-_part_of_escape = re.compile(
-    r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?"
-).fullmatch
+_each_escape = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
+).sub
 
 
 class Listener(Protocol):
@@ -151,8 +152,6 @@ class Envelope:
         else:
             text = self.held + text
             whole = _whole_escapes(text).end()  # type: ignore[union-attr]  # matches nothing, too
-            if not _part_of_escape(text, whole):
-                whole = len(text)  # either nothing is left, or an escape that JSON does not have
             self.held = text[whole:]
             if whole:
                 self._listener.tell_arguments(_unescape(text[:whole]))
@@ -167,10 +166,17 @@ class Envelope:
 
 
 def _unescape(text: str) -> str:
-    """Return what the content of a JSON string stands for, or the content itself where it stands for nothing."""
+    """Return what the content of a JSON string stands for; an escape that JSON does not have stands for itself."""
     if "\\" not in text:
         return text
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
-        return text
+        return _each_escape(_unescape_one, text)
+
+
+def _unescape_one(escape: re.Match[str]) -> str:
+    try:
+        return str(json.loads(f'"{escape[0]}"', strict=False))
+    except ValueError:
+        return escape[0]
