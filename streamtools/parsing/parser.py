@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
-from streamtools.events import Error, Markup, UIEvent
+from streamtools.events import Error, Markup, Text, UIEvent
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markdown import Markdown
@@ -99,7 +99,7 @@ class Parser:
         self._armed = armed = _arm(choose_dialects(dialects), chosen.in_code, chosen.reasoning)
         self._markdown = Markdown(armed.anywhere, armed.line_start, armed.in_code)
         self._output = Output(number)
-        self._make_text = self._output.make_text
+        self._number = number
         self._visible = Visible(self._output, chosen)
         self._direct = chosen.after_call == "show" and not chosen.trim  # released text is shown as it is
         self._closed = False
@@ -111,17 +111,20 @@ class Parser:
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
-        if not delta and not self._closed:
-            return []
-        if self._leaves(delta) is None:
+        if self._leaves(delta) is None and delta:
             hidden = self._hidden
             if hidden is None:
                 self._last = delta
-                return [self._make_text(delta)]
+                number = self._number
+                return [Text(delta) if number is None else Text(delta, number())]
             events = hidden.skim(delta)
             if events is not None:
-                self._leaves = hidden.leaves or _always
+                if delta[-1] == "\\" or hidden.escaped:
+                    hidden.follow(delta)
+                    self._leaves = hidden.leaves or _always
                 return events
+        elif not (delta or self._closed):
+            return []
         if self._span is not None:
             span = self._span
             events = span.scan(delta)
@@ -131,7 +134,7 @@ class Parser:
         elif self._lines and self._markdown.turn(delta):
             self._last = delta
             self._leaves = self._markdown.search if self._markdown.calm else _always
-            return [self._make_text(delta)]
+            return [self._output.make_text(delta)]
         return self._run(delta, [])
 
     def close(self) -> list[UIEvent]:
@@ -282,7 +285,7 @@ class Parser:
         if text:
             self._last = text
             if self._direct:
-                self._output.events.append(self._make_text(text))
+                self._output.events.append(self._output.make_text(text))
             else:
                 self._visible.show(text)
 

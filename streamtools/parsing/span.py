@@ -112,9 +112,9 @@ class Span(Reader):
         self._tells = options.call_deltas and not forged
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
         self.state = State.OPEN  # what it has come to
-        self._escaped = False  # it has paused inside an escape
-        self._telling: Slot | None = None  # the call whose arguments go on
-        self._capture: Callable[[str], None] | None = None  # takes a name that goes on
+        self.escaped = False  # it has paused inside an escape
+        self._telling: str | None = None  # the call whose arguments go on, and may be told
+        self._capture: Callable[[str], None] | None = None  # takes text that goes on otherwise
         self._make_delta = output.make_delta
         self._broken: JsonText | None = None
         if not forged:
@@ -142,16 +142,10 @@ class Span(Reader):
             return None
         self._room = room
         self._parts.append(text)
-        if self._escaped or text[-1] == "\\":
-            self._follow(text)
-        slot = self._telling
-        if slot is None:
-            if self._capture is not None:
-                self._capture(text)
-            return []
-        if slot.told:
-            return [self._make_delta(slot.id, text)]
-        slot.waiting.append(text)
+        if self._telling is not None:
+            return [self._make_delta(self._telling, text)]
+        if self._capture is not None:
+            self._capture(text)
         return []
 
     def scan(self, text: str) -> list[UIEvent] | None:
@@ -172,19 +166,22 @@ class Span(Reader):
         self._pause(scanner)
         return events
 
-    def _follow(self, text: str) -> None:
-        """Take note of an escape that begins or ends where text was cut."""
-        scanner = self.scanner
-        assert scanner is not None
-        scanner.skim(text)
-        self._escaped = scanner.escaped
-        self.leaves = scanner.leaves
+    def follow(self, text: str) -> None:
+        """Take note of an escape that begins or ends at the end of skimmed text."""
+        if self.scanner is not None:
+            self.scanner.skim(text)
+            self._pause(self.scanner)
 
     def _pause(self, scanner: JsonText) -> None:
         self.leaves = scanner.leaves
-        self._escaped = scanner.escaped
-        self._telling = self._slots[-1] if self._tells and scanner.telling else None
-        self._capture = scanner.capture
+        self.escaped = scanner.escaped
+        self._telling, self._capture = None, scanner.capture
+        if self._tells and scanner.telling:
+            slot = self._slots[-1]
+            if slot.told:
+                self._telling = slot.id
+            else:
+                self._capture = slot.waiting.append
 
     @property
     def last(self) -> str:
@@ -200,7 +197,7 @@ class Span(Reader):
         self._parts = deque([self.text], maxlen=_LOOK_BACK)
         self._report(raw, code, survivors=True)
         self._tells = False
-        self._telling = None
+        self._telling = self._capture = None
 
     # What grammars ask for.
 
