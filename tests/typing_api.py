@@ -1,0 +1,371 @@
+"""The public API as a user writes it, for the type checker: checked with the tests, never run.
+
+`assert_type` states what a user's editor shows; `assert_never` that a union is closed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Literal, assert_never, assert_type
+
+import httpx
+import httpx_sse
+from pydantic import BaseModel
+
+from streamtools import (
+    Code,
+    Dialect,
+    Limits,
+    Parser,
+    StreamMachine,
+    StreamToolsError,
+    Tool,
+    ToolCall,
+    ToolError,
+    ToolOutcome,
+    ToolRegistry,
+    ToolResult,
+    ToolStream,
+    TurnResult,
+    UiTexts,
+    coalesce,
+    parse,
+    replay,
+    sources,
+    tool,
+)
+from streamtools.errors import ToolCallFailed
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    ChainCompleted,
+    Done,
+    DoneReason,
+    Error,
+    Executed,
+    Executing,
+    FinishReason,
+    FollowUp,
+    Markup,
+    NativeToolCall,
+    Progress,
+    ProviderCompleted,
+    Raw,
+    Reasoning,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    TextDelta,
+    Thinking,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+    json_schema,
+    read_ui_event,
+)
+from streamtools.parsing import ParseResult
+from streamtools.parsing.dialects import hash_marker, tilde_fence
+from streamtools.recording import Recording, shipped
+
+# Events: two closed unions.
+
+
+def describe(event: UIEvent) -> object:
+    """Take every event apart by position and by keyword; a type that is forgotten here is an error of the checker."""
+    match event:
+        case Start(run_id):
+            return assert_type(run_id, str)
+        case StepStart(step) | StepEnd(step):
+            return assert_type(step, int)
+        case Text(text) | Reasoning(text) | Markup(text):
+            return assert_type(text, str)
+        case Thinking(active, call_id):
+            return assert_type(active, bool), assert_type(call_id, str | None)
+        case CallStart(call_id, name):
+            return assert_type(call_id, str), assert_type(name, str)
+        case CallDelta(call_id, text):
+            return assert_type(call_id, str), assert_type(text, str)
+        case Call(call) | Executing(call):
+            return assert_type(call, ToolCall)
+        case ApprovalRequested(call, expires):
+            return assert_type(call, ToolCall), assert_type(expires, float | None)
+        case Progress(call_id, data):
+            return assert_type(call_id, str), data
+        case Executed(call=call, message=message, elapsed=elapsed):
+            return assert_type(call, ToolCall), assert_type(message, str | None), assert_type(elapsed, float)
+        case Error(code, message):
+            return assert_type(code, Code), assert_type(message, str), assert_type(event.call, ToolCall | None)
+        case Warning(code=code, count=count):
+            return assert_type(code, Code), assert_type(count, int | None)
+        case FollowUp(messages):
+            return assert_type(messages, list[dict[str, Any]])
+        case UsageReport(usage):
+            return assert_type(usage, Usage)
+        case Raw(data):
+            return data
+        case Done(reason, finish_reason, _, pending):
+            assert_type(reason, DoneReason)
+            return assert_type(finish_reason, str | None), assert_type(pending, list[ToolCall])
+        case _:
+            assert_never(event)
+
+
+def describe_source(event: SourceEvent) -> object:
+    """Take every source event apart."""
+    match event:
+        case TextDelta(text) | ReasoningDelta(text):
+            return assert_type(text, str)
+        case ToolCallStart(key) | ToolCallDelta(key) | NativeToolCall(key):
+            return assert_type(key, str)
+        case SourceUsage(usage):
+            return assert_type(usage, Usage)
+        case ProviderCompleted(finish_reason=reason):
+            return assert_type(reason, FinishReason | None)
+        case ChainCompleted(conversation_id):
+            return assert_type(conversation_id, str | None)
+        case SourceError(message) | SourceWarning(message=message):
+            return assert_type(message, str)
+        case SourceRaw(data):
+            return data
+        case _:
+            assert_never(event)
+
+
+def switch(event: UIEvent) -> str:
+    """Switch on the `type`, which narrows like a class, and on the code, as an interface does."""
+    if event.type == "executed":
+        return assert_type(event, Executed).call.name
+    if event.type == "error" and event.code == Code.UNKNOWN_TOOL:
+        return assert_type(event.message, str)
+    return assert_type(event.to_json(), str)
+
+
+def travel(event: UIEvent) -> None:
+    """Write and read events, publish their schema, use them in a model."""
+    assert_type(read_ui_event(event.to_json()), UIEvent)
+    assert_type(json_schema(), dict[str, Any])
+    assert_type(coalesce([Text("a"), Text("b")]), list[Text])
+    events: list[UIEvent] = [event, Text("a")]
+    assert_type(coalesce(events), list[UIEvent])
+
+
+class Message(BaseModel):
+    """A model of the user's own with an event in it."""
+
+    event: Text | Executed
+    last: Done | None = None
+
+
+# The parser alone.
+
+
+def read(deltas: Sequence[str]) -> ParseResult:
+    """Use the parser, whole and in pieces, with dialects in every form."""
+    parser = Parser()
+    for delta in deltas:
+        assert_type(parser.feed(delta), list[UIEvent])
+    assert_type(parser.close(), list[UIEvent])
+    assert_type(parser.calls, list[ToolCall])
+    assert_type(parser.errors, list[Error])
+    assert_type(parser.held, str)
+    Parser("auto", call_deltas=True, reasoning="anywhere", limits=Limits(call=1_000))
+    Parser(["hash_marker", tilde_fence(in_code="call")], in_reasoning=True)
+    Parser((), None, False, True)
+    Parser(on_malformed="txt")  # type: ignore[arg-type]  # a misspelt policy is found while it is written
+    Parser(trimm=True)  # type: ignore[call-arg]  # so is a misspelt option
+    dialect: Dialect = hash_marker(marker_at="line_start")
+    result = parse(deltas, dialects=dialect.id, after_call="hide", strict=True)
+    assert_type(result.content, str)
+    assert_type(result.calls[0].arguments, dict[str, Any])
+    assert_type(result.errors[0].raw, str | None)
+    assert_type(result.warnings, list[Warning])
+    return parse("".join(deltas))
+
+
+# Tools.
+
+
+class Trip(BaseModel):
+    """What a tool takes."""
+
+    city: str
+    days: int = 1
+
+
+@tool
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(name="get_weather", timeout=5)
+async def weather(city: str, *, unit: Literal["C", "F"] = "C") -> dict[str, str]:
+    """Tell the weather."""
+    return {"message": f"rain in {city}, {unit}"}
+
+
+@tool
+async def plan(trip: Trip) -> AsyncIterator[str]:
+    """Plan a trip."""
+    yield trip.city
+
+
+@tool
+def refuse() -> ToolResult:
+    """Refuse."""
+    if random.random() < 0.5:
+        raise ToolError("not today")
+    return ToolResult(model="3 rows", ui=[1, 2, 3])
+
+
+async def call_tools() -> None:
+    """Call tools as the functions that they were: a decorator keeps the signature."""
+    assert_type(add(1, 2), float)
+    assert_type(await weather("Oslo", unit="F"), dict[str, str])
+    assert_type(refuse(), ToolResult)
+    async for place in plan(Trip(city="Oslo")):
+        assert_type(place, str)
+    add("1", 2)  # type: ignore[arg-type]
+    await weather(town="Oslo")  # type: ignore[call-arg]
+    assert_type(add.name, str)
+    assert_type(add.parameters, dict[str, Any])
+    by_hand: Tool[[str], int] = Tool(len_of, name="length")
+    assert_type(by_hand("abc"), int)
+    handler: Tool[[dict[str, Any]], object] = tool(lookup, parameters={"type": "object"})
+    handler({})
+
+
+def len_of(text: str) -> int:
+    """Count."""
+    return len(text)
+
+
+def lookup(arguments: dict[str, Any]) -> object:
+    """Look up."""
+    return arguments
+
+
+async def register() -> ToolRegistry:
+    """Register tools in every way there is."""
+    registry = ToolRegistry(add, len_of, {"find": lookup}, [weather, plan], on_duplicate="error").register(refuse)
+
+    @registry.tool
+    def now() -> str:
+        """Tell the time."""
+        return "12:00"
+
+    @registry.tool(name="then", timeout=1.5)
+    async def later(seconds: int) -> str:
+        """Tell a later time."""
+        return str(seconds)
+
+    assert_type(now(), str)
+    assert_type(await later(1), str)
+    assert_type(registry.names, list[str])
+    assert_type(registry.definitions("openai"), list[dict[str, Any]])
+    try:
+        await registry.execute("add", '{"a": 1, "b": 2}')
+    except ToolCallFailed as error:
+        assert_type(error.name, str)
+        assert_type(error.code, Code)
+    return registry
+
+
+# The stream.
+
+
+def log_outcome(call: ToolCall, outcome: ToolOutcome) -> None:
+    """Note an outcome."""
+    print(call.name, assert_type(outcome.error, Code | None), outcome.text)
+
+
+async def save_outcome(call: ToolCall, outcome: ToolOutcome) -> None:
+    """Keep an outcome."""
+
+
+async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awaitable[None]]) -> TurnResult:
+    """Run a stream from each kind of source, with every option."""
+    async with (
+        client.stream("POST", url) as response,
+        ToolStream(sources.openai(response), tools=[add, weather]) as events,
+    ):
+        async for event in events:
+            await send(assert_type(event, UIEvent).to_json())
+    async with (
+        httpx_sse.aconnect_sse(client, "POST", url) as source,
+        ToolStream(
+            sources.latitude(source, limits=Limits(frame=1_000_000)),
+            tools=await register(),
+            dialects=("tilde_fence",),
+            execute="eager",
+            tool_choice={"type": "function", "function": {"name": "add"}},
+            on_tool_result=save_outcome,
+            native_tool_calls=False,
+            concurrency=2,
+            tool_timeout=10,
+            run_id="mine",
+            after_call="stop",
+            new_id=lambda: "call_1",
+        ) as run,
+    ):
+        assert_type(run.run_id, str)
+        assert_type(await anext(run), UIEvent)
+        await run.aclose()
+    text = ToolStream(sources.text(["a", "b"]), tools=add, on_tool_result=log_outcome)
+    async with text as events, ToolStream(sources.events([TextDelta("a")])):
+        pass
+    ToolStream(sources.text("a"), exekute="never")  # type: ignore[call-arg]
+    return result_of(events.result)
+
+
+def result_of(result: TurnResult) -> TurnResult:
+    """Look at a result."""
+    assert_type(result.text, str)
+    assert_type(result.calls, list[ToolCall])
+    assert_type(result.outcomes, list[ToolOutcome])
+    assert_type(result.errors, list[Error])
+    assert_type(result.usage, Usage | None)
+    assert_type(result.reason, DoneReason | None)
+    assert_type(result.messages(), list[dict[str, Any]])
+    return result
+
+
+async def play(recording: Recording) -> None:
+    """Replay a recording as a list and as a stream."""
+    assert_type(await replay("weather.jsonl"), list[UIEvent])
+    assert_type(await replay(shipped()["tilde-call"], tools=[weather], cut="byte"), list[UIEvent])
+    async with replay("weather.jsonl", speed=1, cut=7, dialects="auto") as events:
+        async for event in events:
+            assert_type(event, UIEvent)
+    assert_type(recording.data, bytes)
+
+
+def words(event: UIEvent) -> str | None:
+    """Render events in another language."""
+    return UiTexts(waiting="Un instant…", executing="Appel de {name}…").render(event)
+
+
+def drive() -> list[UIEvent]:
+    """Use the machine by hand."""
+    machine = StreamMachine(native_tool_calls=False, execute="never", on_malformed="text")
+    events = machine.start() + machine.feed(TextDelta("a")) + machine.feed(ProviderCompleted()) + machine.close()
+    assert_type(machine.take_due(), list[ToolCall])
+    return assert_type(events, list[UIEvent])
+
+
+def wrong() -> StreamToolsError:
+    """Name the base of all exceptions."""
+    return StreamToolsError()
