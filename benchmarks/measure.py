@@ -17,7 +17,7 @@ import pstats
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from math import ceil, log
+from math import log
 from statistics import median
 from time import perf_counter
 from typing import Protocol
@@ -99,7 +99,7 @@ class Growth:
         return self.works[max(self.works)]
 
     def measure(self, repeats: int) -> Result:
-        times = interleave(list(self.works.values()), repeats)
+        times = interleave(list(self.works.values()), repeats, equally_long=True)
         best = {size: min(each) for size, each in zip(self.works, times, strict=True)}
         small, large = min(best), max(best)
         exponent = log(best[large] / best[small]) / log(large / small)
@@ -107,9 +107,14 @@ class Growth:
         return Result(self.section, self.name, exponent, "exponent", self.target, details)
 
 
-def interleave(works: list[Work], repeats: int) -> list[list[float]]:
-    """Return `repeats` times of each of `works`, taken in turns, first forwards, then backwards, and so on."""
-    passes = [max(1, ceil(_SHORTEST / max(work(), 1e-9))) for work in works] if repeats > 1 else [1] * len(works)
+def interleave(works: list[Work], repeats: int, *, equally_long: bool = False) -> list[list[float]]:
+    """Return `repeats` times of each of `works`, taken in turns, first forwards, then backwards, and so on.
+
+    If they are measured `equally_long`, one that is a hundred times as fast has no better chance of a quiet moment.
+    """
+    once = [max(work(), 1e-9) for work in works]
+    span = max(_SHORTEST, *once) if equally_long else _SHORTEST
+    passes = [max(1, round(span / time)) for time in once] if repeats > 1 else [1] * len(works)
     times: list[list[float]] = [[] for _ in works]
     for repeat in range(repeats):
         turns = list(zip(works, passes, times, strict=True))
