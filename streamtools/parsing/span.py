@@ -256,6 +256,11 @@ class Span(Reader):
             behind, unread = part[: max(0, len(part) - unread)], max(0, unread - len(part))
         return stripped[-1] == "\n"
 
+    @property
+    def in_call(self) -> bool:
+        """Whether the last call of the span, or what should be one, is not complete."""
+        return bool(self._slots) and self._slots[-1].json_end < 0
+
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span here.
 

@@ -11,6 +11,7 @@ line feed in a string.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from typing import Any, Literal
 
@@ -23,8 +24,8 @@ from streamtools.parsing.span import Span
 
 _INDENT = Some(r" \t", 0, 256)
 _TILDES = Pattern(("~~~",))
-_TICKS = Pattern(("```",))
-_FENCE = Pattern(("```", Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END))
+_LABEL = Pattern((BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END))
+_run_of_ticks = re.compile("`*").match
 _CLOSING_LINE = Pattern(("\n", _INDENT, "~~~"))
 _CLOSING = Closing(r"\n[ \t]{0,256}~~(~)", r"\n[ \t]{0,256}~{0,2}")
 
@@ -52,7 +53,7 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text") -> Dialect:
 
 def _call(span: Span) -> Generator[None, None, None]:
     char = yield from span.peek()
-    fenced = char == "`" and (yield from span.accept(_FENCE))
+    fenced = char == "`" and (yield from _ticks(span)) >= 3 and (yield from span.accept(_LABEL))
     if fenced:
         char = yield from span.peek()
     if not char:
@@ -62,7 +63,10 @@ def _call(span: Span) -> Generator[None, None, None]:
         if state is State.ENDED:
             yield from _close(span, fenced)
         elif state is State.OPEN:
+            cut = span.in_call
             span.close(Code.TRUNCATED, survivors=True)
+            if not cut:  # in an array, between two calls
+                _warn(span)
         else:
             yield from _reject(span, survivors=True)
     else:
@@ -72,16 +76,34 @@ def _call(span: Span) -> Generator[None, None, None]:
 def _close(span: Span, fenced: bool) -> Generator[None, None, None]:
     """Read what may stand behind the JSON: the end of a back-tick fence, and the tildes."""
     char = yield from span.peek()
-    if fenced and char == "`" and (yield from span.accept(_TICKS)):
-        char = yield from span.peek()
+    if fenced and char == "`":
+        run = yield from _ticks(span)
+        if run >= 3 or (span.ended and span.at == len(span.text)):  # cut off, like the tildes below
+            char = yield from span.peek()
     if char == "~" and (yield from span.accept(_TILDES)):
         span.close()
     elif not char or (span.ended and span.text[span.at :] in ("~", "~~")):
         span.at = len(span.text)
         span.close()
-        span.warn(Code.MISSING_CLOSE, "the call lacks its closing ~~~")
+        _warn(span)
     else:
         yield from _reject(span)
+
+
+def _warn(span: Span) -> None:
+    span.warn(Code.MISSING_CLOSE, "the call lacks its closing ~~~")
+
+
+def _ticks(span: Span) -> Generator[None, None, int]:
+    """Read a run of back-ticks; return how many there are."""
+    count = 0
+    while True:
+        end = _run_of_ticks(span.text, span.at).end()  # type: ignore[union-attr]  # matches nothing, too
+        count += end - span.at
+        span.at = end
+        if end < len(span.text) or span.ended:
+            return count
+        yield
 
 
 def _reject(span: Span, *, survivors: bool = False) -> Generator[None, None, None]:
