@@ -1,0 +1,250 @@
+"""A run as text for people, while it happens.
+
+The answer's text is written as it comes. What else happens stands on lines of its own between it, each with its sign
+and its colour: calls where the model wrote them, with their text left out; what the tools did; warnings and errors. On
+a terminal, "waiting" is one line that the call replaces; anywhere else nothing that was written is ever changed.
+
+The layout rests on line feeds alone. A line of ours in the middle of a text lends it a line feed, and the text gives it
+back if it goes on with one; so an answer without calls comes out as it is, to the byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal, NoReturn, assert_never
+
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType, Segment, Segments
+from rich.style import Style
+from rich.text import Text as Line
+
+from streamtools.calls import ToolCall
+from streamtools.cli.printable import Printable, crop, one_line, printable
+from streamtools.cli.summary import describe, seconds_text
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    Markup,
+    Progress,
+    Raw,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    UsageReport,
+    Warning,
+)
+from streamtools.result import TurnResult
+from streamtools.texts import UiTexts
+
+VALUE = 200
+"""Characters of arguments, results and progress that are shown; all of them are in the events."""
+
+_Block = Literal["heading", "text", "reasoning", "report", "summary"]
+
+_DIM_ITALIC = Style(dim=True, italic=True)
+_CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+_ESCAPED = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")
+
+
+class Terminal(Console):
+    """A console for text that is not markup, which raises BrokenPipeError where rich would end the process."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise what rich has just caught."""
+        raise
+
+
+class Transcript:
+    """Takes the events of runs, one by one. `live` says whether lines may be replaced: on a terminal, by default."""
+
+    def __init__(self, console: Console, *, texts: UiTexts | None = None, live: bool | None = None) -> None:
+        self._console = console
+        self._texts = texts or UiTexts()
+        self._live = (console.file.isatty() and console.is_interactive) if live is None else live
+        self._printable = Printable()
+        self._block: _Block | None = None
+        self._line_feeds = 2  # that the output ends with; the first line needs none above it
+        self._lent = 0  # of these, how many we wrote where the text may bring its own
+        self._waiting = False  # a line stands there that is to be replaced
+        self._names: dict[str, str] = {}  # of the tools at work
+        self._raw = 0
+
+    def show(self, event: UIEvent) -> None:
+        """Write what `event` tells, if it tells anything, at once."""
+        self._clear()
+        match event:
+            case Text(text):
+                self._enter("text")
+                self._write(self._printable.feed(text))
+            case Reasoning(text):
+                if self._enter("reasoning"):
+                    self._write("💭 ", _DIM_ITALIC)
+                    self._lent = 2
+                self._write(self._printable.feed(text), _DIM_ITALIC)
+            case Thinking(active):
+                if active:
+                    self._wait(self._words(event))
+            case CallStart(_, name):
+                if self._live:
+                    self._wait(f"{self._texts.waiting} {one_line(name)}")
+            case Call(call):
+                self._notice("text", f"→ {_call(call)}", "cyan")
+            case Executing():
+                self._names[event.call.id] = one_line(event.call.name)
+                self._notice("report", self._words(event), "yellow")
+            case Executed(call, result, message, elapsed):
+                value = "" if message else f" → {_value(result)}"
+                self._notice("report", f"{self._words(event)}{value} ({seconds_text(elapsed)})", "green")
+            case Progress(call_id, data):
+                self._notice("report", f"   {self._names.get(call_id, call_id)}: {_value(data)}", "dim")
+            case ApprovalRequested(call):
+                self._notice("report", f"✋ Approval requested: {_call(call)}", "yellow")
+            case Error():
+                malformed = event.call_id is not None and event.call is None
+                self._notice("text" if malformed else "report", self._error(event), "bold red")
+            case Warning(code, message, _, count):
+                times = "" if count is None else f" ({count})"
+                self._notice("text", f"⚠ {one_line(message)}{times} ({code})", "yellow")
+            case Done():
+                if words := self._texts.render(event):
+                    self._notice("report", _plain(words), "yellow")
+            case Raw():
+                self._raw += 1
+            case Start() | StepStart() | StepEnd() | CallDelta() | UsageReport() | FollowUp() | Markup():
+                pass
+            case _:
+                assert_never(event)
+
+    def summarise(self, result: TurnResult, seconds: float) -> None:
+        """Write what a run has come to, as the last of its lines."""
+        self._clear()
+        self._enter("summary")
+        self._line(Line.assemble(*describe(result, seconds, raw=self._raw)))
+        self._block = None
+        self._raw = 0
+
+    def heading(self, title: str, question: str) -> None:
+        """Write what comes next, and what the model was asked."""
+        self._enter("heading")
+        line = Line.assemble(("── ", "dim"), (one_line(title), "bold"), " ")
+        line.append("─" * max(2, self._console.width - line.cell_len), "dim")
+        self._line(line)
+        self._line(Line(f"❯ {printable(question)}".replace("\n", "\n  "), "bold"))
+
+    def remark(self, text: str) -> None:
+        """Write a paragraph of our own."""
+        self._enter("heading")
+        self._line(Line(one_line(text), "dim"))
+        self._block = None
+
+    def end_line(self) -> None:
+        """End the line that is being written, for somebody else who writes to the same terminal."""
+        self._clear()
+        self._put(self._printable.close())
+        if not self._line_feeds:
+            self._put("\n")
+            self._lent = 1
+
+    # What stands where.
+
+    def _enter(self, block: _Block) -> bool:
+        """Begin a block, a blank line below the one before; return whether it is another one."""
+        if block == self._block:
+            return False
+        self._put(self._printable.close())
+        if self._line_feeds < 2:
+            self._put("\n" * (2 - self._line_feeds))
+        self._lent = 0 if self._block is None else 2
+        self._block = block
+        return True
+
+    def _write(self, text: str, style: Style | None = None) -> None:
+        """Write text of the model, without the line feeds that it owes us."""
+        if self._lent:
+            rest = text.lstrip("\n")
+            owed = min(self._lent, len(text) - len(rest))
+            self._lent = 0 if rest else self._lent - owed
+            text = text[owed:]
+        self._put(text, style)
+
+    def _notice(self, block: _Block, text: str, style: str) -> None:
+        self._enter(block)
+        self.end_line()
+        self._line(Line(text, style))
+        self._lent = 1
+
+    def _wait(self, text: str) -> None:
+        if not self._live:
+            self._notice("text", text, "dim")
+            return
+        self._enter("text")
+        self.end_line()
+        line = Line(text, "dim")
+        line.truncate(self._console.width - 1, overflow="ellipsis")
+        self._console.print(line, end="", soft_wrap=True)
+        self._waiting = True
+
+    def _clear(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._console.control(_CLEAR)
+
+    # How it gets out.
+
+    def _put(self, text: str, style: Style | None = None) -> None:
+        if not text:
+            return
+        if style is None:
+            self._console.file.write(text)
+            self._console.file.flush()
+        else:
+            self._console.print(Segments([Segment(text, style)]), end="", soft_wrap=True)
+        rest = text.rstrip("\n")
+        self._line_feeds = len(text) - len(rest) + (0 if rest else self._line_feeds)
+
+    def _line(self, line: Line) -> None:
+        self._console.print(line, soft_wrap=not self._live)
+        self._line_feeds = 1
+
+    # What is said.
+
+    def _words(self, event: UIEvent) -> str:
+        return _plain(self._texts.render(event) or "")
+
+    def _error(self, event: Error) -> str:
+        words, message = self._words(event), one_line(event.message)
+        status = "" if event.status is None else f", status {event.status}"
+        told = words if message in words else f"{words}: {message}"
+        return f"{told} ({event.code}{status})"
+
+
+def _plain(markdown: str) -> str:
+    """Return a sentence of `UiTexts` as a terminal shows it: emphasis is colour there, and nothing needs escaping."""
+    if len(markdown) > 1 and markdown[0] == markdown[-1] == "*":
+        markdown = markdown[1:-1]
+    return one_line(_ESCAPED.sub(r"\1", markdown))
+
+
+def _call(call: ToolCall) -> str:
+    arguments = ", ".join(f"{name}={_value(value)}" for name, value in call.arguments.items())
+    return crop(f"{one_line(call.name)}({one_line(arguments)})", VALUE)
+
+
+def _value(value: Any) -> str:
+    return crop(one_line(json.dumps(value, ensure_ascii=False)), VALUE)
