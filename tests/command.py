@@ -1,0 +1,34 @@
+"""The command in a process of its own, for what only a process has: an exit status, signals, pipes that break."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+COMMAND = (sys.executable, "-m", "streamtools")
+
+# Nothing of the terminal that the tests run in: no colours, no width.
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS")
+} | {"PYTHONIOENCODING": "utf-8"}
+
+
+def start(*arguments: str | Path, stdout: int | IO[bytes] = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """Start the command with a pipe for standard error, and by default one for standard output."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    """Return the exit status, what was written, and what was complained of."""
+    with start(*arguments) as process:
+        output, complaints = process.communicate(timeout=120)
+    return process.returncode, output.decode(), complaints.decode()
