@@ -19,7 +19,7 @@ _SIGNS: dict[DoneReason | None, tuple[str, str]] = {
 def describe(result: TurnResult, seconds: float, *, raw: int = 0) -> list[tuple[str, str]]:
     """Return the pieces of the line and their styles. `raw` counts the events that no adapter understood."""
     sign, style = _SIGNS[result.reason]
-    malformed = sum(error.call_id is not None for error in result.errors)
+    malformed = sum(error.call_id is not None and error.call is None for error in result.errors)
     facts = [
         "" if malformed and not result.calls else _calls(result),
         _count(malformed, "malformed call"),
