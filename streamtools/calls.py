@@ -181,10 +181,10 @@ def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_
 
 
 def _agree(values: list[Any], what: str) -> Any:
-    """Return the one value that all of `values` are, or None if there is none."""
+    """Return the one value that all of `values` are, or None if there is none. 1 and true are two, unlike in Python."""
     if not values:
         return None
-    if any(other != values[0] for other in values[1:]):
+    if len(values) > 1 and len({json.dumps(value, sort_keys=True) for value in values}) > 1:
         raise Rejected(Code.CONFLICTING_FIELDS, f"the call holds two different {what}")
     return values[0]
 
@@ -194,7 +194,10 @@ def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
     def integer(text: str) -> int:
         if len(text) > digits and _digits(text) > digits:
             raise Rejected(Code.NUMBER_TOO_LONG, f"a number has more than {digits} digits")
-        return int(text)
+        try:
+            return int(text)
+        except ValueError:  # `sys.get_int_max_str_digits()` is less than the limit
+            raise Rejected(Code.NUMBER_TOO_LONG, "a number has more digits than Python reads") from None
 
     def real(text: str) -> float:
         if len(text) > digits and _digits(text) > digits:
