@@ -1,0 +1,302 @@
+"""Who may import whom: the architecture as a table, held against the syntax trees of the package.
+
+Read, not imported: importing any module runs `streamtools/__init__.py`, which imports nearly all of them. Imports count
+wherever they stand, in a function or for types alone too, because a stage that names a type of a later one knows of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "streamtools"
+
+VOCABULARY = {"errors", "calls", "events"}
+STAGES = {"sources", "parsing", "tools", "recording", "machine", "result", "stream", "texts"}
+
+MAY_IMPORT: dict[str, Collection[str]] = {
+    "errors": (),
+    "calls": {"errors"},
+    "events": {"errors", "calls"},
+    # four stages that do not know one another
+    "sources": VOCABULARY,
+    "parsing": VOCABULARY,
+    "tools": VOCABULARY,
+    "recording": {"errors"},
+    # what is built of them
+    "machine": {*VOCABULARY, "parsing"},
+    "result": {*VOCABULARY, "parsing", "tools"},
+    "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
+    "texts": {"errors", "events"},
+    "recording.playing": {*VOCABULARY, "sources", "stream", "recording"},
+    # the two doors
+    "__init__": {*VOCABULARY, *STAGES, "recording.playing"},
+    "cli": {*VOCABULARY, *STAGES, "recording.playing", "__init__"},
+    "__main__": {"cli"},
+}
+"""For each module or folder, the others that it may import; the longest name that fits is a module's row."""
+
+MAY_USE: dict[str, Collection[str]] = {
+    "errors": (),
+    "calls": {"msgspec"},
+    "events": {"msgspec", "pydantic", "pydantic_core"},
+    "sources": {"anyio", "msgspec"},
+    "parsing": (),
+    "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
+    "recording": {"anyio", "msgspec"},
+    "machine": {"msgspec", "structlog"},
+    "result": (),
+    "stream": {"anyio", "structlog"},
+    "texts": (),
+    "recording.playing": (),
+    "__init__": (),
+    "cli": {"anyio", "httpx", "httpx_sse", "rich", "structlog"},
+    "__main__": (),
+}
+"""For each row, the packages of others that it may import."""
+
+SANS_IO = (
+    "errors",
+    "calls",
+    "events",
+    "parsing",
+    "machine",
+    "result",
+    "texts",
+    "sources.frames",
+    "sources.adapter",
+    "sources.openai",
+    "sources.latitude",
+    "sources.pairs",
+    "sources.words",
+)
+"""Modules that neither wait nor read nor write: no `async`, no clock, no file, no network."""
+
+STANDARD = sys.stdlib_module_names | {"_typeshed"}  # a module that only type checkers know
+
+OUTER_WORLD = {
+    *("asyncio", "datetime", "http", "os", "pathlib", "random", "selectors", "socket", "ssl", "subprocess", "sys"),
+    *("tempfile", "threading", "time", "urllib"),
+}
+LOGGING = {"logging", "structlog"}
+IO_FUNCTIONS = {"open", "print", "input", "breakpoint"}
+
+NEVER = {"eval", "exec", "compile", "__import__"}
+"""What runs text as code; and below, modules that do so or that make objects out of bytes. Model output is data."""
+NEVER_IMPORTED = {"ast", "dill", "marshal", "pickle", "shelve", "yaml"}
+
+CORE = {
+    *("anyio", "msgspec", "pydantic", "structlog"),
+    *("annotated_types", "idna", "pydantic_core", "sniffio", "typing_extensions", "typing_inspection"),  # of theirs
+}
+"""Packages that `import streamtools` may load. The HTTP clients are dependencies, and load when they are used."""
+
+
+class Module(NamedTuple):
+    """One file of the package; `name` is dotted and begins below the package, whose own file is `__init__`."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+
+class Import(NamedTuple):
+    """One imported name: of the package, then dotted as above, or of elsewhere."""
+
+    line: int
+    name: str
+    own: bool
+
+
+def modules(root: Path) -> list[Module]:
+    """Return the files of a package."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        name = ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+        found.append(Module(name, path, ast.parse(path.read_text())))
+    return found
+
+
+def imports(module: Module, names: Collection[str], *, types: bool = True) -> Iterator[Import]:
+    """Yield what a module imports, out of packages the modules themselves; without those for types alone, if asked."""
+    package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
+    for node in _nodes(module.tree, types=types):
+        if isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = node.module or ""
+            if node.level:  # `from ..x import y`, seen from `package`
+                above = ["streamtools", *filter(None, package.removeprefix("__init__").split("."))]
+                start = ".".join([*above[: len(above) - node.level + 1], *filter(None, [start])])
+            inner = start.removeprefix("streamtools").lstrip(".")
+            below = [alias.name for alias in node.names if start.partition(".")[0] == "streamtools"]
+            below = [each for each in below if ".".join(filter(None, (inner, each))) in names]
+            wanted = [f"{start}.{each}" for each in below] + ([start] if len(below) < len(node.names) else [])
+        else:
+            continue
+        for each in wanted:
+            top, _, rest = each.partition(".")
+            yield Import(node.lineno, rest or "__init__" if top == "streamtools" else each, top == "streamtools")
+
+
+def _nodes(tree: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and not types:
+            continue
+        yield node
+        yield from _nodes(node, types=types)
+
+
+def row_of(name: str) -> str | None:
+    """Return the row of the table that a module belongs to."""
+    while name and name not in MAY_IMPORT:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def breaches(root: Path) -> list[str]:
+    """Return what breaks the rules of this file, a sentence each with its place."""
+    found: list[str] = []
+    every = modules(root)
+    names = {module.name for module in every}
+    for module in every:
+        row = row_of(module.name)
+        if row is None:
+            found.append(f"{module.path.relative_to(root)}: has no row in the table")
+            continue
+        sans_io = any(module.name == each or module.name.startswith(each + ".") for each in SANS_IO)
+
+        def report(line: int, what: str, module: Module = module) -> None:
+            found.append(f"{module.path.relative_to(root)}:{line}: {what}")
+
+        for line, name, own in imports(module, names):
+            top = name.partition(".")[0]
+            if own:
+                target = row_of(name)
+                if target != row and target not in MAY_IMPORT[row]:
+                    report(line, f"{row} does not import {name}")
+            elif top in NEVER_IMPORTED:
+                report(line, f"nobody imports {name}")
+            elif top not in STANDARD and top not in MAY_USE[row]:
+                report(line, f"{row} does not use {name}")
+            elif (sans_io and top in OUTER_WORLD) or (row == "parsing" and top in LOGGING):
+                report(line, f"{module.name} is sans-IO and does not use {name}")
+        for node in ast.walk(module.tree):
+            match node:
+                case ast.Name(id=called) if called in NEVER:
+                    report(node.lineno, f"nobody calls {called}")
+                case ast.Call(func=ast.Name(id=called)) if called in IO_FUNCTIONS and sans_io:
+                    report(node.lineno, f"{module.name} is sans-IO and does not call {called}")
+                case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith() if sans_io:
+                    report(node.lineno, f"{module.name} is sans-IO and does not wait")
+    return found
+
+
+@pytest.fixture(scope="module")
+def known() -> list[str]:
+    """What breaks the rules as things are."""
+    return breaches(PACKAGE)
+
+
+def test_each_module_imports_only_what_its_row_allows(known: list[str]) -> None:
+    """The package keeps to the table, its sans-IO modules to theirs, and nothing in it runs text as code."""
+    assert [] == known
+
+
+def test_each_row_is_there() -> None:
+    """No row of the table speaks of a module that does not exist."""
+    names = {module.name for module in modules(PACKAGE)}
+
+    assert [] == [row for row in MAY_IMPORT if row not in names]
+    assert MAY_IMPORT.keys() == MAY_USE.keys()
+
+
+def test_modules_are_loaded_in_one_direction() -> None:
+    """No module needs, while it is loaded, one that needs it."""
+    every = modules(PACKAGE)
+    names = {module.name for module in every}
+    graph = {
+        module.name: {each.name for each in imports(module, names, types=False) if each.own} & names - {module.name}
+        for module in every
+    }
+
+    order = list(graphlib.TopologicalSorter(graph).static_order())
+
+    assert order.index("errors") < order.index("events") < order.index("machine") < order.index("stream")
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "breach"),
+    [
+        ("parsing/markers.py", "from streamtools.tools import Tool", "parsing does not import tools"),
+        ("parsing/parser.py", "import streamtools.machine", "parsing does not import machine"),
+        ("parsing/dialects/base.py", "from ...sources import text", "parsing does not import sources.text"),
+        ("sources/frames.py", "from streamtools import parsing", "sources does not import parsing"),
+        ("sources/text.py", "if TYPE_CHECKING:\n    from streamtools.stream import ToolStream", "not import stream"),
+        ("tools/runner.py", "def later():\n    from streamtools.machine import StreamMachine", "not import machine"),
+        ("recording/format.py", "from . import playing", "recording does not import recording.playing"),
+        ("recording/format.py", "from streamtools.events import Text", "recording does not import events"),
+        ("events.py", "from streamtools import ToolStream", "events does not import __init__"),
+        ("errors.py", "from . import calls", "errors does not import calls"),
+        ("machine.py", "from streamtools import cli", "machine does not import cli"),
+        ("sources/reading.py", "import httpx", "sources does not use httpx"),
+        ("stream.py", "from trio import sleep", "stream does not use trio"),
+        ("parsing/span.py", "import structlog", "parsing does not use structlog"),
+        ("parsing/span.py", "import logging", "parsing.span is sans-IO and does not use logging"),
+        ("parsing/reader.py", "from time import monotonic", "parsing.reader is sans-IO and does not use time"),
+        ("parsing/reader.py", "async def read(): ...", "parsing.reader is sans-IO and does not wait"),
+        ("machine.py", "print('hello')", "machine is sans-IO and does not call print"),
+        ("sources/openai.py", "import asyncio", "sources.openai is sans-IO and does not use asyncio"),
+        ("tools/signature.py", "eval('1')", "nobody calls eval"),
+        ("tools/signature.py", "from ast import literal_eval", "nobody imports ast"),
+        ("recording/reading.py", "import pickle", "nobody imports pickle"),
+        ("helpers.py", "", "helpers.py: has no row in the table"),
+    ],
+)
+def test_a_wrong_line_is_reported(tmp_path: Path, known: list[str], file: str, line: str, breach: str) -> None:
+    """A line that breaks the rules, planted into a copy of the package, is the one thing that is reported anew."""
+    copy = shutil.copytree(PACKAGE, tmp_path / "streamtools", ignore=shutil.ignore_patterns("shipped", "__pycache__"))
+    with (copy / file).open("a") as opened:
+        opened.write(f"\n{line}\n")
+
+    found = [each for each in breaches(copy) if each not in known]
+
+    assert 1 == len(found)
+    assert file in found[0]
+    assert breach in found[0]
+
+
+PROBE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import streamtools
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+"""Imports the package as if the packages that it is given were not installed, and prints what was loaded."""
+
+
+def test_the_core_dependencies_are_enough() -> None:
+    """`import streamtools` works where only the core dependencies are installed, and loads nothing else."""
+    others = packages_distributions().keys() - CORE - {"streamtools"}
+    command = [sys.executable, "-W", "error", "-c", PROBE, *others]
+    probe = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert "" == probe.stderr
+    assert {"httpx", "rich", "trio"} <= others
+    assert {"streamtools", "anyio"} <= set(probe.stdout.split())
