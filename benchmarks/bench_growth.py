@@ -26,6 +26,7 @@ from streamtools import Limits, Parser, coalesce
 from streamtools.parsing import DIALECTS
 
 LINEAR = 1.03
+NO_RESCAN = 1.1  # of short patterns repeated: a rescan shows as 1.5 or more, a short text learnt by heart as 1.04
 
 Text = Callable[[int], str]
 Cut = Callable[[str], list[str]]
@@ -101,14 +102,20 @@ def cases(smoke: bool) -> Iterator[Case]:
     yield _growth(section, "calls", lambda size: _repeat(rest, size), ends, partial(Parser, limits=Limits(calls=10**6)))
 
     for name, text in HOSTILE.items():
-        yield _growth("hostile texts", name, text, ends, partial(Parser, call_deltas=True))
+        yield _growth("hostile texts", name, text, ends, partial(Parser, call_deltas=True), target=NO_RESCAN)
 
 
 def _growth(
-    section: str, name: str, text: Text, sizes: tuple[int, ...], make: Make = Parser, cut: Cut = texts.cut
+    section: str,
+    name: str,
+    text: Text,
+    sizes: tuple[int, ...],
+    make: Make = Parser,
+    cut: Cut = texts.cut,
+    target: float = LINEAR,
 ) -> Growth:
     works = {size: parsing(cut(text(size)), make, process_time) for size in sizes}
-    return Growth(section, name, works, partial(check, text(2_000), make, cut), LINEAR)
+    return Growth(section, name, works, partial(check, text(2_000), make, cut), target)
 
 
 def check(text: str, make: Make, cut: Cut) -> None:
