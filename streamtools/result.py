@@ -6,9 +6,11 @@ never the words that an interface puts in between. Malformed calls are answered 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
@@ -26,43 +28,36 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects.base import compact, neutralise
 from streamtools.tools import ToolOutcome
 
-_TOLD = frozenset(
-    (
-        Code.INVALID_JSON,
-        Code.MISSING_TOOL_NAME,
-        Code.INVALID_ARGUMENTS,
-        Code.CONFLICTING_FIELDS,
-        Code.UNRECOGNISED_TOOL_CALL,
-        Code.TOO_LARGE,
-        Code.TOO_DEEP,
-        Code.TOO_MANY_CALLS,
-        Code.DUPLICATE_KEY,
-        Code.NOT_A_NUMBER,
-        Code.NUMBER_TOO_LONG,
-        Code.LONE_SURROGATE,
-        Code.TRUNCATED,
-    )
-)
+_PIECES = 4096  # as many small strings are kept apart; then they become one, which takes a fraction of the room
+_odd = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Answer(NamedTuple):
+    """What the model is told of one call."""
+
+    dialect: str | None
+    name: str
+    text: str
 
 
 @dataclass
 class Step:
-    """One turn of the model: what it wrote, reasoning left out, and what came of its calls, in call order."""
+    """One turn of the model: what it wrote, reasoning left out, and what it is told of each of its calls, in order."""
 
     text: str = ""
-    outcomes: list[ToolOutcome] = field(default_factory=list)
-    malformed: list[Error] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
 
 
 @dataclass
 class TurnResult:
     """What a run has come to so far; complete when `reason` is not None.
 
-    `errors` holds malformed calls and the fault of the stream, if there was one; calls that failed when they ran are
-    among the `outcomes`. `reason`, `finish_reason`, `pending` and `conversation_id` are those of `done`.
+    `errors` holds malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one;
+    calls that failed when they ran are among the `outcomes`, which stand in call order. `reason`, `finish_reason`,
+    `pending` and `conversation_id` are those of `done`.
     """
 
     text: str = ""
@@ -82,87 +77,141 @@ class TurnResult:
     def messages(self, format: str = "openai") -> list[dict[str, Any]]:  # reads well at the call
         """Return the messages that continue the history: for each turn the assistant's, and one with all results.
 
-        Results of calls in text stand in a user message, one block a call, in the form of the call's dialect. Raises
-        ValueError for a format that is not `"openai"`.
+        Results of calls in text stand in a user message, one block a call, in the form of the call's dialect; calls
+        that nobody has run have none. Raises ValueError for a format that is not `"openai"`.
         """
         if format != "openai":
             raise ValueError(f"messages are written for 'openai', not for {format!r}")
         messages = []
         for step in self.steps:
             if step.text:
-                messages.append({"role": "assistant", "content": step.text})
-            if blocks := [*map(self._write_outcome, step.outcomes), *map(self._write_malformed, step.malformed)]:
-                messages.append({"role": "user", "content": "\n".join(blocks)})
+                messages.append({"role": "assistant", "content": _whole(step.text)})
+            if step.answers:
+                messages.append({"role": "user", "content": _whole("\n".join(map(self._write, step.answers)))})
         return messages
 
-    def _write_outcome(self, outcome: ToolOutcome) -> str:
-        dialect = next((each for each in self.dialects if each.id == outcome.call.dialect), None)
-        return self._write(dialect, outcome.call.name, outcome.text)
-
-    def _write_malformed(self, error: Error) -> str:
-        raw = error.raw or ""
-        dialect = next((each for each in self.dialects if raw.startswith(each.reserved)), None)
-        return self._write(dialect, "error", f"{error.message}; send the call again")
-
-    def _write(self, dialect: Dialect | None, name: str, text: str) -> str:
-        text = neutralise(text, self.dialects)
+    def _write(self, answer: Answer) -> str:
+        name = _odd.sub("_", answer.name)[:64]
+        text = neutralise(_unescape(answer.text), self.dialects)
+        dialect = next((each for each in self.dialects if each.id == answer.dialect), None)
         return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
 
 
+class _Pieces:
+    """A text that grows by small pieces."""
+
+    __slots__ = ("_blocks", "recent")
+
+    def __init__(self) -> None:
+        self._blocks: list[str] = []
+        self.recent: list[str] = []
+
+    def pack(self) -> None:
+        if len(self.recent) > _PIECES:
+            self._blocks.append("".join(self.recent))
+            self.recent.clear()
+
+    def join(self) -> str:
+        """Return all of it."""
+        self._blocks = ["".join(self._blocks + self.recent)]
+        self.recent.clear()
+        return self._blocks[0]
+
+
 class Collector:
-    """Gathers a result from the events as they go out; costs one append for each piece of text."""
+    """Gathers a result from the events as they go out; costs two appends for each piece of text."""
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
         self.result = TurnResult(dialects=dialects)
-        self._shown: list[str] = []
-        self._thought: list[str] = []
-        self._written: list[str] = []  # of this step, with the raw text of calls
-        self._malformed: list[Error] = []
-        self._outcomes: list[ToolOutcome] = []
+        self._shown = _Pieces()
+        self._thought = _Pieces()
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._written = _Pieces()  # with the raw text of calls
+        self._answers: dict[str, Answer | None] = {}  # by call id; None for a call that nobody has run
+        self._dialect: str | None = None  # of the last call
 
     def add(self, events: Iterable[Event]) -> None:
         """Take note of events."""
+        shown, written = self._shown, self._written
         for event in events:
             kind = type(event)
             if kind is Text:
                 text: str = event.text  # type: ignore[attr-defined]  # mypy does not narrow by `type(event) is`
-                self._shown.append(text)
-                self._written.append(text)
+                shown.recent.append(text)
+                written.recent.append(text)
             else:
                 self._add(event)
+                written = self._written
+        shown.pack()
+        written.pack()
 
     def add_outcomes(self, outcomes: Sequence[ToolOutcome]) -> None:
         """Take note of what came of the calls of this step, in call order."""
-        self._outcomes += outcomes
         self.result.outcomes += outcomes
+        for outcome in outcomes:
+            self._answers[outcome.call.id] = Answer(outcome.call.dialect, outcome.call.name, outcome.text)
 
     def read(self) -> TurnResult:
         """Return the result as it stands."""
-        self.result.text = "".join(self._shown)
-        self.result.reasoning = "".join(self._thought)
-        self._shown, self._thought = [self.result.text], [self.result.reasoning]
+        self.result.text = self._shown.join()
+        self.result.reasoning = self._thought.join()
         return self.result
 
     def _add(self, event: Event) -> None:
         result = self.result
         match event:
             case Reasoning(text):
-                self._thought.append(text)
+                self._thought.recent.append(text)
+                self._thought.pack()
             case Call(call):
                 result.calls.append(call)
-                self._written.append(call.raw)
-            case Error() if event.call is None:
-                result.errors.append(event)
-                self._written.append(event.raw or "")
-                if event.code in _TOLD:
-                    self._malformed.append(event)
+                self._written.recent.append(call.raw)
+                self._answers[call.id] = None
+                self._dialect = call.dialect
+            case Error():
+                self._add_error(event)
             case Warning():
                 result.warnings.append(event)
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
             case StepEnd():
-                result.steps.append(Step("".join(self._written), self._outcomes, self._malformed))
-                self._written, self._outcomes, self._malformed = [], [], []
+                answers = [answer for answer in self._answers.values() if answer is not None]
+                result.steps.append(Step(self._written.join(), answers))
+                self._begin_step()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
                 result.pending, result.conversation_id = pending, conversation_id
+
+    def _add_error(self, error: Error) -> None:
+        """Take note of an error, unless it is that of a tool, which comes as an outcome too."""
+        if error.call is not None:
+            if error.code is Code.TOOL_CHOICE_VIOLATION:
+                self.result.errors.append(error)
+                self._answers[error.call.id] = Answer(error.call.dialect, error.call.name, error.message)
+            return
+        self.result.errors.append(error)
+        if error.call_id is None:
+            return
+        raw = error.raw or ""
+        self._written.recent.append(raw)
+        for dialect in self.result.dialects:
+            if raw.startswith(dialect.reserved):  # if none: it stands in an array, behind the first call
+                self._dialect = dialect.id
+        self._answers[error.call_id] = Answer(self._dialect, "error", f"{error.message}; send the call again")
+
+
+def _whole(text: str) -> str:
+    """Return `text` as it can be sent: half a surrogate pair, which UTF-8 cannot hold, becomes a question mark."""
+    return text.encode(errors="replace").decode()
+
+
+def _unescape(text: str) -> str:
+    """Return JSON text without escapes that are not needed, so that nothing is hidden in them; other text as it is."""
+    if "\\" not in text:
+        return text
+    try:
+        return compact(json.loads(text))
+    except (ValueError, RecursionError):
+        return text

@@ -21,8 +21,8 @@ import structlog
 from anyio.abc import TaskGroup
 
 from streamtools.calls import ToolCall
-from streamtools.errors import ClosedError
-from streamtools.events import SourceEvent, UIEvent
+from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
 from streamtools.machine import StreamMachine, Verdict
 from streamtools.parsing.options import Dialects, ParserOptions, choose_dialects
 from streamtools.result import Collector, TurnResult
@@ -51,7 +51,10 @@ class ToolStream:
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
     `on_tool_result(call, outcome)` is told of each outcome; what it raises is logged and changes nothing. Times are in
     seconds. The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not
-    allowed and for a `tool_choice` that no answer could keep to.
+    allowed and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+
+    What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
+    to whoever iterates, or at the latest on leaving.
 
     Enter and leave it in one task. `aclose()` may be called from any task: it stops the run and waits for its end.
     """
@@ -71,14 +74,18 @@ class ToolStream:
         run_id: str | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
+        if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
+            raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = choice.parse(tool_choice)  # type: ignore[arg-type]  # it judges any value
         choice.check(wish, registry, eager=execute == "eager")
+        if tools is None and execute in ("completed", "eager"):
+            execute = "never"
         self._source = source
         self._machine = StreamMachine(
             dialects=dialects,
             tools=registry,
-            execute="never" if tools is None else execute,
+            execute=execute,
             native_tool_calls=native_tool_calls,
             judge=None if wish.mode == "auto" else lambda calls: _judge(wish, calls),
             run_id=run_id,
@@ -174,12 +181,18 @@ class ToolStream:
         try:
             with scope:
                 async with anyio.create_task_group() as tools:
-                    await self._read(tools)
+                    try:
+                        await self._read(tools)
+                    except Exception as error:
+                        self._fault = error  # and the group is not shown it: it would wrap it
+                        tools.cancel_scope.cancel()
+                if self._fault is not None:
+                    fault = SourceError(
+                        "the stream could not be read", Code.STREAM_INTERRUPTED, cause=_name(self._fault)
+                    )
+                    self._hand_out(self._machine.feed(fault))
+                    self._hand_out(self._account())
                 self._hand_out(self._machine.close())
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                raise
-            self._fault = error
         finally:
             await self._close_source()
             self._hand_out(self._account())
@@ -191,16 +204,21 @@ class ToolStream:
     async def _read(self, tools: TaskGroup) -> None:
         machine = self._machine
         async for batch in self._source:
+            if not isinstance(batch, list | tuple):
+                raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
             events: list[UIEvent] = []
-            for source_event in batch:
-                events += machine.feed(source_event)
-                if machine.due or machine.waiting:
-                    await self._hand_over(events)
-                    events = []
-                    await self._run_due(tools)
-            await self._hand_over(events)
+            try:
+                for source_event in batch:
+                    events += machine.feed(source_event)
+                    if machine.due or machine.waiting:
+                        self._hand_out(events)
+                        events = []
+                        await self._run_due(tools)
+            finally:
+                self._hand_out(events)
             if machine.stopped:
                 break
+            await self._wait_for_room()
         if self._running:  # eager calls of a turn that never became complete
             await self._end_step()
 
@@ -229,7 +247,7 @@ class ToolStream:
             self._all_run = anyio.Event()
             await self._all_run.wait()
         self._account()
-        await self._hand_over(self._machine.settle())
+        self._hand_out(self._machine.settle())
 
     def _account(self) -> list[UIEvent]:
         """Note one outcome for each call of the step, in call order; return the events that say so and are not out."""
@@ -245,22 +263,24 @@ class ToolStream:
             try:
                 await self._source.aclose()
             except Exception as error:
-                log.warning("source_not_closed", run_id=self.run_id, exception=type(error).__qualname__)
+                log.warning("source_not_closed", run_id=self.run_id, exception=_name(error))
         if scope.cancelled_caught:
             log.warning("source_not_closed", run_id=self.run_id, exception="it takes too long")
 
-    # From the task to those who iterate.
+    # From the task to those who iterate. Events are handed out before anything else is waited for, so that their order
+    # is that of their numbers and a run that is cancelled loses none. What may go on without end, the stream itself and
+    # the progress of tools, waits for room afterwards.
 
     async def _send(self, event: UIEvent) -> None:
-        await self._hand_over((event,))
+        self._hand_out((event,))
+        if isinstance(event, Progress):
+            await self._wait_for_room()
 
-    async def _hand_over(self, events: Sequence[UIEvent]) -> None:
-        """Hand out events as soon as there is room for them; cancelled, none of them has been."""
+    async def _wait_for_room(self) -> None:
         while len(self._ready) >= _BUFFERED:
             if self._room is None:
                 self._room = anyio.Event()
             await self._room.wait()
-        self._hand_out(events)
 
     def _hand_out(self, events: Sequence[UIEvent]) -> None:
         if events:
@@ -272,6 +292,10 @@ class ToolStream:
         if self._news is not None:
             self._news.set()
             self._news = None
+
+
+def _name(error: BaseException) -> str:
+    return type(error).__qualname__
 
 
 def _judge(wish: choice.ToolChoice, calls: Sequence[ToolCall]) -> Verdict | None:

@@ -16,9 +16,6 @@ import structlog.testing
 from streamtools import Limits, StreamMachine, ToolCall, coalesce
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
-    Call,
-    CallDelta,
-    CallStart,
     ChainCompleted,
     Done,
     Error,
@@ -26,7 +23,6 @@ from streamtools.events import (
     NativeToolCall,
     ProviderCompleted,
     Raw,
-    Reasoning,
     ReasoningDelta,
     SourceError,
     SourceEvent,
@@ -34,11 +30,9 @@ from streamtools.events import (
     SourceUsage,
     SourceWarning,
     Start,
-    StepEnd,
     StepStart,
     Text,
     TextDelta,
-    Thinking,
     ToolCallDelta,
     ToolCallStart,
     UIEvent,
@@ -47,6 +41,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.machine import STOPPED_AFTER_CALL, Verdict
+from tests.stories import names, tell, texts
 
 ADD = '###:{"name":"add","arguments":{"a":1}}'
 NOW = "~~~tool_call\n{}\n~~~".format('{"name":"now"}')
@@ -60,10 +55,6 @@ TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
 ENDED = "step 1 ends: stop"
 
 
-def text(*deltas: str) -> list[SourceEvent]:
-    return [TextDelta(delta) for delta in deltas]
-
-
 def called(call_id: str, name: str = "add") -> list[str]:
     """The story of one call that is written."""
     return [f"thinking {call_id}", f"{call_id} is {name}", f"call {call_id}", f"not thinking {call_id}"]
@@ -72,45 +63,6 @@ def called(call_id: str, name: str = "add") -> list[str]:
 def machine(**options: Any) -> StreamMachine:
     """A machine whose calls are c1, c2 and so on."""
     return StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
-
-
-def tell(event: UIEvent) -> str:
-    """Return an event as a line of a story."""
-    match event:
-        case Start():
-            return "start"
-        case StepStart(step):
-            return f"step {step}"
-        case StepEnd(step, finish):
-            return f"step {step} ends: {finish}"
-        case Text(text):
-            return f"text {text!r}"
-        case Reasoning(text):
-            return f"reasoning {text!r}"
-        case Thinking(active, call_id):
-            return f"{'' if active else 'not '}thinking {call_id}"
-        case CallStart(call_id, name):
-            return f"{call_id} is {name}"
-        case CallDelta(call_id, text):
-            return f"{call_id} has {text}"
-        case Call(call):
-            return f"call {call.id}"
-        case Error(code, _, call_id):
-            return f"error {call_id} {code}" if call_id else f"error {code}"
-        case Warning(code):
-            return f"warning {code}"
-        case UsageReport(usage):
-            return f"usage {usage.input}"
-        case Raw(data):
-            return f"raw {data}"
-        case Done(reason, finish, raw, pending, conversation):
-            left = f", pending {names(pending)}" if pending else ""
-            return f"done {reason}: {finish} ({raw}){left}" + (f", in {conversation}" if conversation else "")
-    raise AssertionError(f"a machine does not say {event}")
-
-
-def names(calls: Sequence[ToolCall]) -> str:
-    return " ".join(call.id for call in calls)
 
 
 class Driver:
@@ -156,7 +108,7 @@ def test_the_order_of_one_turn() -> None:
     driver.take(driver.machine.start())
     driver.feed(
         ReasoningDelta("Hm."),
-        *text("Let me ", "add.\n", *ADD, "\nSo."),
+        *texts("Let me ", "add.\n", *ADD, "\nSo."),
         SourceUsage(Usage(input=1)),
         SourceUsage(Usage(input=3)),
         STOP,
@@ -225,7 +177,7 @@ PASSED: dict[str, tuple[SourceEvent, str]] = {
 def test_what_is_passed_on(event: SourceEvent, expected: str) -> None:
     """What has no meaning here is not lost, and changes nothing else."""
     around = ["step 1", "text 'a'", expected, "text 'b'", ENDED, "done finished: stop (end_turn)"]
-    assert around == story(*text("a"), event, *text("b"), STOP)
+    assert around == story(*texts("a"), event, *texts("b"), STOP)
 
 
 def test_what_is_passed_on_begins_no_turn() -> None:
@@ -240,11 +192,11 @@ def test_what_is_passed_on_begins_no_turn() -> None:
 
 ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
     "finished": (
-        [*text("a"), STOP],
+        [*texts("a"), STOP],
         ["step 1", "text 'a'", ENDED, "done finished: stop (end_turn)"],
     ),
     "finished with calls": (
-        [*text(ADD), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use")],
+        [*texts(ADD), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use")],
         [
             "step 1",
             *called("c1"),
@@ -254,7 +206,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "a terminator without a reason counts as stop": (
-        [*text(ADD), ProviderCompleted()],
+        [*texts(ADD), ProviderCompleted()],
         ["step 1", *called("c1"), "run c1", ENDED, "done finished: stop (None)"],
     ),
     "an answer without anything": (
@@ -262,11 +214,11 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ["step 1", ENDED, "done finished: stop (end_turn)"],
     ),
     "held text is text at the end": (
-        [*text("a ##"), STOP],
+        [*texts("a ##"), STOP],
         ["step 1", "text 'a '", "text '##'", ENDED, "done finished: stop (end_turn)"],
     ),
     "a call that is cut by a stop": (
-        [*text(CUT), STOP],
+        [*texts(CUT), STOP],
         [
             "step 1",
             "thinking c1",
@@ -278,7 +230,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "truncated by length": (
-        [*text(ADD, CUT), ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens")],
+        [*texts(ADD, CUT), ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens")],
         [
             "step 1",
             *called("c1"),
@@ -291,7 +243,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "truncated by a filter": (
-        [*text(ADD), ProviderCompleted(finish_reason="content_filter")],
+        [*texts(ADD), ProviderCompleted(finish_reason="content_filter")],
         [
             "step 1",
             *called("c1"),
@@ -300,19 +252,19 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "the provider itself was cancelled": (
-        [*text(ADD), ProviderCompleted(finish_reason="cancelled")],
+        [*texts(ADD), ProviderCompleted(finish_reason="cancelled")],
         ["step 1", *called("c1"), "step 1 ends: cancelled", "done truncated: cancelled (None), pending c1"],
     ),
     "another reason": (
-        [*text(ADD), ProviderCompleted(finish_reason="other", raw_finish_reason="full_moon")],
+        [*texts(ADD), ProviderCompleted(finish_reason="other", raw_finish_reason="full_moon")],
         ["step 1", *called("c1"), "step 1 ends: other", "done finished: other (full_moon), pending c1"],
     ),
     "a pause": (
-        [*text(ADD), ProviderCompleted(finish_reason="pause")],
+        [*texts(ADD), ProviderCompleted(finish_reason="pause")],
         ["step 1", *called("c1"), "step 1 ends: pause", "done finished: pause (None), pending c1"],
     ),
     "failed by the provider": (
-        [*text(ADD, CUT), SourceError("overloaded")],
+        [*texts(ADD, CUT), SourceError("overloaded")],
         [
             "step 1",
             *called("c1"),
@@ -330,7 +282,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ["error upstream_error", "done failed: None (None)"],
     ),
     "the turn ends with an error": (
-        [*text(ADD), ProviderCompleted(finish_reason="error", raw_finish_reason="ERROR")],
+        [*texts(ADD), ProviderCompleted(finish_reason="error", raw_finish_reason="ERROR")],
         [
             "step 1",
             *called("c1"),
@@ -340,11 +292,11 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "the connection is lost": (
-        [*text("a"), SourceError("lost", Code.STREAM_INTERRUPTED)],
+        [*texts("a"), SourceError("lost", Code.STREAM_INTERRUPTED)],
         ["step 1", "text 'a'", "error stream_interrupted", "step 1 ends: None", "done failed: None (None)"],
     ),
     "no terminator": (
-        text(ADD, "a"),
+        texts(ADD, "a"),
         [
             "step 1",
             *called("c1"),
@@ -355,7 +307,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "no terminator, in the middle of a call": (
-        text(CUT),
+        texts(CUT),
         [
             "step 1",
             "thinking c1",
@@ -372,7 +324,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ["error stream_interrupted", "done failed: None (None)"],
     ),
     "no success follows an error": (
-        [*text("a"), SourceError("no"), *text("b"), SourceError("no"), STOP, ChainCompleted("x")],
+        [*texts("a"), SourceError("no"), *texts("b"), SourceError("no"), STOP, ChainCompleted("x")],
         ["step 1", "text 'a'", "error upstream_error", "step 1 ends: None", "done failed: None (None)"],
     ),
     "usage of a turn that fails": (
@@ -380,7 +332,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ["step 1", "error upstream_error", "usage 2", "step 1 ends: None", "done failed: None (None)"],
     ),
     "a turn behind the terminator has to end as well": (
-        [*text("a"), STOP, *text("b")],
+        [*texts("a"), STOP, *texts("b")],
         [
             "step 1",
             "text 'a'",
@@ -460,11 +412,11 @@ def test_wrong_options() -> None:
 CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
     "at once": ([], ["start", "done cancelled: None (None)"]),
     "in mid-text": (
-        text("a #"),
+        texts("a #"),
         ["start", "step 1", "text 'a '", "text '#'", "step 1 ends: None", "done cancelled: None (None)"],
     ),
     "in mid-call": (
-        text(ADD, CUT),
+        texts(ADD, CUT),
         [
             "start",
             "step 1",
@@ -478,7 +430,7 @@ CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "between two turns": (
-        [*text(ADD), TURN],
+        [*texts(ADD), TURN],
         [
             "start",
             "step 1",
@@ -489,11 +441,11 @@ CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "when all is done": (
-        [*text("a"), STOP],
+        [*texts("a"), STOP],
         ["start", "step 1", "text 'a'", ENDED, "done finished: stop (end_turn)"],
     ),
     "when all has failed": (
-        [*text("a"), SourceError("no")],
+        [*texts("a"), SourceError("no")],
         [
             "start",
             "step 1",
@@ -603,7 +555,7 @@ RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
 def test_the_completed_text_is_reconciled(deltas: list[str], completed: str | None, expected: list[str]) -> None:
     """What was shown stands, what is missing is added, and a call is never seen twice."""
     end = ProviderCompleted(completed, finish_reason="stop")
-    assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(*text(*deltas), end)
+    assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(*texts(*deltas), end)
 
 
 def test_a_text_that_is_too_long_is_not_compared() -> None:
@@ -612,11 +564,11 @@ def test_a_text_that_is_too_long_is_not_compared() -> None:
     expected = ["step 1", "text 'abcd '", *called("c1"), "run c1", ENDED, "done finished: stop (None)"]
     limit = len("abcd " + ADD)
 
-    assert expected == story(*text("abcd ", ADD), end, limits=Limits(text=limit - 1))
-    assert expected == story(*text("abcd ", ADD), end, limits=Limits(text=0))
-    assert expected == story(*text("abcd ", ADD), end, limits=Limits(text=0), after_call="stop")
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=limit - 1))
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=0))
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=0), after_call="stop")
     expected.insert(-3, MISMATCH)
-    assert expected == story(*text("abcd ", ADD), end, limits=Limits(text=limit))
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=limit))
 
 
 def test_a_long_text_is_compared_whole() -> None:
@@ -625,7 +577,7 @@ def test_a_long_text_is_compared_whole() -> None:
     whole = word * 20_000
     for deltas in ([word] * 20_000, [whole], ["", whole[:1], whole[1:], ""]):
         driver = Driver()
-        driver.feed(*text(*deltas), ProviderCompleted(whole + "!"))
+        driver.feed(*texts(*deltas), ProviderCompleted(whole + "!"))
         assert driver.story[-2:] == ["text '!'", ENDED]
 
 
@@ -634,8 +586,8 @@ def test_usage_of_the_completed_turn_counts() -> None:
     driver = Driver()
     first, second = Usage(input=5, output=1), Usage(input=7, reasoning=2)
     driver.feed(SourceUsage(Usage(input=1)), ProviderCompleted(usage=first, ends_run=False))
-    driver.feed(*text("a"), ProviderCompleted(ends_run=False))
-    driver.feed(*text("b"), SourceUsage(second), STOP)
+    driver.feed(*texts("a"), ProviderCompleted(ends_run=False))
+    driver.feed(*texts("b"), SourceUsage(second), STOP)
     driver.take(driver.machine.close())
 
     reports = [event.usage for event in driver.events if isinstance(event, UsageReport)]
@@ -649,7 +601,7 @@ def test_usage_of_the_completed_turn_counts() -> None:
 
 def test_a_chain_of_turns() -> None:
     """Each provider turn is a step whose calls are run before it ends; the chain ends the run."""
-    assert story(*text(ADD), TURN, *text("So: 1."), ProviderCompleted(ends_run=False), ChainCompleted("u-1")) == [
+    assert story(*texts(ADD), TURN, *texts("So: 1."), ProviderCompleted(ends_run=False), ChainCompleted("u-1")) == [
         "step 1",
         *called("c1"),
         "run c1",
@@ -663,7 +615,7 @@ def test_a_chain_of_turns() -> None:
 
 def test_a_chain_whose_last_turn_has_no_end_of_its_own() -> None:
     """The end of the chain is the end of the turn, in formats without such an event."""
-    assert story(*text(ADD), ChainCompleted()) == [
+    assert story(*texts(ADD), ChainCompleted()) == [
         "step 1",
         *called("c1"),
         "run c1",
@@ -679,7 +631,7 @@ def test_a_chain_without_turns() -> None:
 
 def test_a_call_is_earned_by_its_own_turn() -> None:
     """A call of a complete turn is run although the run breaks off later; one of the broken turn is not."""
-    assert story(*text(ADD), TURN, *text(NOW, "\na")) == [
+    assert story(*texts(ADD), TURN, *texts(NOW, "\na")) == [
         "step 1",
         *called("c1"),
         "run c1",
@@ -695,7 +647,7 @@ def test_a_call_is_earned_by_its_own_turn() -> None:
 
 def test_a_chain_that_ends_between_turns() -> None:
     """Without its own end it is interrupted, even if each of its turns was complete."""
-    assert story(*text("a"), TURN) == [
+    assert story(*texts("a"), TURN) == [
         "step 1",
         "text 'a'",
         "step 1 ends: tool_calls",
@@ -707,8 +659,8 @@ def test_a_chain_that_ends_between_turns() -> None:
 def test_the_last_turn_decides() -> None:
     """A turn that was cut and continued does not make the run truncated."""
     cut = ProviderCompleted(finish_reason="length", ends_run=False)
-    assert "done finished: stop (end_turn)" == story(*text("a"), cut, *text("b"), STOP)[-1]
-    assert "done truncated: length (None)" == story(*text("a"), TURN, *text("b"), cut, ChainCompleted())[-1]
+    assert "done finished: stop (end_turn)" == story(*texts("a"), cut, *texts("b"), STOP)[-1]
+    assert "done truncated: length (None)" == story(*texts("a"), TURN, *texts("b"), cut, ChainCompleted())[-1]
 
 
 def test_each_turn_is_read_anew() -> None:
@@ -725,8 +677,8 @@ def test_each_turn_is_read_anew() -> None:
         "step 2 ends: stop",
         "done finished: stop (end_turn)",
     ]
-    assert half == story(*text("```\n", "##"), TURN, *text("# a " + ADD), STOP)
-    assert "text '1}}'" in story(*text(ADD[:-3]), TURN, *text(ADD[-3:]), STOP)
+    assert half == story(*texts("```\n", "##"), TURN, *texts("# a " + ADD), STOP)
+    assert "text '1}}'" in story(*texts(ADD[:-3]), TURN, *texts(ADD[-3:]), STOP)
 
 
 # A turn that is broken off.
@@ -735,10 +687,10 @@ def test_each_turn_is_read_anew() -> None:
 def test_reset_breaks_a_turn_off() -> None:
     """What is open ends, what is complete stays pending, and the next turn begins as if nothing had been."""
     driver = Driver()
-    driver.feed(*text("a ", ADD, "\n", CUT), SourceUsage(Usage(input=1)))
+    driver.feed(*texts("a ", ADD, "\n", CUT), SourceUsage(Usage(input=1)))
     driver.take(driver.machine.reset())
     driver.take(driver.machine.reset())
-    driver.feed(*text(NOW + "b"), STOP)
+    driver.feed(*texts(NOW + "b"), STOP)
     driver.take(driver.machine.reset())
     driver.take(driver.machine.close())
 
@@ -792,7 +744,7 @@ def test_calls_are_due_when_their_turn_is_complete() -> None:
 def test_calls_that_nobody_takes_are_pending() -> None:
     """Somebody who only reads goes on, and finds them in `done`, of all turns."""
     made = machine()
-    events = [each for event in [*text(ADD), TURN, *text(NOW), STOP] for each in made.feed(event)] + made.close()
+    events = [each for event in [*texts(ADD), TURN, *texts(NOW), STOP] for each in made.feed(event)] + made.close()
 
     assert [tell(event) for event in events] == [
         "start",
@@ -809,13 +761,13 @@ def test_calls_that_nobody_takes_are_pending() -> None:
 def test_never() -> None:
     """With `execute="never"` no call is ever due."""
     told = ["step 1", *called("c1"), ENDED, "done finished: stop (end_turn), pending c1"]
-    assert told == story(*text(ADD), STOP, execute="never")
-    assert told == story(*text(ADD), STOP, execute="never", native_tool_calls=False)
+    assert told == story(*texts(ADD), STOP, execute="never")
+    assert told == story(*texts(ADD), STOP, execute="never", native_tool_calls=False)
 
 
 def test_eager() -> None:
     """Calls are due as soon as they are complete, where no native call can supersede them."""
-    events = [*text(ADD, "a ", CUT), STOP]
+    events = [*texts(ADD, "a ", CUT), STOP]
     eager = [
         "step 1",
         *called("c1"),
@@ -864,7 +816,7 @@ def test_eager_calls_of_a_turn_that_never_ends() -> None:
 
 def test_eager_calls_out_of_the_completed_text() -> None:
     """Those that come late are due at the end of the turn, each once."""
-    events = [*text(ADD), ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
+    events = [*texts(ADD), ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
     assert story(*events, execute="eager", native_tool_calls=False) == [
         "step 1",
         *called("c1"),
@@ -948,7 +900,7 @@ JUDGED: dict[str, tuple[Any, str, list[str]]] = {
 def test_the_judge(judge: Any, written: str, expected: list[str], execute: str) -> None:
     """Who objects is heard before anything runs, even where calls are run eagerly; refused calls are not pending."""
     options = {"judge": judge, "execute": execute, "native_tool_calls": False}
-    assert ["step 1", *expected] == story(*text(written), STOP, **options)
+    assert ["step 1", *expected] == story(*texts(written), STOP, **options)
 
 
 def test_a_refused_call_is_named() -> None:
@@ -970,13 +922,13 @@ def test_a_refused_call_is_named() -> None:
 def test_only_what_would_run_is_judged(finish: FinishReason) -> None:
     """The calls of a turn that was cut are pending, whatever they are."""
     end = ProviderCompleted(finish_reason=finish)
-    assert not [line for line in story(*text(ADD), end, judge=refuse) if "violation" in line]
-    assert not [line for line in story(*text(ADD), judge=refuse) if "violation" in line]
+    assert not [line for line in story(*texts(ADD), end, judge=refuse) if "violation" in line]
+    assert not [line for line in story(*texts(ADD), judge=refuse) if "violation" in line]
 
 
 def test_a_fatal_verdict_ends_the_run() -> None:
     """What comes behind it counts no more."""
-    assert "done failed: stop (end_turn)" == story(*text("a"), STOP, *text(ADD), STOP, judge=require)[-1]
+    assert "done failed: stop (end_turn)" == story(*texts("a"), STOP, *texts(ADD), STOP, judge=require)[-1]
 
 
 # Our own stop.
@@ -1005,13 +957,13 @@ def test_stop_after_a_call() -> None:
 
 def test_no_stop_without_a_call() -> None:
     """Text alone, malformed calls included, is no reason to stop before the provider does."""
-    assert story(*text("a"), STOP, after_call="stop") == [
+    assert story(*texts("a"), STOP, after_call="stop") == [
         "step 1",
         "text 'a'",
         ENDED,
         "done finished: stop (end_turn)",
     ]
-    assert story(*text(ADD + "\n"), STOP, after_call="stop") == [
+    assert story(*texts(ADD + "\n"), STOP, after_call="stop") == [
         "step 1",
         *called("c1"),
         "text '\\n'",
@@ -1024,7 +976,7 @@ def test_no_stop_without_a_call() -> None:
 def test_call_deltas_and_markup_are_the_parsers() -> None:
     """Options of the parser reach it, in each turn and in a text that is read apart."""
     driver = Driver(call_deltas=True)
-    driver.feed(*text("a"), ProviderCompleted("b " + ADD))
+    driver.feed(*texts("a"), ProviderCompleted("b " + ADD))
     assert 'c1 has {"a":1}' in driver.story
     assert "text 'b'" not in driver.story
 
@@ -1035,7 +987,7 @@ def test_coalesced_events_do_not_depend_on_the_cuts() -> None:
     def run(size: int) -> list[UIEvent]:
         driver = Driver()
         for turn in ("# a\n" + ADD + "\n### b", "<think>c</think>" + NOW):
-            driver.feed(*text(*(turn[at : at + size] for at in range(0, len(turn), size))), TURN)
+            driver.feed(*texts(*(turn[at : at + size] for at in range(0, len(turn), size))), TURN)
         driver.feed(ChainCompleted("u"))
         return coalesce([*driver.events, *driver.machine.close()])
 

@@ -60,6 +60,6 @@ def _write_call(name: str, arguments: dict[str, Any]) -> str:
 def _write_result(name: str, text: str) -> str:
     try:
         result = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         result = text
     return f"###result {name}: " + compact(result if isinstance(result, dict) else {"result": result})

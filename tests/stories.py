@@ -1,0 +1,128 @@
+"""Runs told as stories, one line an event, and sources of which a test says what comes when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import anyio
+import anyio.lowlevel
+
+from streamtools.calls import ToolCall
+from streamtools.events import (
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    Progress,
+    Raw,
+    Reasoning,
+    SourceEvent,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    TextDelta,
+    Thinking,
+    UIEvent,
+    UsageReport,
+    Warning,
+)
+
+
+def tell(event: UIEvent) -> str:
+    """Return an event as a line of a story."""
+    match event:
+        case Start():
+            return "start"
+        case StepStart(step):
+            return f"step {step}"
+        case StepEnd(step, finish):
+            return f"step {step} ends: {finish}"
+        case Text(text):
+            return f"text {text!r}"
+        case Reasoning(text):
+            return f"reasoning {text!r}"
+        case Thinking(active, call_id):
+            return f"{'' if active else 'not '}thinking {call_id}"
+        case CallStart(call_id, name):
+            return f"{call_id} is {name}"
+        case CallDelta(call_id, text):
+            return f"{call_id} has {text}"
+        case Call(call):
+            return f"call {call.id}"
+        case Error(code, _, call_id):
+            return f"error {call_id} {code}" if call_id else f"error {code}"
+        case Warning(code):
+            return f"warning {code}"
+        case Executing(call):
+            return f"executing {call.id}"
+        case Progress(call_id, data):
+            return f"progress {call_id}: {data}"
+        case Executed(call, result):
+            return f"executed {call.id}: {result}"
+        case UsageReport(usage):
+            return f"usage {usage.input}"
+        case Raw(data):
+            return f"raw {data}"
+        case Done(reason, finish, raw, pending, conversation):
+            left = f", pending {names(pending)}" if pending else ""
+            return f"done {reason}: {finish} ({raw}){left}" + (f", in {conversation}" if conversation else "")
+    raise AssertionError(f"no run says {event} yet")
+
+
+def names(calls: Sequence[ToolCall]) -> str:
+    return " ".join(call.id for call in calls)
+
+
+def texts(*deltas: str) -> list[SourceEvent]:
+    """Return deltas of text."""
+    return [TextDelta(delta) for delta in deltas]
+
+
+class Script:
+    """A source that gives these batches, and then ends.
+
+    An `anyio.Event` among them is waited for, an exception is raised. With `hold`, nothing comes behind the last batch,
+    not even the end. What is done to the source is counted.
+    """
+
+    def __init__(self, *items: Sequence[SourceEvent] | anyio.Event | Exception, hold: bool = False) -> None:
+        self._items = iter(items)
+        self._item: Sequence[SourceEvent] | anyio.Event | Exception | None = None
+        self._hold = hold
+        self.read = 0
+        self.closed = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sequence[SourceEvent]:
+        await anyio.lowlevel.checkpoint()
+        while True:
+            self._item = self._item or next(self._items, None)
+            match self._item:
+                case None if self._hold:
+                    await anyio.sleep_forever()
+                case None:
+                    raise StopAsyncIteration
+                case anyio.Event():
+                    await self._item.wait()
+                case Exception():
+                    raise self._item
+                case _:
+                    batch, self._item = self._item, None
+                    self.read += 1
+                    return batch
+            self._item = None
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def story(events: Iterable[UIEvent]) -> list[str]:
+    """Return a line for each event."""
+    return [tell(event) for event in events]
