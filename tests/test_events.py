@@ -1,0 +1,361 @@
+"""Events: JSON in both directions, pydantic, the published schema, and the form that two runs share."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError, create_model
+
+from streamtools import Parser, ToolCall, coalesce
+from streamtools.errors import Code
+from streamtools.events import (
+    SOURCE_EVENTS,
+    UI_EVENTS,
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    ChainCompleted,
+    Done,
+    Error,
+    Event,
+    Executed,
+    Executing,
+    FollowUp,
+    Markup,
+    NativeToolCall,
+    Progress,
+    ProviderCompleted,
+    Raw,
+    Reasoning,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    TextDelta,
+    Thinking,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+    json_schema,
+    read_source_event,
+    read_ui_event,
+)
+
+MADE = ToolCall(
+    id="call_1",
+    name="f",
+    arguments={"a": [1, None, {"b": "é"}]},
+    dialect="d",
+    raw="x\n",
+    repaired=True,
+    provider_id="i",
+)
+PLAIN = ToolCall(id="call_2", name="g", arguments={}, dialect="d")
+
+UI: list[UIEvent] = [
+    Start("run_1", seq=1),
+    StepStart(1, seq=2),
+    StepEnd(1, "tool_calls", seq=3),
+    StepEnd(2, None),
+    Text('é😀\u2028 "\n', seq=4),
+    Reasoning("hm", seq=5),
+    Thinking(True, "call_1", seq=6),
+    Thinking(False),
+    CallStart("call_1", "f", seq=7),
+    CallDelta("call_1", '{"a":', seq=8),
+    Call(MADE, seq=9),
+    Call(PLAIN),
+    ApprovalRequested(MADE, 12.5, seq=10),
+    ApprovalRequested(MADE),
+    Executing(MADE, seq=11),
+    Progress("call_1", {"done": 0.5}, seq=12),
+    Executed(MADE, {"message": "ok", "n": [1]}, "ok", 0.25, seq=13),
+    Executed(MADE, None, None, 0.0),
+    Error(Code.TOOL_FAILED, "no", call_id="call_1", call=MADE, raw="x", status=500, seq=14),
+    Error(Code.UPSTREAM_ERROR, "no"),
+    Warning(Code.SKIPPED, "much", raw="x", count=7, seq=15),
+    Warning(Code.NEAR_MISS, "close"),
+    FollowUp([{"role": "user", "content": "x"}], seq=16),
+    UsageReport(Usage(input=1, output=2), seq=17),
+    Raw({"x": [1, "y"]}, seq=18),
+    Done("stopped", "max_steps", "stop", [MADE, PLAIN], "conversation", seq=19),
+    Done("finished", "stop", None, []),
+    Markup("<think>", seq=20),
+]
+
+SOURCE: list[SourceEvent] = [
+    TextDelta("é\n"),
+    ReasoningDelta("hm", signature="s"),
+    ReasoningDelta("hm"),
+    ToolCallStart("0", "i", "f"),
+    ToolCallStart("0"),
+    ToolCallDelta("0", "{"),
+    NativeToolCall("0", "f", {"a": 1}, "i", True),
+    NativeToolCall("0", None),
+    SourceUsage(Usage(total=3, cache_read=1, cache_write=2, reasoning=4)),
+    ProviderCompleted("text", [NativeToolCall("0", "f", "{}")], "stop", "end_turn", Usage(input=1), False),
+    ProviderCompleted(),
+    ChainCompleted("conversation"),
+    SourceError("no", Code.STREAM_INTERRUPTED, 503, "socket"),
+    SourceError("no"),
+    SourceWarning(Code.BAD_FRAME, "what", raw="x", count=1),
+    SourceRaw([1, {"a": None}]),
+]
+
+
+def test_every_type_is_sampled() -> None:
+    """The samples below speak for the whole vocabulary, and no two types of a union share a name."""
+    for samples, types in ((UI, UI_EVENTS), (SOURCE, SOURCE_EVENTS)):
+        assert {type(event) for event in samples} == set(types)
+        assert len(types) == len({each.type for each in types})
+    assert all("seq" in each.__struct_fields__ for each in UI_EVENTS)
+
+
+@pytest.mark.parametrize("event", UI, ids=repr)
+def test_ui_events_survive_json(event: UIEvent) -> None:
+    """One line of JSON with a type, which reads back as the same event."""
+    line = event.to_json()
+
+    assert "\n" not in line
+    assert event.type == json.loads(line)["type"]
+    assert event == read_ui_event(line) == read_ui_event(line.encode())
+    assert type(event) is type(read_ui_event(line))
+
+
+@pytest.mark.parametrize("event", SOURCE, ids=repr)
+def test_source_events_survive_json(event: SourceEvent) -> None:
+    """Source events too, so that they can be recorded."""
+    line = event.to_json()
+
+    assert event.type == json.loads(line)["type"]
+    assert event == read_source_event(line)
+
+
+def test_what_is_not_set_is_not_written() -> None:
+    """Interfaces get small events."""
+    assert {"type": "text", "text": "a"} == json.loads(Text("a").to_json())
+    assert {"type": "text", "text": "a", "seq": 3} == json.loads(Text("a", seq=3).to_json())
+    assert {"type": "thinking", "active": False} == json.loads(Thinking(False).to_json())
+    assert {"type": "error", "code": "too_deep", "message": "m"} == json.loads(Error(Code.TOO_DEEP, "m").to_json())
+
+
+def test_types_are_not_confused() -> None:
+    """Two events with the same fields are two things; nobody can change one."""
+    text: Event = Text("a")
+
+    assert text != Reasoning("a")
+    with pytest.raises(AttributeError):
+        setattr(text, "text", "b")  # noqa: B010  # a plain assignment would not pass the type check
+
+
+@pytest.mark.parametrize(
+    "line", ["", "{", "{}", "[]", '{"type":"nothing"}', '{"type":"text"}', '{"type":"text","text":1}']
+)
+def test_what_is_no_event_is_refused(line: str) -> None:
+    """Reading raises a ValueError, and nothing else."""
+    for read in (read_ui_event, read_source_event):
+        with pytest.raises(ValueError):  # noqa: PT011  # the message is msgspec's
+            read(line)
+
+
+@pytest.mark.parametrize(
+    ("event", "path"),
+    [
+        (Text("a\ud83db"), ["text"]),
+        (Call(msgspec.structs.replace(PLAIN, raw="a\ud83db")), ["call", "raw"]),
+        (Executed(PLAIN, {"x": ["a\ud83db"]}, None, 0), ["result", "x", 0]),
+        (Raw({"a\ud83db": {}}), ["data"]),
+        (TextDelta("a\ud83db"), ["text"]),
+    ],
+    ids=["text", "a call", "deep in a result", "a key", "a source event"],
+)
+def test_half_a_surrogate_pair_is_replaced(event: Event, path: Sequence[Any]) -> None:
+    """UTF-8 cannot hold it; a half pair becomes U+FFFD and the rest stays, whole pairs too."""
+    found = json.loads(event.to_json())
+    for key in path:
+        found = found[key]
+
+    assert "a\ufffdb" in found
+    assert "😀\ufffd" == json.loads(Text("\ud83d\ude00\ud83d").to_json())["text"]
+
+
+@pytest.mark.parametrize("event", [*UI, *SOURCE], ids=repr)
+def test_pydantic_reads_validates_and_writes(event: Event) -> None:
+    """Each type is a field of a model and an adapter of its own, from an object, a dict and JSON."""
+    kind = type(event)
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    model: Any = create_model("Model", event=(kind, ...))
+    written = msgspec.to_builtins(event)
+    assert event == adapter.validate_python(event) == adapter.validate_python(written)
+    assert event == adapter.validate_json(event.to_json())
+    assert written == adapter.dump_python(event)
+    assert json.loads(event.to_json()) == json.loads(adapter.dump_json(event))
+    made = model.model_validate({"event": written})
+    assert event == made.event
+    assert event == model.model_validate_json(made.model_dump_json()).event
+    with pytest.raises(ValidationError):
+        adapter.validate_python({"type": "nothing"})
+    assert kind.type == adapter.json_schema()["properties"]["type"]["enum"][0]
+    assert adapter.json_schema() == model.model_json_schema()["properties"]["event"]
+
+
+@pytest.mark.parametrize(("union", "samples"), [(UIEvent, UI), (SourceEvent, SOURCE)], ids=["ui", "source"])
+def test_pydantic_tells_the_types_of_a_union_apart(union: Any, samples: list[Event]) -> None:
+    """A stream of events can be read with one adapter, and a wrong type is refused."""
+    adapter: TypeAdapter[Any] = TypeAdapter(list[union])
+    lines = "[" + ",".join(event.to_json() for event in samples) + "]"
+
+    assert samples == adapter.validate_json(lines)
+    with pytest.raises(ValidationError):
+        adapter.validate_python([{"type": "nothing"}])
+
+
+@pytest.mark.parametrize("union", [UIEvent, SourceEvent], ids=["ui", "source"])
+def test_the_schema_of_a_union_is_published(union: Any) -> None:
+    """One schema that needs no other document, with one alternative for each type."""
+    schema = json_schema(union)
+    types = [each["properties"]["type"]["enum"] for each in schema["anyOf"]]
+
+    assert [[each.type] for each in get_args(union)] == types
+    assert "$ref" not in json.dumps(schema)
+    assert all("type" in each["required"] for each in schema["anyOf"])
+    assert json_schema() == json_schema(UIEvent)
+
+
+def test_the_schema_of_one_type() -> None:
+    """What a front end needs to know of it."""
+    schema = json_schema(Text)
+
+    assert {"type": {"enum": ["text"]}, "text": {"type": "string"}, "seq": {"type": "integer", "default": 0}} == schema[
+        "properties"
+    ]
+    assert ["type", "text"] == schema["required"]
+
+
+def test_usage_adds_up() -> None:
+    """None means that nobody told; what somebody told counts."""
+    assert Usage(input=3, output=1, cache_read=5) == Usage(input=1, output=1) + Usage(input=2, cache_read=5)
+    assert Usage() == Usage() + Usage()
+
+
+# coalesce
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([Text("a", seq=1), Text("b", seq=2)], [Text("ab")], id="texts"),
+        pytest.param([Reasoning("a"), Reasoning("b")], [Reasoning("ab")], id="reasoning"),
+        pytest.param([Markup("a"), Markup("b")], [Markup("ab")], id="markup"),
+        pytest.param([Text(""), Reasoning(""), Text("")], [], id="empty ones go"),
+        pytest.param(
+            [Text("a"), Reasoning("b"), Text("c")], [Text("a"), Reasoning("b"), Text("c")], id="not neighbours"
+        ),
+        pytest.param(
+            [CallDelta("x", "a"), CallDelta("x", "b"), CallDelta("y", "c")],
+            [CallDelta("call_1", "ab"), CallDelta("call_2", "c")],
+            id="pieces of one call",
+        ),
+        pytest.param(
+            [Thinking(True, "z"), CallStart("z", "f"), Thinking(True, "y"), Thinking(False, "z"), Thinking(False)],
+            [
+                Thinking(True, "call_1"),
+                CallStart("call_1", "f"),
+                Thinking(True, "call_2"),
+                Thinking(False, "call_1"),
+                Thinking(False),
+            ],
+            id="ids by their first appearance",
+        ),
+        pytest.param([Start("abc", seq=4)], [Start("run_1")], id="the id of a run"),
+        pytest.param(
+            [Executed(PLAIN, 1, None, 0.7, seq=3), ApprovalRequested(MADE, 99.0)],
+            [
+                Executed(msgspec.structs.replace(PLAIN, id="call_1"), 1, None, 0),
+                ApprovalRequested(msgspec.structs.replace(MADE, id="call_2"), None),
+            ],
+            id="times",
+        ),
+        pytest.param(
+            [Done("stopped", None, None, [PLAIN, MADE], seq=9)],
+            [
+                Done(
+                    "stopped",
+                    None,
+                    None,
+                    [msgspec.structs.replace(PLAIN, id="call_1"), msgspec.structs.replace(MADE, id="call_2")],
+                )
+            ],
+            id="ids of pending calls",
+        ),
+    ],
+)
+def test_coalesce(events: list[UIEvent], expected: list[UIEvent]) -> None:
+    """Neighbours are joined; what differs between two runs of the same stream is taken out."""
+    assert expected == coalesce(events)
+
+
+def test_between_tools_that_run_at_once_only_the_order_of_each_counts() -> None:
+    """Two interleavings of two tools are the same; one tool's own events in another order are not."""
+    one = [Executing(MADE), Progress("call_1", 1), Progress("call_1", 2), Executed(MADE, 1, None, 0.5)]
+    two = [Executing(PLAIN), Error(Code.TOOL_FAILED, "no", call_id="call_2", call=PLAIN)]
+    first, second = Text("before"), Text("after")
+    interleaved = [one[0], two[0], one[1], two[1], one[2], one[3]]
+
+    assert coalesce([first, *one, *two, second]) == coalesce([first, *interleaved, second])
+    assert coalesce([first, *one, *two, second]) != coalesce([first, one[0], one[2], one[1], one[3], *two, second])
+    assert coalesce([*one, first, *two]) != coalesce([*one, *two, first])
+
+
+pieces = st.one_of(
+    st.builds(Text, st.sampled_from("ab"), st.integers(0, 9)),
+    st.builds(Reasoning, st.sampled_from("ab"), st.integers(0, 9)),
+    st.builds(CallDelta, st.sampled_from(["x", "y"]), st.sampled_from("ab"), st.integers(0, 9)),
+    st.builds(Thinking, st.booleans(), st.sampled_from(["x", "y", None])),
+    st.sampled_from(UI),
+)
+
+
+@given(st.lists(pieces, max_size=12))
+def test_coalescing_again_changes_nothing(events: list[UIEvent]) -> None:
+    """It is a normal form."""
+    assert coalesce(events) == coalesce(coalesce(events))
+
+
+# seq
+
+
+def test_events_of_a_parser_are_numbered_by_whoever_asks() -> None:
+    """Each event takes the next number, the ones that are skimmed and the ones that come at the end too."""
+    text = 'Some prose, ###:{"name":"f","args":{"a":"long","b":"longer"}} ###: <think>'
+    for deltas in ([text], list(text), [text[:9], text[9:]]):
+        parser = Parser(call_deltas=True, number=itertools.count(1).__next__)
+        events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
+        assert [*range(1, len(events) + 1)] == [event.seq for event in events]
+        parser.reset()
+        assert [len(events) + 1] == [event.seq for event in parser.feed("x") + parser.close()]
+
+
+def test_a_bare_parser_does_not_number() -> None:
+    """Without somebody who counts, every event is number 0."""
+    parser = Parser()
+
+    assert {0} == {event.seq for event in parser.feed('a ###:{"name":"f"} b') + parser.close()}
