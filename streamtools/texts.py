@@ -14,6 +14,7 @@ from streamtools.events import Done, Error, Executed, Executing, Thinking, UIEve
 _UNREADABLE = frozenset(
     (Code.INVALID_JSON, Code.MISSING_TOOL_NAME, Code.UNRECOGNISED_TOOL_CALL, Code.TRUNCATED, Code.CONFLICTING_FIELDS)
 )
+_control = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # and what turns the direction of a line
 _markdown = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 
 
@@ -56,5 +57,5 @@ class UiTexts:
 
 
 def escape(text: str) -> str:
-    """Return `text` on one line, with the characters that Markdown reads escaped."""
-    return _markdown.sub(r"\\\1", " ".join(text.split()))
+    """Return `text` on one line, with the characters that Markdown reads escaped, and without control characters."""
+    return _markdown.sub(r"\\\1", " ".join(_control.sub(" ", text).split()))
