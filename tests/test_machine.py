@@ -995,3 +995,16 @@ def test_coalesced_events_do_not_depend_on_the_cuts() -> None:
     assert len(whole) > 12
     for size in (1, 2, 3, 7):
         assert whole == run(size)
+
+
+def test_a_stop_in_the_middle_of_a_call() -> None:
+    """A call over the limit that is to be text stops the turn; what is behind the limit is not told, however it came."""
+    written = ADD + "\n" + ADD.replace("1", "1" * 50) + "\n\na"
+
+    def run(*deltas: str) -> list[UIEvent]:
+        driver = Driver(on_malformed="text", after_call="stop", limits=Limits(call=len(ADD)))
+        driver.feed(*texts(*deltas))
+        return coalesce([*driver.events, *driver.machine.close()])
+
+    assert run(written) == run(*written)
+    assert tell(run(written)[-1]) == f"done finished: {STOPPED_AFTER_CALL} (None)"

@@ -87,11 +87,11 @@ class Span(Reader):
         forged: bool,
         options: Options,
         output: Output,
-        show: Callable[[str], None],
+        show: Callable[[str], bool],
     ) -> None:
         """Begin behind `marker`; a `forged` span is no call but a result that the model wrote itself.
 
-        `show` takes the text of a malformed call that is to be text.
+        `show` takes the text of a malformed call that is to be text, and returns whether that is the end of everything.
         """
         super().__init__(marker, len(marker), ended=False)
         self.forged = forged
@@ -102,6 +102,7 @@ class Span(Reader):
         self._options = options
         self._output = output
         self._show = show
+        self._stopped = False  # what is still read will not be known when the text is cut elsewhere
         self._limits: Limits = options.limits
         self._parts: list[str] | deque[str] = [marker]
         self._length = max(self._limits.call, len(marker))  # how much may be stored
@@ -274,7 +275,7 @@ class Span(Reader):
             self._report(raw, code, survivors=survivors)
         else:
             self.several_lines = True  # not known, and likely
-            if count := end - self._skipped_from:
+            if (count := end - self._skipped_from) and not self._stopped:
                 self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
 
     def warn(self, code: Code, message: str) -> None:
@@ -370,4 +371,4 @@ class Span(Reader):
         else:
             self._output.add(Thinking, False, slot.id)
             self._output.add(Warning, code, message)
-            self._show(raw)
+            self._stopped = self._show(raw)

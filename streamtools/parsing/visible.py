@@ -24,14 +24,15 @@ class Visible:
         self._after_call = options.after_call
         self._trim = options.trim
         self._keep_markup = options.keep_markup
-        self._limit = options.limits.call  # characters of hidden text that are kept
+        self._limit = options.limits.call  # characters of hidden text, or of white space, that are kept
         self.reset()
 
     def reset(self) -> None:
         """Begin a turn."""
         self._behind_call = False  # nothing but white space since the last call
         self._called = False
-        self._space = ""  # white space that a call may follow
+        self._space: list[str] = []  # white space that a call may follow
+        self._space_length = 0
         self._hidden: list[str] = []
         self._hidden_length = 0
         self.stopped = False
@@ -45,13 +46,14 @@ class Visible:
         else:
             self._output.add(Text, text)
 
-    def show_raw(self, text: str) -> None:
-        """Take a malformed call that is to be text, to the letter."""
+    def show_raw(self, text: str) -> bool:
+        """Take a malformed call that is to be text, to the letter; return whether that stops everything."""
         if self._called and self._after_call != "show":
             self._withhold(text)
             self._report_hidden()
         else:
             self._output.add(Text, text)
+        return self.stopped
 
     @property
     def refuses(self) -> bool:
@@ -61,8 +63,7 @@ class Visible:
     def begin_call(self) -> None:
         """A call begins here."""
         self._report_hidden()
-        self._drop(self._space)
-        self._space = ""
+        self._drop(self._take_space())
 
     def end_call(self) -> None:
         """It ended here."""
@@ -72,12 +73,12 @@ class Visible:
         """Something that is neither text nor a call comes here, or the turn ends."""
         self._report_hidden()
         if self._space:
-            self._output.add(Text, self._space)
-            self._space = ""
+            self._output.add(Text, self._take_space())
 
     def _withhold(self, text: str) -> None:
         if self._after_call == "hide":
-            self._hidden.append(text[: max(0, self._limit - self._hidden_length)])
+            if self._hidden_length < self._limit:
+                self._hidden.append(text[: self._limit - self._hidden_length])
             self._hidden_length += len(text)
             return
         found = _not_space(text)
@@ -94,11 +95,26 @@ class Visible:
                 return
             self._behind_call = False
             text = text[found.start() :]
-        text = self._space + text
         shown = text.rstrip(" \t\r\n")
-        self._space = text[len(shown) :]
         if shown:
-            self._output.add(Text, shown)
+            self._output.add(Text, self._take_space() + shown)
+        self._keep_space(text[len(shown) :])
+
+    def _keep_space(self, space: str) -> None:
+        """Hold white space back; more of it than the limit is shown, whatever follows."""
+        if space:
+            self._space.append(space)
+            self._space_length += len(space)
+        if self._space_length > self._limit:
+            kept = self._space_length % (self._limit + 1)  # as if it had come one by one
+            text = self._take_space()
+            self._output.add(Text, text[: len(text) - kept])
+            self._keep_space(text[len(text) - kept :])
+
+    def _take_space(self) -> str:
+        space = "".join(self._space)
+        self._space, self._space_length = [], 0
+        return space
 
     def _drop(self, space: str) -> None:
         if space and self._keep_markup:
