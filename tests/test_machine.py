@@ -998,7 +998,7 @@ def test_coalesced_events_do_not_depend_on_the_cuts() -> None:
 
 
 def test_a_stop_in_the_middle_of_a_call() -> None:
-    """A call over the limit that is to be text stops the turn; what is behind the limit is not told, however it came."""
+    """A call over the limit that is to be text stops the turn; what is behind the limit is not told, however cut."""
     written = ADD + "\n" + ADD.replace("1", "1" * 50) + "\n\na"
 
     def run(*deltas: str) -> list[UIEvent]:
