@@ -4,8 +4,7 @@
 
 The exponent of a row is the slope between its smallest and its largest text in a doubly logarithmic plot. It is
 somewhat below one where a fixed cost weighs on the small text, and a little above where the large one leaves the cache,
-as the row of the floor shows. The hostile texts are those that a parser with a rescan in it chokes on. What is measured
-is processor time: a long measurement has no chance to find a busy machine quiet for all of it, as a short one has.
+as the row of the floor shows. The hostile texts are those that a parser with a rescan in it chokes on.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from time import process_time
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -70,7 +68,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     yield Growth(
         section,
         "floor, prose",
-        {size: floor(texts.cut(texts.prose(size)), process_time) for size in sizes},
+        {size: floor(texts.cut(texts.prose(size))) for size in sizes},
         lambda: None,
     )
     yield _growth(section, "plain prose", texts.prose, sizes)
@@ -83,7 +81,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     yield Growth(
         section,
         "plain prose, machine",
-        {size: machine(texts.cut(texts.prose(size)), process_time) for size in sizes},
+        {size: machine(texts.cut(texts.prose(size))) for size in sizes},
         lambda: None,
         LINEAR,
     )
@@ -114,7 +112,7 @@ def _growth(
     cut: Cut = texts.cut,
     target: float = LINEAR,
 ) -> Growth:
-    works = {size: parsing(cut(text(size)), make, process_time) for size in sizes}
+    works = {size: parsing(cut(text(size)), make) for size in sizes}
     return Growth(section, name, works, partial(check, text(2_000), make, cut), target)
 
 

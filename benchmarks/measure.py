@@ -3,7 +3,8 @@
 A time by itself says more about the machine and the moment than about the program, so nothing here is judged by one.
 The subject and what it is compared with take turns, each is measured seven times, the best of each counts (whatever
 made the others slower was not the program), and the ratio is the figure. Each measurement takes at least some
-milliseconds: what is shorter is repeated. The results are checked too, apart, where it costs no measured time.
+milliseconds: what is shorter is repeated. Times are processor times, because on a machine that others use too a clock
+on the wall mostly measures the others. The results are checked apart, where it costs no measured time.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from math import log
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Protocol
 
 Work = Callable[[], float]
-"""Does its work once and returns the seconds that it took, without what had to be prepared."""
+"""Does its work and returns the seconds of processor time that one such work takes, without what had to be prepared."""
 
 _SHORTEST = 0.01  # seconds of one measurement; the clock and the loop around it are then far below one per cent
 
@@ -112,9 +113,11 @@ def interleave(works: list[Work], repeats: int, *, equally_long: bool = False) -
 
     If they are measured `equally_long`, one that is a hundred times as fast has no better chance of a quiet moment.
     """
-    once = [max(work(), 1e-9) for work in works]
-    span = max(_SHORTEST, *once) if equally_long else _SHORTEST
-    passes = [max(1, round(span / time)) for time in once] if repeats > 1 else [1] * len(works)
+    passes = [1] * len(works)
+    if repeats > 1:
+        once = [max(work(), 1e-9) for work in works]
+        span = max(_SHORTEST, *once) if equally_long else _SHORTEST
+        passes = [max(1, round(span / time)) for time in once]
     times: list[list[float]] = [[] for _ in works]
     for repeat in range(repeats):
         turns = list(zip(works, passes, times, strict=True))
@@ -128,9 +131,9 @@ def timed(work: Callable[[], object]) -> Work:
     """Return `work` with a clock around all of it."""
 
     def run() -> float:
-        started = perf_counter()
+        started = process_time()
         work()
-        return perf_counter() - started
+        return process_time() - started
 
     return run
 
