@@ -59,13 +59,10 @@ class Replay:
 
     async def __aenter__(self) -> ToolStream:
         recording = open_stream_file(self._path)
-        self._playback = Playback(recording, speed=self._speed, cut=self._cut)
         try:
-            adapter = sources.adapter(recording.head.source)
-            self._stream = ToolStream(sources.Source(self._playback, adapter), **self._options)
-        except LookupError as error:
-            recording.close()
-            raise RecordingError(f"{recording.name}: {error}") from None
+            self._playback = Playback(recording, speed=self._speed, cut=self._cut)
+            source = sources.Source(self._playback, _adapter(recording))
+            self._stream = ToolStream(source, **self._options)
         except BaseException:
             recording.close()
             raise
@@ -86,6 +83,13 @@ class Replay:
     async def _collect(self) -> list[UIEvent]:
         async with self as stream:
             return [event async for event in stream]
+
+
+def _adapter(recording: OpenRecording) -> sources.FrameAdapter:
+    try:
+        return sources.adapter(recording.head.source)
+    except LookupError as error:
+        raise RecordingError(f"{recording.name}: {error}") from None
 
 
 def replay(path: str | PathLike[str], *, speed: float = 0, cut: Cut = "recorded", **options: Any) -> Replay:
