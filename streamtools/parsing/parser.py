@@ -168,7 +168,7 @@ class Parser:
 
     @property
     def errors(self) -> list[Error]:
-        """The malformed calls of this turn so far."""
+        """The malformed calls of this turn so far; of more than the limit of calls, the first ones."""
         return self._output.errors
 
     def _begin(self) -> None:

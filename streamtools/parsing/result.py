@@ -45,7 +45,7 @@ def parse(
         content="".join(event.text for event in events if isinstance(event, Text)),
         reasoning="".join(event.text for event in events if isinstance(event, Reasoning)),
         calls=parser.calls,
-        errors=parser.errors,
+        errors=[event for event in events if isinstance(event, Error)],
         warnings=[event for event in events if isinstance(event, Warning)],
         events=events,
     )

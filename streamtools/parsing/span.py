@@ -365,7 +365,8 @@ class Span(Reader):
         if self._announces:
             self.counts = True
             error = Error(code, message, call_id=slot.id, raw=raw, seq=self._output.number())
-            self._output.errors.append(error)
+            if len(self._output.errors) <= self._limits.calls:  # a hostile stream has no end of them
+                self._output.errors.append(error)
             self._output.events.append(error)
             self._output.add(Thinking, False, slot.id)
         else:
