@@ -46,7 +46,8 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.parsing import Parser
-from streamtools.parsing.options import Dialects, ParserOptions
+from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.options import ParserOptions
 
 log = structlog.get_logger(__name__)
 

@@ -24,7 +24,8 @@ from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
 from streamtools.machine import StreamMachine, Verdict
-from streamtools.parsing.options import Dialects, ParserOptions, choose_dialects
+from streamtools.parsing.dialects import Dialects, choose_dialects
+from streamtools.parsing.options import ParserOptions
 from streamtools.result import Collector, TurnResult
 from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
 from streamtools.tools.registry import ToolsLike

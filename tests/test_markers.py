@@ -8,7 +8,8 @@ from collections.abc import Generator
 import pytest
 
 from streamtools import Dialect, Parser
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Opener, Part, Pattern, Some
+from streamtools.parsing.dialects import Opener
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Part, Pattern, Some
 from streamtools.parsing.span import Span
 from tests.reference import Run, may_become
 
@@ -16,51 +17,53 @@ from tests.reference import Run, may_become
 @pytest.mark.parametrize(
     ("parts", "text", "ended", "expected"),
     [
-        pytest.param(("ab",), "ab", False, (2, 2), id="all of it"),
-        pytest.param(("ab",), "abc", False, (2, 2), id="more than all of it"),
+        pytest.param(("ab",), "ab", False, 2, id="all of it"),
+        pytest.param(("ab",), "abc", False, 2, id="more than all of it"),
         pytest.param(("ab",), "a", False, None, id="the beginning of it"),
         pytest.param(("ab",), "", False, None, id="nothing yet"),
         pytest.param(("ab",), "ac", False, False, id="something else"),
         pytest.param(("ab",), "a", True, False, id="the beginning, and then the end of the stream"),
         pytest.param(("ab",), "", True, False, id="the end of the stream"),
-        pytest.param(("a", SPACES, "b"), "a \r\n\tb", False, (6, 6), id="white space in the middle"),
+        pytest.param(("a", SPACES, "b"), "a \r\n\tb", False, 6, id="white space in the middle"),
         pytest.param(("a", SPACES, "b"), "a" + " " * 32, False, None, id="as much white space as there may be"),
         pytest.param(("a", SPACES, "b"), "a" + " " * 33, False, False, id="one more"),
         pytest.param(("a", Some("x", 2, 3), "b"), "axb", False, False, id="too few of a class"),
         pytest.param(("a", Some("x", 2, 3), "b"), "ax", False, None, id="too few so far"),
-        pytest.param(("a", Some("x", 2, 3), "b"), "axxb", False, (4, 4), id="enough"),
-        pytest.param(("a", Some("a", 0, 2), "ab"), "aaaab", False, (5, 5), id="a class that overlaps what follows"),
-        pytest.param(("a", BLANKS, LINE_END), "a\n", False, (2, 2), id="LF"),
-        pytest.param(("a", BLANKS, LINE_END), "a \r\n", False, (4, 4), id="CR LF"),
+        pytest.param(("a", Some("x", 2, 3), "b"), "axxb", False, 4, id="enough"),
+        pytest.param(("a", Some("a", 0, 2), "ab"), "aaaab", False, 5, id="a class that overlaps what follows"),
+        pytest.param(("a", BLANKS, LINE_END), "a\n", False, 2, id="LF"),
+        pytest.param(("a", BLANKS, LINE_END), "a \r\n", False, 4, id="CR LF"),
         pytest.param(("a", BLANKS, LINE_END), "a\r", False, None, id="CR so far"),
         pytest.param(("a", BLANKS, LINE_END), "a\rx", False, False, id="CR alone"),
-        pytest.param(("a", BLANKS, LINE_END), "a", True, (1, 1), id="the end of the stream ends a line"),
-        pytest.param(("a", BLANKS, LINE_END), "a \r", True, (3, 3), id="behind CR too"),
+        pytest.param(("a", BLANKS, LINE_END), "a", True, 1, id="the end of the stream ends a line"),
+        pytest.param(("a", BLANKS, LINE_END), "a \r", True, 3, id="behind CR too"),
         pytest.param(("a", BLANKS, LINE_END), "ab", True, False, id="text before the end of the line"),
     ],
 )
-def test_patterns(parts: tuple[Part, ...], text: str, ended: bool, expected: tuple[int, int] | bool | None) -> None:
+def test_patterns(parts: tuple[Part, ...], text: str, ended: bool, expected: int | bool | None) -> None:
     """Three answers, and where the marker ends if it stands here; also where text comes before it."""
-    shifted = tuple(at + 2 for at in expected) if isinstance(expected, tuple) else expected
+    shifted = expected + 2 if type(expected) is int else expected
 
-    assert expected == Pattern(parts).match(text, 0, ended)
-    assert shifted == Pattern(parts).match("--" + text, 2, ended)
+    assert expected == Pattern(*parts).match(text, 0, ended)
+    assert shifted == Pattern(*parts).match("--" + text, 2, ended)
 
 
 def test_what_is_read_again_is_told_apart() -> None:
     """The commit point may lie behind the place where the body begins."""
-    pattern = Pattern(("###:", SPACES), ahead=("{", SPACES, '"'))
+    markers = Markers([(Marker(("###:", SPACES), ahead=("{", SPACES, '"')), "hash"), (Marker(("~~~",)), "tilde")])
 
-    assert (5, 8) == pattern.match('###: { "x', 0, False)
-    assert pattern.match("###: {", 0, False) is None
-    assert pattern.match("###: {x", 0, False) is False
+    assert ("hash", 5) == markers.at('###: { "x', 0, False)
+    assert markers.at("###: {", 0, False) is None
+    assert markers.at("###: {x", 0, False) is False
+    assert ("tilde", 4) == markers.at("-~~~", 1, False)
+    assert Markers[str]([]).at("~~~", 0, False) is False
 
 
 def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() -> None:
     """Compared with walking the parts, over all texts of up to six characters out of four."""
     parts: tuple[Part, ...] = ("ab", Some(" a", 1, 2), "a", LINE_END)
     slow = [("ab", Run(" a", 1, 2), "a", end) for end in ("\n", "\r\n")]
-    pattern = Pattern(parts)
+    pattern = Pattern(*parts)
     for length in range(1, 7):
         for text in map("".join, itertools.product("ab \n", repeat=length)):
             maybe = any(may_become(text, each) for each in slow)

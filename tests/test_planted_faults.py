@@ -16,7 +16,8 @@ from streamtools import Parser
 from streamtools.events import Text, Thinking, UIEvent
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markdown import Markdown
-from streamtools.parsing.span import Output, Span
+from streamtools.parsing.output import Output
+from streamtools.parsing.span import Span
 from tests import test_laws
 from tests.test_laws import every_set
 
@@ -37,9 +38,9 @@ def marker_left_in_text(patch: pytest.MonkeyPatch) -> None:
     """The call is found, and its marker is shown all the same."""
     open_span = Parser._open_span
 
-    def show_too(parser: Parser, text: str, at: int, opener: Any, dialect: Any, body: int) -> str | None:
+    def show_too(parser: Parser, text: str, at: int, armament: Any, body: int) -> str | None:
         parser._show(text[:body])
-        return open_span(parser, text[at:], 0, opener, dialect, body - at)
+        return open_span(parser, text[at:], 0, armament, body - at)
 
     patch.setattr(Parser, "_open_span", show_too)
 

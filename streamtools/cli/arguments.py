@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from streamtools.cli.complaints import Refused
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
-from streamtools.parsing.options import choose_dialects
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
 
 _STATUS = """\
 exit status: 0; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line or the file

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypedDict
 
 from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, new_call_id
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
-
-Dialects: TypeAlias = "Sequence[str | Dialect] | str | None"
-"""Ids, `Dialect` objects, `"auto"`, or None for the two that are armed by default; `()` arms none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,20 +68,3 @@ class ParserOptions(OtherOptions, total=False):
 
     in_reasoning: bool
     call_deltas: bool
-
-
-def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
-    """Return the dialects that are meant. Raises ValueError for an id that is not in the table, and names it."""
-    if dialects is None:
-        dialects = DEFAULT_DIALECTS
-    elif dialects == "auto":
-        dialects = tuple(DIALECTS)
-    elif isinstance(dialects, str | Dialect):
-        dialects = (dialects,)
-    chosen = []
-    for each in dialects:
-        dialect = DIALECTS.get(each) if isinstance(each, str) else each
-        if not isinstance(dialect, Dialect):
-            raise ValueError(f"no dialect {each!r}; there are {', '.join(DIALECTS)}")
-        chosen.append(dialect)
-    return tuple(chosen)

@@ -14,61 +14,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from functools import lru_cache
 from typing import Any, Final, Literal, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
 from streamtools.events import Error, Markup, Text, UIEvent
-from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.armed import Armament, arm
+from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markdown import Markdown
-from streamtools.parsing.markers import Opener, Openers
-from streamtools.parsing.options import Dialects, Options, OtherOptions, choose_dialects
-from streamtools.parsing.reasoning import TAGS, Closing, ReasoningTags, ReasoningText
-from streamtools.parsing.span import Output, Span
+from streamtools.parsing.options import Options, OtherOptions
+from streamtools.parsing.output import Output
+from streamtools.parsing.reasoning import Closing, ReasoningText
+from streamtools.parsing.span import Span
 from streamtools.parsing.visible import Visible
 
 _always: Final = re.compile("").search
 _not_space = re.compile(r"[^ \t\r\n]").search
 _FINISHED: Final = object()
-
-
-class Armed:
-    """What a set of dialects looks for; made once for each set."""
-
-    def __init__(self, dialects: tuple[Dialect, ...], in_code: str | None, reasoning: str) -> None:
-        self._entries = [
-            (opener, dialect, (in_code or dialect.in_code) == "call")
-            for dialect in dialects
-            for opener in dialect.openers
-        ]
-        self._openers: dict[tuple[bool, bool, bool], Openers[Dialect]] = {}
-        self.tags = ReasoningTags(TAGS, [opener for opener, _, _ in self._entries])
-        self.line_start = "".join({opener.first for opener, _, _ in self._entries})
-        inline = [(opener, in_code) for opener, _, in_code in self._entries if opener.where == "anywhere"]
-        self.anywhere = "".join({opener.first for opener, _ in inline})
-        self.in_code = "".join({opener.first for opener, in_code in inline if in_code})
-        if reasoning == "anywhere":
-            self.anywhere += self.tags.firsts
-
-    def openers(self, *, at_line_start: bool, in_code: bool, calls_only: bool) -> Openers[Dialect]:
-        """Return the markers that count in a place of this kind."""
-        kind = (at_line_start, in_code, calls_only)
-        if kind not in self._openers:
-            self._openers[kind] = Openers(
-                [
-                    (opener, dialect)
-                    for opener, dialect, even_in_code in self._entries
-                    if (at_line_start or opener.where == "anywhere")
-                    and (even_in_code or not in_code)
-                    and (opener.kind == "call" or not calls_only)
-                ]
-            )
-        return self._openers[kind]
-
-
-_arm = lru_cache(maxsize=64)(Armed)
 
 
 class Parser:
@@ -96,7 +59,7 @@ class Parser:
     ) -> None:
         self._options = chosen = Options(in_reasoning=in_reasoning, call_deltas=call_deltas, **options)
         self.tools = tools
-        self._armed = armed = _arm(choose_dialects(dialects), chosen.in_code, chosen.reasoning)
+        self._armed = armed = arm(choose_dialects(dialects), chosen.in_code, chosen.reasoning)
         self._markdown = Markdown(armed.anywhere, armed.line_start, armed.in_code)
         self._output = Output(number)
         self._number = number
@@ -266,8 +229,8 @@ class Parser:
         self._show(text)
         return None
 
-    def _opener_at(self, text: str, at: int) -> tuple[Opener, Dialect, int] | Literal[False] | None:
-        """Return the marker at this place and where its body begins, None if one may yet stand here, or False."""
+    def _opener_at(self, text: str, at: int) -> tuple[Armament, int] | Literal[False] | None:
+        """Return the marker at this place and where its body begins; None if one may yet stand here; else False."""
         markdown = self._markdown
         openers = self._armed.openers(
             at_line_start=markdown.at_line_start, in_code=markdown.in_code, calls_only=self._visible.refuses
@@ -275,7 +238,7 @@ class Parser:
         if at or not self._last:
             return openers.at(text, at, self._ended)
         found = openers.at(self._last[-1] + text, 1, self._ended)
-        return found and (found[0], found[1], found[2] - 1)
+        return found and (found[0], found[1] - 1)
 
     def _hold(self, text: str, at: int) -> None:
         self._show(text[:at])
@@ -324,7 +287,8 @@ class Parser:
 
     # Calls.
 
-    def _open_span(self, text: str, at: int, opener: Opener, dialect: Dialect, body: int) -> str | None:
+    def _open_span(self, text: str, at: int, armament: Armament, body: int) -> str | None:
+        opener, dialect = armament
         self._show(text[:at])
         if self._visible.stopped:
             return None

@@ -56,9 +56,10 @@ class Reader:
             if found is not None:
                 break
             yield
-        if found:
-            self.at = found[0]
-        return bool(found)
+        if found is False:
+            return False
+        self.at = found
+        return True
 
     def until(self, closing: Closing) -> Generator[None, None, bool]:
         """Read up to the end of the first `closing` and return True, or to the end of the stream and return False."""

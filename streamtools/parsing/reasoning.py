@@ -14,8 +14,8 @@ from typing import Literal
 
 from streamtools.errors import Code
 from streamtools.events import Markup, Reasoning, UIEvent, Warning
-from streamtools.parsing.markers import Opener, Pattern
-from streamtools.parsing.span import Output
+from streamtools.parsing.markers import Marker, Pattern
+from streamtools.parsing.output import Output
 
 TAGS = {
     "<think>": "</think>",
@@ -31,10 +31,10 @@ _WINDOW = 192  # characters: longer than any marker up to its commit point
 class ReasoningTags:
     """The opening tags, what closes each of them, and what would be a call between them."""
 
-    def __init__(self, tags: Mapping[str, str], openers: Iterable[Opener]) -> None:
-        calls = [opener for opener in openers if opener.kind == "call"]
+    def __init__(self, tags: Mapping[str, str], calls: Iterable[Marker]) -> None:
+        calls = list(calls)
         self.firsts = "".join(sorted({opening[0] for opening in tags}))
-        self._tags = [(Pattern((opening,)), opening, Closing([closing], calls)) for opening, closing in tags.items()]
+        self._tags = [(Pattern(opening), opening, Closing([closing], calls)) for opening, closing in tags.items()]
         self.any_closing = Closing(list(tags.values()), calls)  # where the opening tag was not seen
 
     def at(self, text: str, at: int, ended: bool) -> tuple[str, Closing] | Literal[False] | None:
@@ -51,13 +51,13 @@ class ReasoningTags:
 class Closing:
     """How a stretch of reasoning ends, and what to watch for in it."""
 
-    def __init__(self, tags: list[str], calls: list[Opener]) -> None:
+    def __init__(self, tags: list[str], calls: list[Marker]) -> None:
         whole = "|".join(map(re.escape, tags))
         begun = "|".join(_beginning(tag) for tag in tags)
         self.search = re.compile(f"({whole})|(?:{begun})\\Z").search
-        watched = "|".join(opener.search_pattern() for opener in calls)
+        watched = "|".join(marker.search_pattern() for marker in calls)
         self.calls = re.compile(watched, re.MULTILINE).finditer if watched else None
-        stops = {tag[0] for tag in tags} | {opener.last for opener in calls}
+        stops = {tag[0] for tag in tags} | {marker.last for marker in calls}
         self.leaves = re.compile("[" + re.escape("".join(sorted(stops))) + "]").search
 
 

@@ -8,7 +8,8 @@ from typing import Any, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.events import Error, Reasoning, Text, UIEvent, Warning
-from streamtools.parsing.options import Dialects, ParserOptions
+from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.options import ParserOptions
 from streamtools.parsing.parser import Parser
 
 

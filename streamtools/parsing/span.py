@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from itertools import repeat
-from typing import TYPE_CHECKING
 
 from streamtools.calls import Limits, Rejected, ToolCall, decode_json, read_envelope
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, CallStart, Error, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, UIEvent, Warning
 from streamtools.parsing.envelope import Envelope
 from streamtools.parsing.json_text import JsonText, State, recover
 from streamtools.parsing.markers import Pattern
+from streamtools.parsing.options import Options
+from streamtools.parsing.output import Output
 from streamtools.parsing.reader import Reader
-
-if TYPE_CHECKING:
-    from streamtools.parsing.options import Options
 
 _MESSAGES = {
     Code.INVALID_JSON: "the call is not valid JSON",
@@ -31,35 +28,7 @@ _MESSAGES = {
     Code.TOO_MANY_CALLS: "the answer holds too many calls",
     Code.UNRECOGNISED_TOOL_CALL: "there is no call where one should be",
 }
-_unnumbered = repeat(0).__next__
 _LOOK_BACK = 320  # pieces of text that are kept while skipping: more than any blank line that is looked back for
-
-
-class Output:
-    """The events of the current `feed`, and what the turn has come to."""
-
-    __slots__ = ("calls", "count", "errors", "events", "make_delta", "make_text", "number")
-
-    def __init__(self, number: Callable[[], int] | None) -> None:
-        """Number events by `number`, or not at all, which the two most frequent kinds of events make use of."""
-        self.number = number or _unnumbered
-        self.make_text: Callable[[str], Text] = Text
-        self.make_delta: Callable[[str, str], CallDelta] = CallDelta
-        if number is not None:
-            self.make_text = lambda text: Text(text, number())
-            self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
-        self.events: list[UIEvent] = []
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a turn."""
-        self.calls: list[ToolCall] = []
-        self.errors: list[Error] = []
-        self.count = 0  # calls that were begun
-
-    def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
-        """Add an event and number it."""
-        self.events.append(event(*fields, **named, seq=self.number()))
 
 
 class Slot:

@@ -11,7 +11,7 @@ import re
 from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.options import Options
-from streamtools.parsing.span import Output
+from streamtools.parsing.output import Output
 
 _not_space = re.compile(r"[^ \t\r\n]").search
 

@@ -8,13 +8,37 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from streamtools.parsing.markers import Opener
+from streamtools.parsing.markers import Marker, Part
+from streamtools.parsing.span import Span
+
+Body: TypeAlias = Callable[[Span], Generator[None, None, None]]
+"""A grammar: reads one span from behind its marker to its end, and yields where it needs more text."""
 
 _TEMPLATE_MARK = r"<[|\uff5c][^<>\n]{1,40}[|\uff5c]>|</?(?:start_of_turn|end_of_turn|s)>|\[/?INST\]"
+
+
+@dataclass(frozen=True)
+class Opener:
+    """A marker, the grammar of what follows it, and whether that is a call or a result that the model forges.
+
+    The other parameters are those of `Marker`; what is `ahead` is read again by `body`.
+    """
+
+    parts: tuple[Part, ...]
+    body: Body
+    ahead: tuple[Part, ...] = ()
+    where: Literal["anywhere", "line_start"] = "anywhere"
+    not_after: str = ""
+    kind: Literal["call", "result"] = "call"
+    marker: Marker = field(init=False)
+
+    def __post_init__(self) -> None:
+        marker = Marker(self.parts, ahead=self.ahead, where=self.where, not_after=self.not_after)
+        object.__setattr__(self, "marker", marker)
 
 
 @dataclass(frozen=True)

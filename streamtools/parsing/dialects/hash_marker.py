@@ -11,9 +11,9 @@ from collections.abc import Generator
 from typing import Any, Literal
 
 from streamtools.errors import Code
-from streamtools.parsing.dialects.base import Dialect, compact
+from streamtools.parsing.dialects.base import Dialect, Opener, compact
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import SPACES, Opener, Some
+from streamtools.parsing.markers import SPACES, Some
 from streamtools.parsing.span import Span
 
 _NAME = Some("A-Za-z0-9_-", 1, 64)

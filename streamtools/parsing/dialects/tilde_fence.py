@@ -16,17 +16,17 @@ from collections.abc import Generator
 from typing import Any, Literal
 
 from streamtools.errors import Code
-from streamtools.parsing.dialects.base import Dialect, compact
+from streamtools.parsing.dialects.base import Dialect, Opener, compact
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import BLANKS, LINE_END, Opener, Pattern, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Span
 
 _INDENT = Some(r" \t", 0, 256)
-_TILDES = Pattern(("~~~",))
-_LABEL = Pattern((BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END))
+_TILDES = Pattern("~~~")
+_LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
 _run_of_ticks = re.compile("`*").match
-_CLOSING_LINE = Pattern(("\n", _INDENT, "~~~"))
+_CLOSING_LINE = Pattern("\n", _INDENT, "~~~")
 _CLOSING = Closing(r"\n[ \t]{0,256}~~(~)", r"\n[ \t]{0,256}~{0,2}")
 
 
