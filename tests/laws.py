@@ -38,6 +38,21 @@ from tests.reference import MARKERS, TAGS, Marker, begins_with, may_become, plac
 LIMITS = (Code.TOO_LARGE, Code.TOO_DEEP, Code.TOO_MANY_CALLS)
 """What is reported while the call that it is about goes on."""
 
+MALFORMED = {
+    Code.INVALID_JSON,
+    Code.MISSING_TOOL_NAME,
+    Code.INVALID_ARGUMENTS,
+    Code.CONFLICTING_FIELDS,
+    Code.UNRECOGNISED_TOOL_CALL,
+    Code.TRUNCATED,
+    Code.DUPLICATE_KEY,
+    Code.NOT_A_NUMBER,
+    Code.NUMBER_TOO_LONG,
+    Code.LONE_SURROGATE,
+    *LIMITS,
+}
+"""What is wrong with a call that a model wrote badly."""
+
 LONGEST_MARKER = 256
 """No marker has as many characters."""
 
@@ -102,7 +117,7 @@ def pieces(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> 
                 kind = "text" if before == "text" else "skipped"
                 piece = text[at : at + count]
                 assert count == len(piece), f"{count} characters skipped, and there are {len(piece)}"
-            case Warning(code=code) if code not in (Code.MISSING_CLOSE, Code.CALL_IN_REASONING):
+            case Warning(code=code) if code in MALFORMED:
                 refused = True
                 continue
             case _:

@@ -58,6 +58,16 @@ TAGS = (
     "</thinking",
 )  # fmt: skip
 
+STRINGS = ("}", '"]}', "\\", "```", "\n\n", "\t\x01", "é😀", "")
+"""What is meant to be misread in arguments."""
+
+FAULTY = (
+    '{"x":1}', '{"name":""}', '{"name":"f","args":3}', '{"name":"f","args":"["}', '{"name":"f","tool":"g"}',
+    '{"name":"f","args":{"a":1,"a":2}}', '{"name":"f","args":{"a":[NaN]}}', '{"name":"f","args":{"a":12345678}}',
+    '{"name":"f","args":{"a":"\\ud83d"}}', '{"name":"f","args":{"a":[[[[[[1]]]]]]}}', '{"name":f}', '{"name":"f}',
+)  # fmt: skip
+"""The JSON of calls, each wrong in its own way."""
+
 NAMES = ("f", "get_weather", "météo", "a.b-c", "###:{")
 KEYS = ("a", "city", "###:", "naïve", 'q"', "\\")
 
@@ -73,18 +83,7 @@ class Written(NamedTuple):
 def arguments(ids: Sequence[str]) -> st.SearchStrategy[dict[str, Any]]:
     """Arguments of a call: nested, in any alphabet, holding markers and whole calls."""
     inner = [DIALECTS[each].write_call("inner", {"x": "}"}) for each in ids]
-    strings = [
-        *inner,
-        *(part for each in ids for part in MARKUP[each]),
-        "}",
-        '"]}',
-        "\\",
-        "```",
-        "\n\n",
-        "\t\x01",
-        "é😀",
-        "",
-    ]
+    strings = [*inner, *(part for each in ids for part in MARKUP[each]), *STRINGS]
     scalars = st.sampled_from([*strings, *strings, None, True, False, 0, -7, 2.5, 10**20])
     values = scalars | scalars | st.lists(scalars, max_size=2) | st.fixed_dictionaries({"in": scalars, "}": scalars})
     return st.dictionaries(st.sampled_from(KEYS), values, max_size=2)
@@ -107,8 +106,13 @@ def calls(draw: st.DrawFn, dialect: str, ids: Sequence[str]) -> Written:
         body = {"type": "function", "function": body}
     indent = draw(st.sampled_from([None, 1]))
     text = json.dumps(body, ensure_ascii=draw(st.booleans()), indent=indent)
-    begin, end = as_dialect.index("{"), as_dialect.rindex("}") + 1
-    return Written(as_dialect[:begin] + text + as_dialect[end:], name, given)
+    return Written(_with_json(as_dialect, text), name, given)
+
+
+def _with_json(call: str, text: str) -> str:
+    """Return a call with other JSON in it."""
+    begin, end = call.index("{"), call.rindex("}") + 1
+    return call[:begin] + text + call[end:]
 
 
 def _broken(text: str, at: int, instead: str) -> str:
@@ -122,10 +126,13 @@ def fragments(ids: Sequence[str]) -> st.SearchStrategy[str]:
     good = st.one_of([calls(each, ids).map(lambda call: call.text) for each in ids])
     on_lines = good.map(lambda text: f"\n{text}\n")
     bad = st.builds(_broken, good, st.integers(5, 400), st.sampled_from(["", '"', "}", "{", "'", "x", "\n\n", "\x01"]))
+    faulty = st.sampled_from(
+        [f"\n{_with_json(DIALECTS[each].write_call('f', {}), text)}" for each in ids for text in FAULTY]
+    )
     mixed = st.sampled_from([*markup, *JSON, *PROSE, *MARKDOWN, *TAGS])
     marks = st.sampled_from(markup)
     in_code = st.builds(str.__add__, st.sampled_from(CODE), marks)
-    return st.one_of(marks, in_code, mixed, mixed, mixed, mixed, good | on_lines, bad, st.text(max_size=3))
+    return st.one_of(marks, in_code, mixed, mixed, mixed, mixed, good | on_lines, bad, faulty, st.text(max_size=3))
 
 
 def texts(ids: Sequence[str], *, max_size: int = 10) -> st.SearchStrategy[str]:
@@ -143,18 +150,18 @@ def options(dialects: Sequence[str] | str | None) -> st.SearchStrategy[Options]:
         Limits, call=st.integers(1, 80), depth=st.integers(1, 4), digits=st.integers(1, 5), calls=st.integers(0, 3)
     )
     return st.fixed_dictionaries(
-        {"dialects": st.just(dialects)},
-        optional={
+        {
+            "dialects": st.just(dialects),
             "call_deltas": st.booleans(),
-            "on_malformed": st.sampled_from(["error", "text"]),
-            "after_call": st.sampled_from(["show", "show", "hide", "stop"]),
-            "in_code": st.sampled_from(["text", "call", None]),
+            "on_malformed": st.sampled_from(["error", "error", "text"]),
+            "after_call": st.sampled_from(["show", "show", "show", "hide", "stop"]),
+            "in_code": st.sampled_from([None, "text", "call"]),
             "reasoning": st.sampled_from(["start", "start", "anywhere", "off"]),
-            "in_reasoning": st.sampled_from([False, False, False, True]),
-            "trim": st.booleans(),
+            "in_reasoning": st.sampled_from([False, False, False, False, True]),
+            "trim": st.sampled_from([False, False, True]),
             "strict": st.booleans(),
-            "limits": st.just(Limits()) | limits,
-        },
+            "limits": st.sampled_from([Limits(), Limits()]) | limits,
+        }
     )
 
 
@@ -180,18 +187,8 @@ class Document(NamedTuple):
 
 
 _HARMLESS = (
-    "A sentence. ",
-    "\n",
-    "\n\n",
-    "## Heading\n",
-    "- item\n",
-    "`code` ",
-    "é ",
-    "\r\n",
-    "###: note\n",
-    "~~ ",
-    "{} ",
-)
+    "A sentence. ", "\n", "\n\n", "## Heading\n", "- item\n", "`code` ", "é ", "\r\n", "###: note\n", "~~ ", "{} ",
+)  # fmt: skip
 
 
 def documents(ids: Sequence[str]) -> st.SearchStrategy[Document]:

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from streamtools import Parser, parse
 from streamtools.calls import DEFAULT_LIMITS
 from streamtools.errors import Code
-from streamtools.events import Call, Error, Text
+from streamtools.events import Call, Error, Text, UIEvent, Warning
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
 from tests.feeding import cut, feed, steps
 from tests.laws import (
     LIMITS,
+    MALFORMED,
     assert_chunk_invariant,
     assert_conserved,
     assert_defined_per_character,
@@ -137,33 +138,33 @@ def test_limits_bound_what_is_kept(ids: list[str], data: st.DataObject) -> None:
 
 def traits(text: str, how: Options) -> list[str]:
     """Return what reading `text` shows: calls, candidates that came to nothing, errors."""
-    found = []
+    found = set()
+    events: list[UIEvent] = []
     held = ""
     for step in steps(text, **how):
+        events = step.events
         if held and any(isinstance(each, Text) for each in step.new):
-            found.append("a released candidate")
-            break
+            found.add("a released candidate")
         held = step.held
-    events = feed([text], **how)
     if any(isinstance(each, Call) for each in events):
-        found.append("a committed call")
-    errors = {each.code for each in events if isinstance(each, Error)}
-    if errors:
-        found.append("an error")
-    if errors & set(LIMITS):
-        found.append("a limit")
-    if errors - {*LIMITS, Code.TRUNCATED, Code.INVALID_JSON}:
-        found.append("an error of its own")
-    return found
+        found.add("a committed call")
+    codes = {each.code for each in events if isinstance(each, Error | Warning)} & MALFORMED
+    if codes:
+        found.add("an error")
+    if codes & set(LIMITS):
+        found.add("a limit")
+    if codes - {*LIMITS, Code.INVALID_JSON}:
+        found.add("an error of its own")
+    return sorted(found)
 
 
 @every_set
 def test_the_texts_are_worth_reading(ids: list[str]) -> None:
-    """At least a tenth of the generated texts hold a call, a candidate that is released, an error."""
+    """At least a tenth of the generated texts hold a call, a candidate that is released, an error; others are rarer."""
     seen: Counter[str] = Counter()
     read = 0
 
-    @settings(max_examples=300, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
     @given(readings(ids))
     def count(reading: tuple[str, Options]) -> None:
         nonlocal read
@@ -172,6 +173,7 @@ def test_the_texts_are_worth_reading(ids: list[str]) -> None:
 
     count()
 
-    shares = {what: seen[what] / read for what in ("a committed call", "a released candidate", "an error")}
-    assert {what: share for what, share in shares.items() if share < 0.1} == {}
-    assert read >= 250
+    least = dict.fromkeys(["a committed call", "a released candidate", "an error"], 0.1)
+    least |= dict.fromkeys(["a limit", "an error of its own"], 0.02)
+    assert {} == {what: seen[what] / read for what, share in least.items() if seen[what] < share * read}
+    assert read >= 100
