@@ -112,10 +112,11 @@ class JsonText:
 
     def skim(self, text: str) -> None:
         """Take note of text that only continued the open string."""
-        slashes = len(text) - len(text.rstrip("\\"))
-        if self.escaped and slashes == len(text):
-            slashes -= 1
-        self.escaped = slashes % 2 == 1
+        if text[-1] == "\\":
+            slashes = len(text) - len(text.rstrip("\\"))
+            self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
+        else:
+            self.escaped = False
 
     def hop(self, text: str) -> bool:
         """Read all of `text` if it only closes and opens strings deep in the value; return whether it did."""

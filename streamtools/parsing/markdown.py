@@ -48,9 +48,8 @@ class Markdown:
         "_fence_run",
         "_inline",
         "_line_begin",
-        "_line_end",
+        "_lines",
         "_listed",
-        "_new_line",
         "_opening",
         "_quoted",
         "_run",
@@ -77,8 +76,7 @@ class Markdown:
         matter = re.escape("".join(sorted({*"\n`\\", *anywhere, *line_start, *in_code})))
         begin = rf"[^\s{matter}>\-*+0-9~][^{matter}]*"
         self._line_begin = re.compile(begin).fullmatch
-        self._new_line = re.compile(rf"[^{matter}]*\n(?:[ \t]*\n)*{begin}").fullmatch
-        self._line_end = re.compile(rf"[^{matter}]*\n(?:[ \t]*\n)*").fullmatch
+        self._lines = re.compile(rf"[^{matter}]*\n(?:[ \t]*\n)*({begin})?").fullmatch
         self.reset()
 
     def reset(self) -> None:
@@ -115,11 +113,13 @@ class Markdown:
         if self.phase == BODY:
             if self.search is not self._text_search or self._opening:
                 return False
-            if self._new_line(text):
-                return True
-            if not self._line_end(text):
+            lines = self._lines(text)
+            if lines is None:
                 return False
-            self._end_line()
+            if not lines.lastindex:
+                self.phase = INDENT  # all else is as at the beginning of a line, or the search would be another
+                self._column = 0
+                self._listed = False
             return True
         if self.phase == INDENT and not (self.fence or self._listed) and self._line_begin(text):
             self.phase = BODY

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
-from streamtools.events import Error, Markup, Text, UIEvent
+from streamtools.events import CallDelta, Error, Markup, Text, UIEvent
 from streamtools.parsing.armed import Armament, arm
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.json_text import State
@@ -80,6 +80,19 @@ class Parser:
                 self._last = delta
                 number = self._number
                 return [Text(delta) if number is None else Text(delta, number())]
+            span = self._span
+            if (
+                span is not None
+                and span.told is not None
+                and delta[-1] != "\\"
+                and not span.escaped
+                and span.room >= len(delta)
+            ):
+                # The commonest of all is `skim` in line: text inside a string of arguments, no escape at either end.
+                span.room -= len(delta)
+                span.parts.append(delta)
+                number = self._number
+                return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
             events = hidden.skim(delta)
             if events is not None:
                 if delta[-1] == "\\" or hidden.escaped:
@@ -88,8 +101,8 @@ class Parser:
                 return events
         elif not (delta or self._closed):
             return []
-        if self._span is not None:
-            span = self._span
+        span = self._span
+        if span is not None:
             events = span.scan(delta)
             if events is not None:
                 self._leaves = span.leaves or _always
@@ -309,11 +322,11 @@ class Parser:
 
     def _read_span(self, span: Span, text: str) -> str | None:
         room = span.room
-        if room is not None and len(text) > room:
+        if span.stores and len(text) > room:
             rest = self._advance(span, text[:room])
             if rest is not None:
                 return rest + text[room:]
-            if span.room is not None:  # no other limit has been met
+            if span.stores:  # no other limit has been met
                 span.exceed(Code.TOO_LARGE)
             text = text[room:]
         return self._advance(span, text)

@@ -73,9 +73,9 @@ class Span(Reader):
         self._show = show
         self._stopped = False  # what is still read will not be known when the text is cut elsewhere
         self._limits: Limits = options.limits
-        self._parts: list[str] | deque[str] = [marker]
+        self.parts: list[str] | deque[str] = [marker]
         self._length = max(self._limits.call, len(marker))  # how much may be stored
-        self._room = self._length - len(marker)  # how much more; negative while nothing is
+        self.room = self._length - len(marker)  # how much more; negative while nothing is
         self._skipped_from = -1  # the place from which on nothing is stored
         self._slots: list[Slot] = []
         self._announces = options.on_malformed == "error"
@@ -83,7 +83,7 @@ class Span(Reader):
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
         self.state = State.OPEN  # what it has come to
         self.escaped = False  # it has paused inside an escape
-        self._telling: str | None = None  # the call whose arguments go on, and may be told
+        self.told: str | None = None  # the call whose arguments go on, and may be told at once
         self._capture: Callable[[str], None] | None = None  # takes text that goes on otherwise
         self._make_delta = output.make_delta
         self._broken: JsonText | None = None
@@ -93,27 +93,27 @@ class Span(Reader):
     # What the parser asks for.
 
     @property
-    def room(self) -> int | None:
-        """How many more characters may be stored, or None when nothing is stored any more."""
-        return None if self._skipped_from >= 0 else self._room
+    def stores(self) -> bool:
+        """Whether text is kept, since no limit has been met."""
+        return self._skipped_from < 0
 
     def push(self, text: str) -> None:
         """Add text behind what there is; what has been read, or skimmed, is forgotten."""
-        self._parts.append(text)
-        self._room -= len(text)
+        self.parts.append(text)
+        self.room -= len(text)
         self.text = self.text[self.at :] + text if self.at < len(self.text) else text
         self.at = 0
-        self.base = self._length - self._room - len(self.text)
+        self.base = self._length - self.room - len(self.text)
 
     def skim(self, text: str) -> list[UIEvent] | None:
         """Take text that only continues an open string; None if a limit is met, and nothing was taken."""
-        room = self._room - len(text)
+        room = self.room - len(text)
         if room < 0 and self._skipped_from < 0:
             return None
-        self._room = room
-        self._parts.append(text)
-        if self._telling is not None:
-            return [self._make_delta(self._telling, text)]
+        self.room = room
+        self.parts.append(text)
+        if self.told is not None:
+            return [self._make_delta(self.told, text)]
         if self._capture is not None:
             self._capture(text)
         return []
@@ -124,7 +124,7 @@ class Span(Reader):
         Behind it, a `state` that is not OPEN means that the grammar has to go on.
         """
         scanner = self.scanner
-        if scanner is None or self._skipped_from >= 0 or len(text) > self._room:
+        if scanner is None or self._skipped_from >= 0 or len(text) > self.room:
             return None
         if scanner.hop(text):
             self.leaves = scanner.leaves
@@ -138,18 +138,21 @@ class Span(Reader):
 
     def follow(self, text: str) -> None:
         """Take note of an escape that begins or ends at the end of skimmed text."""
-        if self.scanner is not None:
-            self.scanner.skim(text)
-            self._pause(self.scanner)
+        scanner = self.scanner
+        if scanner is not None:
+            scanner.skim(text)
+            self.escaped = scanner.escaped
+            self.leaves = scanner.leaves
 
     def _pause(self, scanner: JsonText) -> None:
-        self.leaves = scanner.leaves
+        """Choose what becomes of text that has no other consequences."""
+        self.leaves = scanner.leaves if scanner.in_string else None
         self.escaped = scanner.escaped
-        self._telling, self._capture = None, scanner.capture
+        self.told, self._capture = None, scanner.capture
         if self._tells and scanner.telling:
             slot = self._slots[-1]
             if slot.told:
-                self._telling = slot.id
+                self.told = slot.id
             else:
                 self._capture = slot.waiting.append
 
@@ -161,13 +164,13 @@ class Span(Reader):
     def exceed(self, code: Code, place: int | None = None) -> None:
         """Report that a limit is met at `place`, or behind all that has come; from there on nothing is stored."""
         if place is None:
-            place = self._length - self._room
-        raw = "".join(self._parts)[:place]
+            place = self._length - self.room
+        raw = "".join(self.parts)[:place]
         self._skipped_from = place
-        self._parts = deque([self.text], maxlen=_LOOK_BACK)
+        self.parts = deque([self.text], maxlen=_LOOK_BACK)
         self._report(raw, code, survivors=True)
         self._tells = False
-        self._telling = self._capture = None
+        self.told = self._capture = None
 
     # What grammars ask for.
 
@@ -217,7 +220,7 @@ class Span(Reader):
     def at_line_start(self) -> bool:
         """Whether only blanks stand between the last line feed and here."""
         behind = self.text[: self.at]
-        parts = iter(reversed(self._parts))
+        parts = iter(reversed(self.parts))
         unread = len(self.text) - self.at
         while not (stripped := behind.rstrip(" \t")):
             part = next(parts, None)
@@ -239,7 +242,7 @@ class Span(Reader):
         """
         end = self.place
         if self._skipped_from < 0:
-            raw = "".join(self._parts)[:end]
+            raw = "".join(self.parts)[:end]
             self.several_lines = "\n" in raw
             self._report(raw, code, survivors=survivors)
         else:
