@@ -32,6 +32,7 @@ from streamtools.parsing.dialects.base import compact, neutralise
 from streamtools.tools import ToolOutcome
 
 _PIECES = 4096  # as many small strings are kept apart; then they become one, which takes a fraction of the room
+_WARNINGS = 1000  # of a run are kept; all of them are events
 _odd = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -56,8 +57,8 @@ class TurnResult:
     """What a run has come to so far; complete when `reason` is not None.
 
     `errors` holds malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one;
-    calls that failed when they ran are among the `outcomes`, which stand in call order. `reason`, `finish_reason`,
-    `pending` and `conversation_id` are those of `done`.
+    calls that failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were
+    too many, the first stands for all. `reason`, `finish_reason`, `pending` and `conversation_id` are those of `done`.
     """
 
     text: str = ""
@@ -131,6 +132,7 @@ class Collector:
         self._written = _Pieces()  # with the raw text of calls
         self._answers: dict[str, Answer | None] = {}  # by call id; None for a call that nobody has run
         self._dialect: str | None = None  # of the last call
+        self._flooded = False  # there were too many calls
 
     def add(self, events: Iterable[Event]) -> None:
         """Take note of events."""
@@ -173,7 +175,8 @@ class Collector:
             case Error():
                 self._add_error(event)
             case Warning():
-                result.warnings.append(event)
+                if len(result.warnings) < _WARNINGS:
+                    result.warnings.append(event)
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
             case StepEnd():
@@ -191,11 +194,15 @@ class Collector:
                 self.result.errors.append(error)
                 self._answers[error.call.id] = Answer(error.call.dialect, error.call.name, error.message)
             return
+        raw = error.raw or ""
+        self._written.recent.append(raw)
+        if error.code is Code.TOO_MANY_CALLS:
+            if self._flooded:
+                return
+            self._flooded = True
         self.result.errors.append(error)
         if error.call_id is None:
             return
-        raw = error.raw or ""
-        self._written.recent.append(raw)
         for dialect in self.result.dialects:
             if raw.startswith(dialect.reserved):  # if none: it stands in an array, behind the first call
                 self._dialect = dialect.id
