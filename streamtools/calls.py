@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
@@ -219,11 +220,8 @@ def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise Rejected(Code.DUPLICATE_KEY, f"the key {key[:80]!r} stands twice in one object")
-            seen.add(key)
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise Rejected(Code.DUPLICATE_KEY, f"the key {twice[:80]!r} stands twice in one object")
     return members
 
 

@@ -6,6 +6,7 @@ events back together to the text that was read; promptness then asks `tests.refe
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools import coalesce
+from streamtools.calls import DEFAULT_LIMITS
 from streamtools.errors import Code
 from streamtools.events import (
     ApprovalRequested,
@@ -215,7 +217,14 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
     forged = any(isinstance(event, Warning) and event.code is Code.FORGED_RESULT for event in reports[-1:])
     if over or (forged and "limits" in options):
         return True
+    ended = itertools.takewhile(lambda event: isinstance(event, Call | Error), reversed(reports))
+    if sum(len(_raw(event)) for event in ended) >= options.get("limits", DEFAULT_LIMITS).call:
+        return True  # it was complete when the limit was met, and is not closed
     return any(marker.kind == "result" and begins_with(pending, marker) for marker in _markers(options))
+
+
+def _raw(event: UIEvent) -> str:
+    return event.call.raw if isinstance(event, Call) else getattr(event, "raw", None) or ""
 
 
 def _is_late(step: Step) -> bool:

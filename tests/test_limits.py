@@ -30,6 +30,7 @@ LARGE, MANY = error("too_large"), error("too_many_calls")
         pytest.param(F, 6, [LARGE, warning("skipped", 10)], F[:6], id="ten characters more"),
         pytest.param(BLOCK, len(BLOCK), [f], BLOCK, id="a fenced call that is exactly as long"),
         pytest.param(BLOCK, len(BLOCK) - 1, [f, warning("skipped", 1)], BLOCK[:-1], id="the close is over the limit"),
+        pytest.param(BLOCK[:-3], len(BLOCK) - 4, [f, warning("skipped", 1)], BLOCK[:-4], id="and there is no close"),
         pytest.param(BLOCK, 20, [LARGE, warning("skipped", len(BLOCK) - 20)], BLOCK[:20], id="the body is"),
         pytest.param('###:{"name":"f', 14, [error("truncated")], '###:{"name":"f', id="cut off just in time"),
         pytest.param('###:{"name":"f', 13, [LARGE, warning("skipped", 1)], '###:{"name":"', id="cut off too late"),

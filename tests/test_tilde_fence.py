@@ -71,6 +71,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         pytest.param('`{"name":"f"}`\n', [BROKEN], id="that is a code span"),
         pytest.param('```json {"name":"f"}\n```\n', [BROKEN], id="with the body on its line"),
         pytest.param("```json\nnothing\n```\n", [BROKEN], id="around prose"),
+        pytest.param('```json\n{"name":"f"}\n``\n', [BROKEN], id="closed by too few"),
     ],
 )
 def test_a_body_in_a_fence_of_back_ticks(text: str, expected: list[Brief]) -> None:
@@ -96,6 +97,14 @@ def test_a_body_in_a_fence_of_back_ticks(text: str, expected: list[Brief]) -> No
         pytest.param("[ ]", [error("unrecognised_tool_call")], id="of none, with a space"),
         pytest.param('[{"name":"f"},{"name":g}]', [f, BROKEN], id="whose last is broken"),
         pytest.param('[{"name":"f"},{"name":"g"},]', [f, g], id="that ends with a comma"),
+        pytest.param('[{"name":"f"} {"name":"g"}]', [f, BROKEN], id="without a comma"),
+        pytest.param('[{"name":"f"} "g"]', [f, BROKEN], id="without a comma before a string"),
+        pytest.param('[{"name":"f"} 1]', [f, BROKEN], id="without a comma before a number"),
+        pytest.param('[{"name":"f"},,{"name":"g"}]', [f, BROKEN], id="with a comma too many"),
+        pytest.param('[{"name":"f"}:{"name":"g"}]', [f, BROKEN], id="with a colon for a comma"),
+        pytest.param('[,{"name":"f"}]', [BROKEN], id="that begins with a comma"),
+        pytest.param("[[1]2]", [error("unrecognised_tool_call"), BROKEN], id="without a comma between no calls"),
+        pytest.param('[{"name":"f"}}', [f], id="that a brace closes"),
     ],
 )
 def test_arrays(body: str, expected: list[Brief]) -> None:

@@ -94,6 +94,7 @@ class Envelope:
             self._calls = self.depth = 1
         elif depth == self._calls:
             if not self._expects:
+                self._listener.begin_call(place)
                 return False
             self._expects = self._first = False
             self._key, self._field, self._named, self._told = True, None, False, False
@@ -132,8 +133,12 @@ class Envelope:
             self._key, self._field = False, None
         return True
 
-    def separate(self, mark: str, depth: int) -> bool:
-        """Take note of a comma or a colon at `depth`; return False where JSON allows none."""
+    def separate(self, mark: str, depth: int, place: int) -> bool:
+        """Take note of a comma or a colon at `depth`; return False where JSON allows none.
+
+        What stands between two calls of an array and does not belong there is a bad call of its own, so that good
+        ones before it do not hide it.
+        """
         if depth == self.depth and depth > self._calls:
             self._key = mark == ","
             if self._key:
@@ -141,6 +146,8 @@ class Envelope:
             return True
         allowed = mark == "," and depth == self._calls == 1 and not self._expects
         self._expects = True
+        if not allowed:
+            self._listener.begin_call(place)
         return allowed
 
     def take(self, text: str) -> None:

@@ -184,7 +184,7 @@ class JsonText:
                 if at < end and text[at] in " \t\r\n":
                     at = _space(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
             elif char in ",:":
-                if depth <= envelope.depth and not envelope.separate(char, depth):
+                if depth <= envelope.depth and not envelope.separate(char, depth, reader.base + at):
                     state = State.BROKEN
                     break
                 at += 1
