@@ -72,7 +72,7 @@ class FrameAdapter(Adapter):
 
     def take(self, item: object) -> list[SourceEvent]:
         if type(item) is bytes:
-            return self.feed(item)
+            return self.feed_frames(self._frames.feed(item))
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
         data, event = getattr(item, "data", None), getattr(item, "event", None)

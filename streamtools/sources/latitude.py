@@ -108,6 +108,9 @@ class Latitude(FrameAdapter):
                 self._pass_unknown(frame, value, events)
                 return
             envelope = msgspec.convert(_without_strays(value), _Envelope)
+        if envelope.type == "text-delta" and frame.event == "provider-event":  # what nearly all of them are
+            self._add_text(envelope, events)
+            return
         name: Any = frame.event
         event: _Event = envelope
         if envelope.data is not None and envelope.type in ("event", *_NAMED):

@@ -19,6 +19,8 @@ class Pairs:
 
     def join(self, text: str) -> str:
         """Return `text` as what UTF-8 can hold, with the half that waited before it and without one at its end."""
+        if not self.half and text.isascii():
+            return text
         if not text:
             return text
         text = self.half + text

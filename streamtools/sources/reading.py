@@ -8,7 +8,16 @@ Never `aiter_raw`: it would hand over what gzip made of the stream.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from http import HTTPStatus
 from typing import Any
 
@@ -52,6 +61,11 @@ class Reading:
     def ends_when_cancelled(self) -> bool:
         """Whether a cancelled read is the last one: an asynchronous generator then ends, and tells nobody."""
         return isinstance(self._iterator, AsyncGenerator)
+
+    @property
+    def read(self) -> Callable[[], Awaitable[Any]]:
+        """What to call for each piece behind the first: `anext`, with as little in between as can be."""
+        return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
     async def __anext__(self) -> Any:
         if self._first is not None:

@@ -7,7 +7,8 @@ without notice; a generator that was cancelled once is over, and its end would l
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
 
 from streamtools.errors import UnreadableSource
 from streamtools.events import SourceEvent
@@ -26,7 +27,7 @@ class Source:
     def __init__(self, origin: object, adapter: Adapter) -> None:
         self._reading = Reading(origin)
         self._adapter = adapter
-        self._opened = False  # the head of the response has been judged
+        self._read: Callable[[], Awaitable[Any]] | None = None  # None until the head of the response has been judged
         self._cut = False  # the last read was cancelled, so that an end which comes next is not the stream's own
         self._over = False
         self._released = False
@@ -38,13 +39,15 @@ class Source:
         if self._over:
             raise StopAsyncIteration
         try:
-            if not self._opened:
+            if self._read is None:
                 refusal = await self._reading.refusal()
-                self._opened = True
                 if refusal is not None:
                     self._over = True
                     return [refusal]
-            item = await anext(self._reading)
+                self._read = self._reading.read
+                item = await anext(self._reading)
+            else:
+                item = await self._read()
         except StopAsyncIteration:
             if self._over:
                 raise
