@@ -31,7 +31,7 @@ from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import compact, neutralise
 from streamtools.tools import ToolOutcome
 
-_PIECES = 4096  # as many small strings are kept apart; then they become one, which takes a fraction of the room
+_TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
 _odd = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -99,7 +99,7 @@ class TurnResult:
 
 
 class _Pieces:
-    """A text that grows by small pieces."""
+    """A text that grows by small pieces. Packed, many of them become one, which takes a fraction of the room."""
 
     __slots__ = ("_blocks", "recent")
 
@@ -108,7 +108,7 @@ class _Pieces:
         self.recent: list[str] = []
 
     def pack(self) -> None:
-        if len(self.recent) > _PIECES:
+        if self.recent:
             self._blocks.append("".join(self.recent))
             self.recent.clear()
 
@@ -120,10 +120,11 @@ class _Pieces:
 
 
 class Collector:
-    """Gathers a result from the events as they go out; costs two appends for each piece of text."""
+    """Gathers a result from the events as they go out; costs nearly nothing until there are many, or it is read."""
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
         self.result = TurnResult(dialects=dialects)
+        self._new: list[Event] = []  # what has been added and not been looked at
         self._shown = _Pieces()
         self._thought = _Pieces()
         self._begin_step()
@@ -136,8 +137,28 @@ class Collector:
 
     def add(self, events: Iterable[Event]) -> None:
         """Take note of events."""
+        self._new += events
+        if len(self._new) >= _TOGETHER:
+            self._look()
+
+    def add_outcomes(self, outcomes: Sequence[ToolOutcome]) -> None:
+        """Take note of what came of the calls of this step, in call order."""
+        self._look()
+        self.result.outcomes += outcomes
+        for outcome in outcomes:
+            self._answers[outcome.call.id] = Answer(outcome.call.dialect, outcome.call.name, outcome.text)
+
+    def read(self) -> TurnResult:
+        """Return the result as it stands."""
+        self._look()
+        self.result.text = self._shown.join()
+        self.result.reasoning = self._thought.join()
+        return self.result
+
+    def _look(self) -> None:
+        """Look at what is new."""
         shown, written = self._shown, self._written
-        for event in events:
+        for event in self._new:
             kind = type(event)
             if kind is Text:
                 text: str = event.text  # type: ignore[attr-defined]  # mypy does not narrow by `type(event) is`
@@ -146,27 +167,15 @@ class Collector:
             else:
                 self._add(event)
                 written = self._written
-        shown.pack()
-        written.pack()
-
-    def add_outcomes(self, outcomes: Sequence[ToolOutcome]) -> None:
-        """Take note of what came of the calls of this step, in call order."""
-        self.result.outcomes += outcomes
-        for outcome in outcomes:
-            self._answers[outcome.call.id] = Answer(outcome.call.dialect, outcome.call.name, outcome.text)
-
-    def read(self) -> TurnResult:
-        """Return the result as it stands."""
-        self.result.text = self._shown.join()
-        self.result.reasoning = self._thought.join()
-        return self.result
+        self._new.clear()
+        for pieces in (shown, written, self._thought):
+            pieces.pack()
 
     def _add(self, event: Event) -> None:
         result = self.result
         match event:
             case Reasoning(text):
                 self._thought.recent.append(text)
-                self._thought.pack()
             case Call(call):
                 result.calls.append(call)
                 self._written.recent.append(call.raw)

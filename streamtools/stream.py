@@ -101,7 +101,8 @@ class ToolStream:
         )
         self._collector = Collector(choose_dialects(dialects))
         self._ready: deque[UIEvent] = deque()
-        self._news: anyio.Event | None = None  # for those who wait for events
+        self._news: anyio.Semaphore | None = None  # for those who wait for events; one for all time, as they wait often
+        self._waiting = 0  # how many they are
         self._room: anyio.Event | None = None  # for us when there are too many
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -127,6 +128,7 @@ class ToolStream:
         if self._tasks is not None or self._over:
             raise ClosedError("a stream is entered once")
         self._ended = anyio.Event()
+        self._news = anyio.Semaphore(0, fast_acquire=True)
         self._scope = anyio.CancelScope()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._hand_out(self._machine.start())
@@ -155,11 +157,13 @@ class ToolStream:
                     fault, self._fault = self._fault, None
                     raise fault
                 raise StopAsyncIteration
-            if self._tasks is None:
-                raise ClosedError("a stream is read inside `async with stream as events:`")
             if self._news is None:
-                self._news = anyio.Event()
-            await self._news.wait()
+                raise ClosedError("a stream is read inside `async with stream as events:`")
+            self._waiting += 1
+            try:
+                await self._news.acquire()
+            finally:
+                self._waiting -= 1
         event = self._ready.popleft()
         if self._room is not None and len(self._ready) <= _BUFFERED // 2:
             self._room.set()
@@ -204,14 +208,15 @@ class ToolStream:
 
     async def _read(self, tools: TaskGroup) -> None:
         machine = self._machine
+        feed = machine.feed
         async for batch in self._source:
-            if not isinstance(batch, list | tuple):
+            if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
                 raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
             events: list[UIEvent] = []
             try:
                 for source_event in batch:
-                    events += machine.feed(source_event)
-                    if machine.due or machine.waiting:
+                    events += feed(source_event)
+                    if machine.due or (self._running and machine.waiting):
                         self._hand_out(events)
                         events = []
                         await self._run_due(tools)
@@ -219,7 +224,8 @@ class ToolStream:
                 self._hand_out(events)
             if machine.stopped:
                 break
-            await self._wait_for_room()
+            if len(self._ready) >= _BUFFERED:
+                await self._wait_for_room()
         if self._running:  # eager calls of a turn that never became complete
             await self._end_step()
 
@@ -287,12 +293,16 @@ class ToolStream:
         if events:
             self._collector.add(events)
             self._ready.extend(events)
-            self._tell()
+            if self._waiting:
+                self._tell()
 
     def _tell(self) -> None:
+        """Wake all who wait. One who is woken twice, or was cancelled meanwhile, leaves a permit behind, which wakes
+        somebody for nothing, once; those are deducted, so that there are never more of them than there were readers.
+        """
         if self._news is not None:
-            self._news.set()
-            self._news = None
+            for _ in range(self._waiting - self._news.value):
+                self._news.release()
 
 
 def _name(error: BaseException) -> str:
