@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamtools import StreamMachine, coalesce
+from streamtools import Parser, StreamMachine, coalesce
 from streamtools.calls import DEFAULT_LIMITS, ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
@@ -90,6 +90,9 @@ def judge(calls: Sequence[ToolCall]) -> Verdict | None:
     refused = [call for call in calls if call.name == "f"]
     return Verdict(refused, "no", fatal=len(calls) > 2) if refused else None
 
+
+OWN = ("execute", "native_tool_calls", "judge")
+"""The options that a machine does not pass on to its parser."""
 
 options = st.tuples(
     strategies.options(IDS),
@@ -215,8 +218,10 @@ def test_conservation(chain: list[Turn], places: list[list[int]], options: dict[
     for turn, where in zip(chain, places, strict=False):
         end = replace(turn.end, text=None) if isinstance(turn.end, ProviderCompleted) else turn.end
         events = run([*turn.source(where)[:-1], end], idle=True, keep_markup=True, **options)
-        stopped = any(isinstance(each, StepEnd) and each.finish_reason == STOPPED_AFTER_CALL for each in events)
-        assert_conserved(turn.text, events, stopped=stopped)
+        parser = Parser(**{name: options[name] for name in options if name not in OWN})
+        parser.feed(turn.text)
+        parser.close()
+        assert_conserved(turn.text, events, stopped=parser.stopped)
 
 
 def _done(events: list[UIEvent]) -> Done:
