@@ -29,6 +29,7 @@ from streamtools.parsing.reasoning import Closing, ReasoningText
 from streamtools.parsing.span import Span
 from streamtools.parsing.visible import Visible
 
+_BLOCK: Final = 8192  # characters that are read at once: what follows a call is copied, for each of many calls
 _always: Final = re.compile("").search
 _not_space = re.compile(r"[^ \t\r\n]").search
 _FINISHED: Final = object()
@@ -101,6 +102,8 @@ class Parser:
                 return events
         elif not (delta or self._closed):
             return []
+        if len(delta) > _BLOCK:
+            return [event for at in range(0, len(delta), _BLOCK) for event in self.feed(delta[at : at + _BLOCK])]
         span = self._span
         if span is not None:
             events = span.scan(delta)

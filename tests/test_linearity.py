@@ -1,0 +1,71 @@
+"""Nothing is handled twice: twice the text is twice the work, however it is cut. Counted, not timed.
+
+What is counted are the characters that functions of the parser are called with. A text that is handed on whole at each
+of its calls, or read again from its beginning with each delta, makes that number grow with the square.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from streamtools import Parser
+
+
+def characters_handled(deltas: Sequence[str], **options: Any) -> int:
+    """Return how many characters are passed to functions of the package while `deltas` are read."""
+    handled = 0
+
+    def count(frame: FrameType, what: str, _: object) -> None:
+        nonlocal handled
+        if what == "call" and "streamtools" in frame.f_code.co_filename:
+            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+            handled += sum(len(value) for name in names if isinstance(value := frame.f_locals.get(name), str))
+
+    parser = Parser(**options)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for delta in deltas:
+            parser.feed(delta)
+        parser.close()
+    finally:
+        sys.setprofile(before)
+    return handled
+
+
+@pytest.mark.parametrize(
+    ("begin", "more", "options"),
+    [
+        pytest.param("", '###:{"a":1} ', {}, id="calls"),
+        pytest.param("", "~~~tool_call\n{}\n~~~\n", {}, id="fenced calls"),
+        pytest.param("", "###result f: {} ", {}, id="results"),
+        pytest.param("", '###:{"a" b} ', {}, id="broken calls"),
+        pytest.param("", "###:{ x ~~~ ", {}, id="what looks like calls"),
+        pytest.param("", "- `a` **b**\n", {}, id="Markdown"),
+        pytest.param("", "<think>a</think>", {}, id="reasoning again and again"),
+        pytest.param("<think>", 'a "b" {c} <d ', {}, id="one long reasoning"),
+        pytest.param('###:{"name":"f","args":{"a":"', 'b \\" {c} ', {"call_deltas": True}, id="one long string"),
+        pytest.param('###:{"name":"f","args":{"a":[', '1,{"b":2},', {"call_deltas": True}, id="one long array"),
+        pytest.param('###:{"name":"f","args":"', '{\\"a\\":1} ', {"call_deltas": True}, id="one long string of JSON"),
+        pytest.param('###:{"name": f ', 'and "on" {\n', {}, id="one long broken call"),
+        pytest.param("~~~tool_call\n", "and on ~~~\n", {}, id="one long call without JSON"),
+        pytest.param("", " \n", {"trim": True}, id="white space that may be trimmed"),
+        pytest.param('###:{"name":"f"}', " a", {"after_call": "hide"}, id="hidden text"),
+    ],
+)
+@pytest.mark.parametrize("size", [4, 1_000_000], ids=["in fours", "at once"])
+def test_twice_the_text_is_twice_the_work(begin: str, more: str, options: dict[str, Any], size: int) -> None:
+    """In deltas of four characters, and all at once."""
+
+    def work(length: int) -> int:
+        text = begin + more * (length // len(more))
+        return characters_handled([text[at : at + size] for at in range(0, len(text), size)], **options)
+
+    once, twice = work(12_000), work(24_000)
+
+    assert twice < 2.3 * once
