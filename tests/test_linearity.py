@@ -66,6 +66,6 @@ def test_twice_the_text_is_twice_the_work(begin: str, more: str, options: dict[s
         text = begin + more * (length // len(more))
         return characters_handled([text[at : at + size] for at in range(0, len(text), size)], **options)
 
-    once, twice = work(12_000), work(24_000)
+    once, twice = work(16_384), work(32_768)
 
     assert twice < 2.3 * once
