@@ -35,6 +35,32 @@ def test_the_life_of_a_call() -> None:
     )
 
 
+def test_an_id_is_made_at_the_commit_point() -> None:
+    """Not for a candidate, and in an array for each call as it begins."""
+    made: list[str] = []
+
+    def number() -> str:
+        made.append(f"call_{len(made) + 1}")
+        return made[-1]
+
+    parser = Parser(new_id=number)
+    counts = []
+    for delta in ("###:{", "x ###:{", '"', 'name":"f"} ~', '\n~~~tool_call\n[{"name":"g"}', ",", "{", "}]\n~~~"):
+        parser.feed(delta)
+        counts.append(len(made))
+
+    assert [0, 0, 1, 1, 2, 2, 3, 3] == counts
+    assert ["call_1", "call_2"] == [each.id for each in parser.calls]
+    assert ["call_3"] == [each.call_id for each in parser.errors]
+
+
+@pytest.mark.parametrize("tools", [None, [], [{"name": "g", "parameters": {}}]], ids=["not told", "none", "others"])
+def test_a_name_that_is_not_declared_is_a_call(tools: Any) -> None:
+    """Both dialects have markers, so it is the runner that answers for tools that do not exist."""
+    assert [f, " ", f] == brief(coalesce(parse(f"{F} {F}", tools=tools).events))
+    assert [f] == brief(parse(BLOCK, tools=tools).events)
+
+
 def test_a_delta_that_decides_nothing_is_one_event() -> None:
     """Prose comes out as it went in, and an empty delta is nothing."""
     parser = Parser()

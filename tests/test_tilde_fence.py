@@ -124,6 +124,9 @@ def test_the_calls_of_an_array_share_out_its_text() -> None:
     [
         pytest.param('text ~~~tool_call\n{"name":"f"}\n~~~', id="in the middle of a line"),
         pytest.param('text\r~~~tool_call\n{"name":"f"}\n~~~', id="behind a lone CR"),
+        pytest.param('text\u2028~~~tool_call\n{"name":"f"}\n~~~', id="behind a line separator of Unicode"),
+        pytest.param('\x0b~~~tool_call\n{"name":"f"}\n~~~', id="behind a vertical tab"),
+        pytest.param('\u00a0~~~tool_call\n{"name":"f"}\n~~~', id="behind a space that does not break"),
         pytest.param('~~~tool_caller\n{"name":"f"}\n~~~', id="a longer word"),
         pytest.param('~~~tool_calls\n{"name":"f"}\n~~~', id="the plural"),
         pytest.param('~~~tool_call now\n{"name":"f"}\n~~~', id="more on the line"),
