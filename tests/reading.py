@@ -9,7 +9,8 @@ from streamtools import Parser
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Markup, Reasoning, Text, UIEvent, Warning
 from tests.feeding import feed, usual_ways
-from tests.laws import assert_chunk_invariant, assert_conserved, assert_paired, assert_prompt
+from tests.laws import assert_chunk_invariant, assert_conserved, assert_paired
+from tests.promptness import assert_prompt
 
 Brief: TypeAlias = "str | tuple[object, ...]"
 """An event in a table: visible text is itself, everything else is a tuple of what it is and says."""

@@ -23,8 +23,8 @@ from tests.laws import (
     assert_defined_per_character,
     assert_deltas_tell_the_arguments,
     assert_paired,
-    assert_prompt,
 )
+from tests.promptness import assert_prompt
 from tests.reference import MARKERS
 from tests.strategies import MARKUP, Options, cuts, documents, options, texts
 
