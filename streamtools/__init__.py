@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from streamtools import events, sources
 from streamtools.calls import Limits, ToolCall
+from streamtools.coalescing import coalesce
 from streamtools.errors import Code, StreamToolsError
-from streamtools.events import coalesce
 from streamtools.machine import StreamMachine
 from streamtools.parsing import Dialect, Parser, parse
-from streamtools.recording.playing import replay
+from streamtools.replaying import replay
 from streamtools.result import TurnResult
 from streamtools.stream import ToolStream
 from streamtools.texts import UiTexts

@@ -11,9 +11,7 @@ delta of every answer makes at least one. `seq` is 0 where nobody numbers (a bar
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -43,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
         try:
             return _encode(self).decode()
         except UnicodeEncodeError:
-            return _encode(_whole_pairs(msgspec.to_builtins(self))).decode()
+            return _encode(_whole_strings(msgspec.to_builtins(self))).decode()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -198,6 +196,8 @@ SourceEvent: TypeAlias = (
     | SourceWarning
     | SourceRaw
 )
+SOURCE_EVENTS: tuple[type[Event], ...] = get_args(SourceEvent)
+"""The types of the union."""
 
 
 # UI events: what a user of the library iterates over.
@@ -319,7 +319,8 @@ class Executed(Event, frozen=True, gc=False, tag="executed"):
 class Error(Event, frozen=True, gc=False, tag="error"):
     """A call that is not or was not run well (`call_id`), or a fault of the whole stream (no `call_id`).
 
-    `message` may be shown; `raw` is the text that the call was written in, `call` the call where it was well formed.
+    `message` may be shown. `raw` is the text of a malformed call and `dialect` its way of writing; `call` is the call
+    where it was well formed.
     """
 
     type: ClassVar[Literal["error"]] = "error"
@@ -329,6 +330,7 @@ class Error(Event, frozen=True, gc=False, tag="error"):
     call: ToolCall | None = None
     raw: str | None = None
     status: int | None = None
+    dialect: str | None = None
     seq: int = 0
 
 
@@ -409,6 +411,8 @@ UIEvent: TypeAlias = (
     | Done
     | Markup
 )
+UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
+"""The types of the union."""
 
 _ui_decoder = msgspec.json.Decoder(UIEvent)
 _source_decoder = msgspec.json.Decoder(SourceEvent)
@@ -441,87 +445,21 @@ def json_schema(types: Any = UIEvent) -> dict[str, Any]:
     return inlined
 
 
-EventT = TypeVar("EventT", bound=Event)
-_JOINED = (Text, Reasoning, CallDelta, Markup)
-_REPORTS = (ApprovalRequested, Executing, Progress, Executed, Error)
-
-
-def coalesce(events: Iterable[EventT]) -> list[EventT]:
-    """Return events in a form that two runs over the same stream share, however the stream was cut.
-
-    Neighbouring texts, reasoning and argument pieces of one call are joined; `seq` and times are dropped; run and call
-    ids are numbered by their first appearance; what tools that ran at the same time reported is put in call order.
-
-    >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
-    [Text(text='ab', seq=0)]
-    """
-    names: dict[str, str] = {}
-
-    def rename(kind: str, name: str | None) -> str | None:
-        return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
-
-    merged: list[EventT] = []
-    for (kind, key), group in itertools.groupby(_in_call_order(events), _identity):
-        members = list(group)
-        if kind in _JOINED:
-            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]
-            if joined or key is not None:
-                merged.append(msgspec.structs.replace(members[0], text=joined))
-        else:
-            merged.extend(members)
-    return [_anonymous(event, rename) for event in merged]
-
-
-def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
-    """Yield events with each stretch of reports from tools sorted by call; each call keeps its own order."""
-    order: dict[str, int] = {}
-    for at_work, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS)):
-        members = list(group)
-        for event in members:
-            order.setdefault(_call_id(event), len(order))
-        yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
-
-
-def _call_id(event: Event) -> str:
-    call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
-
-
-def _identity(event: Event) -> tuple[type[Event], Any]:
-    """Return what two neighbours must have in common to be joined."""
-    return type(event), getattr(event, "call_id", None) if type(event) is CallDelta else None
-
-
-def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
-    changes: dict[str, Any] = {}
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if name in ("seq", "elapsed"):
-            changes[name] = 0
-        elif name == "expires":
-            changes[name] = None
-        elif name == "run_id":
-            changes[name] = rename("run", value)
-        elif name == "call_id":
-            changes[name] = rename("call", value)
-        elif isinstance(value, ToolCall):
-            changes[name] = msgspec.structs.replace(value, id=rename("call", value.id))
-        elif name == "pending":
-            changes[name] = [msgspec.structs.replace(call, id=rename("call", call.id)) for call in value]
-    return msgspec.structs.replace(event, **changes)
-
-
 def _sum(a: int | None, b: int | None) -> int | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 
 
-def _whole_pairs(value: Any) -> Any:
+def whole(text: str) -> str:
+    """Return `text` with the halves of each surrogate pair joined, and U+FFFD for a half that stands alone.
+
+    Providers cut pairs, and models write halves; UTF-8 can hold neither.
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _whole_strings(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return whole(value)
     if isinstance(value, dict):
-        return {_whole_pairs(key): _whole_pairs(each) for key, each in value.items()}
-    return [_whole_pairs(each) for each in value] if isinstance(value, list) else value
-
-
-SOURCE_EVENTS: tuple[type[Event], ...] = get_args(SourceEvent)
-UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
+        return {_whole_strings(key): _whole_strings(each) for key, each in value.items()}
+    return [_whole_strings(each) for each in value] if isinstance(value, list) else value

@@ -26,6 +26,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
     Warning,
+    whole,
 )
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import compact, neutralise
@@ -57,8 +58,8 @@ class TurnResult:
     """What a run has come to so far; complete when `reason` is not None.
 
     `errors` holds malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one;
-    calls that failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were
-    too many, the first stands for all. `reason`, `finish_reason`, `pending` and `conversation_id` are those of `done`.
+    calls that failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that
+    were too many, the first stands for all. The rest is that of `done`.
     """
 
     text: str = ""
@@ -86,9 +87,9 @@ class TurnResult:
         messages = []
         for step in self.steps:
             if step.text:
-                messages.append({"role": "assistant", "content": _whole(step.text)})
+                messages.append({"role": "assistant", "content": whole(step.text)})
             if step.answers:
-                messages.append({"role": "user", "content": _whole("\n".join(map(self._write, step.answers)))})
+                messages.append({"role": "user", "content": whole("\n".join(map(self._write, step.answers)))})
         return messages
 
     def _write(self, answer: Answer) -> str:
@@ -132,7 +133,6 @@ class Collector:
     def _begin_step(self) -> None:
         self._written = _Pieces()  # with the raw text of calls
         self._answers: dict[str, Answer | None] = {}  # by call id; None for a call that nobody has run
-        self._dialect: str | None = None  # of the last call
         self._flooded = False  # there were too many calls
 
     def add(self, events: Iterable[Event]) -> None:
@@ -180,7 +180,6 @@ class Collector:
                 result.calls.append(call)
                 self._written.recent.append(call.raw)
                 self._answers[call.id] = None
-                self._dialect = call.dialect
             case Error():
                 self._add_error(event)
             case Warning():
@@ -212,15 +211,7 @@ class Collector:
         self.result.errors.append(error)
         if error.call_id is None:
             return
-        for dialect in self.result.dialects:
-            if raw.startswith(dialect.reserved):  # if none: it stands in an array, behind the first call
-                self._dialect = dialect.id
-        self._answers[error.call_id] = Answer(self._dialect, "error", f"{error.message}; send the call again")
-
-
-def _whole(text: str) -> str:
-    """Return `text` as it can be sent: half a surrogate pair, which UTF-8 cannot hold, becomes a question mark."""
-    return text.encode(errors="replace").decode()
+        self._answers[error.call_id] = Answer(error.dialect, "error", f"{error.message}; send the call again")
 
 
 def _unescape(text: str) -> str:

@@ -12,7 +12,7 @@ from streamtools.cli.complaints import Complaints, Refused
 from streamtools.cli.toolbox import import_tools
 from streamtools.cli.view import JsonLines, View, open_transcript
 from streamtools.errors import RecordingError
-from streamtools.recording.playing import replay
+from streamtools.replaying import replay
 from streamtools.tools import ToolRegistry
 
 

@@ -14,6 +14,7 @@ import re
 from typing import Protocol
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
+from streamtools.parsing.reader import matcher
 
 FIELD = "field"  # a key, or the name of the tool
 RAW = "raw"  # arguments that are an object or an array
@@ -25,11 +26,10 @@ _KEPT = 256  # characters of a key or a name: a longer key is none of ours, a lo
 
 # The part of a string's content in which each escape is whole, and each pair of surrogates, and known to be none if it
 # is none of JSON. What follows it is the beginning of an escape, or of a pair.
-_whole_escapes = re.compile(
+_whole_escapes = matcher(
     r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)"
-    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}[^0-9a-fA-F]))*",
-    re.DOTALL,
-).match
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}[^0-9a-fA-F]))*"
+)
 _each_escape = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
 ).sub
@@ -158,7 +158,7 @@ class Envelope:
             self._kept = (self._kept + text)[: _KEPT + 1]
         else:
             text = self.held + text
-            whole = _whole_escapes(text).end()  # type: ignore[union-attr]  # matches nothing, too
+            whole = _whole_escapes(text, 0).end()
             self.held = text[whole:]
             if whole:
                 self._listener.tell_arguments(_unescape(text[:whole]))

@@ -15,16 +15,16 @@ from enum import Enum
 from typing import Any
 
 from streamtools.parsing.envelope import FIELD, RAW, TEXT, Envelope
-from streamtools.parsing.reader import Reader
+from streamtools.parsing.reader import Reader, matcher
 
-_space = re.compile(r"[ \t\r\n]*").match
+_space = matcher(r"[ \t\r\n]*")
 _WORD_BEGINS = frozenset("-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
-_rest_of_word = re.compile(r"[-+.0-9A-Za-z]*").match
+_rest_of_word = matcher(r"[-+.0-9A-Za-z]*")
 _numeric = re.compile(r"[-+.0-9eE]*").fullmatch
 
-_in_string = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL).match
-_in_line_of_string = re.compile(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*').match
+_in_string = matcher(r'[^"\\]*(?:\\.[^"\\]*)*')
+_in_line_of_string = matcher(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*')
 
 # These find nothing in text that leaves an open string open: in content of a string, in content of which the first
 # character is escaped, and in content without escapes. The second three are for strings in which a line feed counts.
@@ -129,129 +129,144 @@ class JsonText:
         return True
 
     def scan(self, reader: Reader, *, over_line: bool = False) -> State:
-        """Read as far as the text goes; `over_line` reads the line feed that the last call returned for."""
+        """Read as far as the text goes; `over_line` reads the line feed that the last call returned for.
+
+        One loop over all kinds of tokens: most pieces of text hold one or two, and a call for each would cost more than
+        the token does.
+        """
         envelope, stack = self._envelope, self._stack
-        text, at, told = reader.text, reader.at, reader.at
+        text, at = reader.text, reader.at
+        taken = at  # what comes before has been given to the envelope, if it is wanted
         end = len(text)
         state = State.OPEN
-        while at < end:
+        while at < end and state is State.OPEN:
             if self.in_string:
-                at += over_line
+                at = self._skip_string(text, at, over_line)
                 over_line = False
-                if self.escaped and at < end:
-                    self.escaped = False
-                    at += not (self._lines and text[at] == "\n")
-                at = self._inside(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
-                if at == end:
-                    break
-                char = text[at]
-                if char == "\n":
+                if at == end or self.escaped:
+                    continue
+                if text[at] == "\n":
                     state = State.LINE
-                    break
-                at += 1
-                if char == "\\":  # what it escapes is still to come, or is a line feed
-                    self.escaped = True
                     continue
                 self.in_string = False
                 if envelope.want and envelope.want != RAW:
-                    envelope.take(text[told : at - 1])
+                    envelope.take(text[taken:at])
+                at += 1
                 if len(stack) <= envelope.depth:
                     envelope.end_value(len(stack), reader.base + at)
                 continue
             if self._word is not None:
                 begin = at
-                at = _rest_of_word(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
+                at = _rest_of_word(text, at).end()
                 self._add_to_word(text[begin:at])
-                if at == end:
-                    break
-                if not self._end_word():
-                    state = State.BROKEN
-                    break
-                if len(stack) <= envelope.depth:
-                    envelope.end_value(len(stack), reader.base + at)
+                if at < end:
+                    state = self._end_word(reader.base + at)
+                continue
             char = text[at]
             depth = len(stack)
             if char == '"':
                 if depth <= envelope.depth and not envelope.begin_value(char, depth, reader.base + at):
                     state = State.BROKEN
-                    break
+                    continue
                 self.in_string = True
                 at += 1
                 if envelope.want != RAW:
-                    told = at
+                    taken = at
             elif char in " \t\r\n":
                 at += 1
                 if at < end and text[at] in " \t\r\n":
-                    at = _space(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
+                    at = _space(text, at).end()
             elif char in ",:":
                 if depth <= envelope.depth and not envelope.separate(char, depth, reader.base + at):
                     state = State.BROKEN
-                    break
-                at += 1
-            elif char in "{[":
-                if depth <= envelope.depth:
-                    wanted = envelope.want
-                    if not envelope.begin_value(char, depth, reader.base + at):
-                        state = State.BROKEN
-                        break
-                    if envelope.want != wanted:
-                        told = at
-                at += 1
-                if depth < self._limit:
-                    stack.append(char)
                 else:
-                    self._beyond += 1
-                    if self._beyond == 1:
-                        state = State.DEEP
-                        break
-            elif char in "}]":
-                if self._beyond:
-                    self._beyond -= 1
                     at += 1
+            elif char in "{[":
+                wanted = envelope.want
+                if depth <= envelope.depth and not envelope.begin_value(char, depth, reader.base + at):
+                    state = State.BROKEN
                     continue
-                if not depth or (stack[-1] == "{") != (char == "}"):
-                    state = State.BROKEN
-                    break
+                if envelope.want != wanted:
+                    taken = at
                 at += 1
-                stack.pop()
-                depth -= 1
-                if envelope.want == RAW and depth == envelope.wanted_depth:
-                    envelope.take(text[told:at])
-                    envelope.want = ""
-                if depth <= envelope.depth and not envelope.end_value(depth, reader.base + at):
+                state = self._open(char)
+            elif char in "}]":
+                if not self._closes(char):
                     state = State.BROKEN
-                    break
-                if not depth:
-                    state = State.ENDED
-                    break
+                    continue
+                at += 1
+                if envelope.want == RAW and len(stack) == envelope.wanted_depth:
+                    envelope.take(text[taken:at])
+                state = self._close(reader.base + at)
             elif char in _WORD_BEGINS:
                 if depth <= envelope.depth and not envelope.begin_value("", depth, reader.base + at):
                     state = State.BROKEN
-                    break
-                self._word, self._numeric = "", True
+                else:
+                    self._word, self._numeric = "", True
             else:
                 state = State.BROKEN
-                break
-        if envelope.want and at > told:
-            envelope.take(text[told:at])
+        if envelope.want and at > taken:
+            envelope.take(text[taken:at])
         reader.at = at
         return state
+
+    def _skip_string(self, text: str, at: int, over_line: bool) -> int:
+        """Return where the content of the open string ends: at a quote, at a line feed that counts, or with `text`."""
+        if over_line:
+            at += 1
+        if self.escaped and at < len(text):
+            self.escaped = False
+            if not (self._lines and text[at] == "\n"):
+                at += 1
+        at = self._inside(text, at).end()
+        if text[at : at + 1] == "\\":  # what it escapes is still to come, or is a line feed
+            self.escaped = True
+            at += 1
+        return at
+
+    def _open(self, bracket: str) -> State:
+        if len(self._stack) < self._limit:
+            self._stack.append(bracket)
+            return State.OPEN
+        self._beyond += 1
+        return State.DEEP if self._beyond == 1 else State.OPEN
+
+    def _closes(self, bracket: str) -> bool:
+        """Take the innermost container away if `bracket` closes it; beyond the limit any bracket does."""
+        if self._beyond:
+            self._beyond -= 1
+        elif self._stack and (self._stack[-1] == "{") == (bracket == "}"):
+            self._stack.pop()
+        else:
+            return False
+        return True
+
+    def _close(self, place: int) -> State:
+        """Tell that a container has been closed, if it is one of the outer ones; return what that comes to."""
+        depth = len(self._stack)
+        if depth == self._limit or depth > self._envelope.depth:  # the former only behind levels beyond the limit
+            return State.OPEN
+        if not self._envelope.end_value(depth, place):
+            return State.BROKEN
+        return State.OPEN if depth else State.ENDED
 
     def _add_to_word(self, text: str) -> None:
         self._word = ((self._word or "") + text)[:16]  # the longest literal has nine characters
         self._numeric = self._numeric and _numeric(text) is not None
 
-    def _end_word(self) -> bool:
-        """Forget the word; return whether JSON, or one of its usual extensions, has such a token."""
+    def _end_word(self, place: int) -> State:
+        """Forget the word; return BROKEN if neither JSON nor one of its usual extensions has such a token."""
         known = self._numeric or self._word in _WORDS
         self._word = None
-        return known
+        if known and len(self._stack) <= self._envelope.depth:
+            self._envelope.end_value(len(self._stack), place)
+        return State.OPEN if known else State.BROKEN
 
 
 _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]', re.DOTALL).search
 
 
-def recover(reader: Reader, scanner: JsonText) -> Generator[None, None, None]:
+def skip_broken(reader: Reader, scanner: JsonText) -> Generator[None, None, None]:
     """Behind the place where `scanner` found its text broken, read to where the brackets balance.
 
     A blank line ends it all the same, in strings too: the missing quote that broke the text must not swallow the rest

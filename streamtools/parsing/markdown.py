@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import re
 
+from streamtools.parsing.reader import matcher
+
 BODY = 0  # the line has shown what block it is; the rest is its text
 ESCAPE = 1  # an odd number of back-slashes: back-ticks right here open nothing
 ESCAPED = 2  # back-ticks behind such back-slashes
@@ -30,7 +32,7 @@ CLOSED = 10  # the same, long enough, and blanks
 CLOSED_CR = 11  # the same, and a carriage return
 
 _DIGITS = frozenset("0123456789")
-_run_of_ticks = re.compile(r"`*").match
+_run_of_ticks = matcher(r"`*")
 
 
 class Markdown:
@@ -152,7 +154,7 @@ class Markdown:
         if phase == INDENT:
             return at + self._read_indent(char)
         if phase == TICKS and char == "`":
-            behind = _run_of_ticks(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
+            behind = _run_of_ticks(text, at).end()
             self._run += behind - at
             return behind
         return at + _READ[phase](self, char)

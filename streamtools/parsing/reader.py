@@ -8,13 +8,20 @@ read sees. What has been read is never looked at again.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import cast
 
 from streamtools.parsing.markers import Pattern
 
-Pause = Generator[None, None, None]
 
-_space = re.compile(r"[ \t\r\n]*").match
+def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
+    """Return what matches `pattern` at a place; the pattern matches nothing, too, so that there always is a match."""
+    match = re.compile(pattern, re.DOTALL).match
+    assert match("") is not None
+    return cast("Callable[[str, int], re.Match[str]]", match)
+
+
+_space = matcher(r"[ \t\r\n]*")
 
 
 class Reader:
@@ -42,7 +49,7 @@ class Reader:
     def peek(self) -> Generator[None, None, str]:
         """Skip white space; return the next character, which is not read yet, or "" at the end of the stream."""
         while True:
-            self.at = _space(self.text, self.at).end()  # type: ignore[union-attr]  # matches nothing, too
+            self.at = _space(self.text, self.at).end()
             if self.at < len(self.text):
                 return self.text[self.at]
             if self.ended:

@@ -1,8 +1,8 @@
-"""One call that is being written: everything from its marker to its end, hidden from the reader.
+"""A hidden stretch of text, from a marker to wherever the grammar of its dialect ends it.
 
-A span is what a dialect's grammar reads, and what it reports to. It keeps the raw text, announces the calls in it as
-they become certain, and at its end turns each of them into a `call` or an `error` that holds its part of that text, so
-that nothing is lost. Over a limit it reports once and goes on without storing, only to find where it ends.
+A span is what a grammar reads from, and what it reports to. It keeps the raw text, because nothing of it may be lost,
+and passes on what the envelope of a call tells while it is being written (`drafts`). Over a limit it reports once and
+goes on without storing, only to find where it ends.
 """
 
 from __future__ import annotations
@@ -10,39 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 
-from streamtools.calls import Limits, Rejected, ToolCall, decode_json, read_envelope
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, UIEvent, Warning
+from streamtools.events import UIEvent, Warning
+from streamtools.parsing.drafts import Draft, Drafts
 from streamtools.parsing.envelope import Envelope
-from streamtools.parsing.json_text import JsonText, State, recover
+from streamtools.parsing.json_text import JsonText, State, skip_broken
 from streamtools.parsing.markers import Pattern
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
 from streamtools.parsing.reader import Reader
 
-_MESSAGES = {
-    Code.INVALID_JSON: "the call is not valid JSON",
-    Code.TRUNCATED: "the call was cut off",
-    Code.TOO_LARGE: "the call is too long",
-    Code.TOO_DEEP: "the call nests too deeply",
-    Code.TOO_MANY_CALLS: "the answer holds too many calls",
-    Code.UNRECOGNISED_TOOL_CALL: "there is no call where one should be",
-}
 _LOOK_BACK = 320  # pieces of text that are kept while skipping: more than any blank line that is looked back for
-
-
-class Slot:
-    """One call of a span: where its text begins, where its JSON is, what has been told of it."""
-
-    __slots__ = ("begin", "id", "json_begin", "json_end", "told", "waiting")
-
-    def __init__(self, call_id: str, begin: int) -> None:
-        self.id = call_id
-        self.begin = begin
-        self.json_begin = -1
-        self.json_end = -1
-        self.told = False  # call-start has gone out
-        self.waiting: list[str] = []  # arguments that came before it
 
 
 class Span(Reader):
@@ -63,34 +41,37 @@ class Span(Reader):
         `show` takes the text of a malformed call that is to be text, and returns whether that is the end of everything.
         """
         super().__init__(marker, len(marker), ended=False)
-        self.forged = forged
         self.leaves: Callable[[str], object] | None = None  # see `JsonText.leaves`; None where the grammar must see
-        self.several_lines = False  # known at the end
-        self.counts = False  # it was a call, or an error in the place of one
-        self._dialect = dialect
-        self._options = options
-        self._output = output
-        self._show = show
-        self._stopped = False  # what is still read will not be known when the text is cut elsewhere
-        self._limits: Limits = options.limits
-        self.parts: list[str] | deque[str] = [marker]
-        self._length = max(self._limits.call, len(marker))  # how much may be stored
-        self.room = self._length - len(marker)  # how much more; negative while nothing is
-        self._skipped_from = -1  # the place from which on nothing is stored
-        self._slots: list[Slot] = []
-        self._announces = options.on_malformed == "error"
-        self._tells = options.call_deltas and not forged
+        self.escaped = False  # the grammar has paused inside an escape
+        self.told: str | None = None  # the call whose arguments go on, and may be told at once
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
         self.state = State.OPEN  # what it has come to
-        self.escaped = False  # it has paused inside an escape
-        self.told: str | None = None  # the call whose arguments go on, and may be told at once
-        self._capture: Callable[[str], None] | None = None  # takes text that goes on otherwise
+        self.several_lines = False  # known at the end
+        self.parts: list[str] | deque[str] = [marker]
+        self._length = max(options.limits.call, len(marker))  # how much may be stored
+        self.room = self._length - len(marker)  # how much more; negative while nothing is
+        self._skipped_from = -1  # the place from which on nothing is stored
+        self._depth = options.limits.depth
+        self._output = output
         self._make_delta = output.make_delta
+        self._capture: Callable[[str], None] | None = None  # takes text that goes on and is not told
         self._broken: JsonText | None = None
-        if not forged:
-            self._begin_slot(0)
+        self._tells = options.call_deltas
+        self._drafts = None if forged else Drafts(dialect, options, output, show)
+        if self._drafts is not None and not self._drafts.begin(0):
+            self.exceed(Code.TOO_MANY_CALLS)
 
     # What the parser asks for.
+
+    @property
+    def forged(self) -> bool:
+        """Whether it is no call but a result that the model wrote itself."""
+        return self._drafts is None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it was a call, or an error in the place of one."""
+        return self._drafts is not None and self._drafts.count
 
     @property
     def stores(self) -> bool:
@@ -108,7 +89,7 @@ class Span(Reader):
     def skim(self, text: str) -> list[UIEvent] | None:
         """Take text that only continues an open string; None if a limit is met, and nothing was taken."""
         room = self.room - len(text)
-        if room < 0 and self._skipped_from < 0:
+        if room < 0 and self.stores:
             return None
         self.room = room
         self.parts.append(text)
@@ -124,7 +105,7 @@ class Span(Reader):
         Behind it, a `state` that is not OPEN means that the grammar has to go on.
         """
         scanner = self.scanner
-        if scanner is None or self._skipped_from >= 0 or len(text) > self.room:
+        if scanner is None or not self.stores or len(text) > self.room:
             return None
         if scanner.hop(text):
             self.leaves = scanner.leaves
@@ -149,12 +130,12 @@ class Span(Reader):
         self.leaves = scanner.leaves if scanner.in_string else None
         self.escaped = scanner.escaped
         self.told, self._capture = None, scanner.capture
-        if self._tells and scanner.telling:
-            slot = self._slots[-1]
-            if slot.told:
-                self.told = slot.id
+        draft = self._draft
+        if draft is not None and self._tells and scanner.telling:
+            if draft.announced:
+                self.told = draft.id
             else:
-                self._capture = slot.waiting.append
+                self._capture = draft.waiting.append
 
     @property
     def last(self) -> str:
@@ -168,8 +149,7 @@ class Span(Reader):
         raw = "".join(self.parts)[:place]
         self._skipped_from = place
         self.parts = deque([self.text], maxlen=_LOOK_BACK)
-        self._report(raw, code, survivors=True)
-        self._tells = False
+        self._settle(raw, code, survivors=True)
         self.told = self._capture = None
 
     # What grammars ask for.
@@ -179,7 +159,7 @@ class Span(Reader):
 
         `lines` closes the span wherever a line begins with it, in strings too.
         """
-        self.scanner = scanner = JsonText(Envelope(self), depth=self._limits.depth, lines=lines is not None)
+        self.scanner = scanner = JsonText(Envelope(self), depth=self._depth, lines=lines is not None)
         over_line = False
         while True:
             if self.state is State.OPEN:
@@ -192,7 +172,7 @@ class Span(Reader):
             self.leaves = None
             state, self.state = self.state, State.OPEN
             if state is State.DEEP:
-                if self._skipped_from < 0:
+                if self.stores:
                     self.exceed(Code.TOO_DEEP, self.place)
             elif state is State.LINE:
                 assert lines is not None
@@ -213,7 +193,7 @@ class Span(Reader):
     def recover(self) -> Generator[None, None, None]:
         """Behind broken JSON, read to where its brackets balance, or to the next blank line."""
         assert self._broken is not None
-        yield from recover(self, self._broken)
+        yield from skip_broken(self, self._broken)
         self._broken = None
 
     @property
@@ -232,116 +212,62 @@ class Span(Reader):
     @property
     def in_call(self) -> bool:
         """Whether the last call of the span, or what should be one, is not complete."""
-        return bool(self._slots) and self._slots[-1].json_end < 0
+        draft = self._draft
+        return draft is not None and not draft.complete
 
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
-        """End the span here.
-
-        Without `code`, each call in it is a call or what it is itself to blame for; with it all are errors, except, if
-        there are `survivors`, those of which the JSON is complete.
-        """
+        """End the span here: its calls are settled, see `Drafts.settle`."""
         end = self.place
-        if self._skipped_from < 0:
+        if self.stores:
             raw = "".join(self.parts)[:end]
             self.several_lines = "\n" in raw
-            self._report(raw, code, survivors=survivors)
+            self._settle(raw, code, survivors=survivors)
         else:
             self.several_lines = True  # not known, and likely
-            if (count := end - self._skipped_from) and not self._stopped:
+            count = end - self._skipped_from
+            if count and not (self._drafts and self._drafts.stopped):
                 self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
 
     def warn(self, code: Code, message: str) -> None:
         """Add a warning that repeats no text."""
-        if self._skipped_from < 0:
+        if self.stores:
             self._output.add(Warning, code, message)
+
+    @property
+    def _draft(self) -> Draft | None:
+        return None if self._drafts is None else self._drafts.last
+
+    def _settle(self, raw: str, code: Code | None, *, survivors: bool) -> None:
+        if self._drafts is None:
+            self._output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
+        else:
+            self._drafts.settle(raw, code, survivors=survivors)
 
     # What the envelope tells.
 
     def begin_call(self, place: int) -> None:
-        if self._slots and self._slots[-1].json_begin >= 0:
-            self._begin_slot(place)
-        if self._slots:
-            self._slots[-1].json_begin = place
+        """A call, or what stands in its place, begins; the first is the one that the marker began."""
+        draft = self._draft
+        if draft is not None and draft.json_begin >= 0:
+            assert self._drafts is not None
+            if not self._drafts.begin(place):
+                self.exceed(Code.TOO_MANY_CALLS, place + 1)
+            draft = self._drafts.last
+        if draft is not None:
+            draft.json_begin = place
 
     def end_call(self, place: int) -> None:
-        if self._slots:
-            self._slots[-1].json_end = place
+        """It is complete."""
+        draft = self._draft
+        if draft is not None:
+            draft.json_end = place
 
     def name_call(self, name: str) -> None:
-        if self._slots and self._announces:
-            self._tell(self._slots[-1], name)
+        """Its name is certain."""
+        if self._drafts is not None:
+            self._drafts.name(name)
 
     def tell_arguments(self, text: str) -> None:
-        if self._tells and text:
-            slot = self._slots[-1]
-            if slot.told:
-                self._output.events.append(self._make_delta(slot.id, text))
-            else:
-                slot.waiting.append(text)
-
-    def _begin_slot(self, place: int) -> None:
-        slot = Slot(self._options.new_id(), place)
-        self._slots.append(slot)
-        self._output.add(Thinking, True, slot.id)
-        self._output.count += 1
-        if self._output.count > self._limits.calls:
-            self.exceed(Code.TOO_MANY_CALLS, place + 1 if place else None)
-
-    def _tell(self, slot: Slot, name: str) -> None:
-        slot.told = True
-        self._output.add(CallStart, slot.id, name)
-        if slot.waiting:
-            self._output.add(CallDelta, slot.id, "".join(slot.waiting))
-            slot.waiting.clear()
-
-    def _report(self, raw: str, code: Code | None, *, survivors: bool) -> None:
-        """Turn `raw` into the calls and the errors that its slots are."""
-        if self.forged:
-            self._output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
-            return
-        ends = [slot.begin for slot in self._slots[1:]] + [len(raw)]
-        for slot, end in zip(self._slots, ends, strict=True):
-            own = raw[slot.begin : end]
-            try:
-                if code and not (survivors and slot.json_end >= 0):
-                    raise Rejected(code, _MESSAGES[code])
-                if slot.json_end < 0:
-                    raise Rejected(Code.UNRECOGNISED_TOOL_CALL, _MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
-                call = self._read(slot, raw[slot.json_begin : slot.json_end], own)
-            except Rejected as rejected:
-                self._reject(slot, rejected.code, rejected.message, own)
-            else:
-                self.counts = True
-                if not slot.told:
-                    self._tell(slot, call.name)
-                self._output.calls.append(call)
-                self._output.add(Call, call)
-                self._output.add(Thinking, False, slot.id)
-        self._slots.clear()
-
-    def _read(self, slot: Slot, text: str, raw: str) -> ToolCall:
-        strict, limits = self._options.strict, self._limits
-        decoded = decode_json(text, strict=strict, limits=limits)
-        envelope = read_envelope(decoded.value, strict=strict, limits=limits)
-        return ToolCall(
-            id=slot.id,
-            name=envelope.name,
-            arguments=envelope.arguments,
-            dialect=self._dialect,
-            raw=raw,
-            repaired=decoded.repaired or envelope.repaired,
-            provider_id=envelope.provider_id,
-        )
-
-    def _reject(self, slot: Slot, code: Code, message: str, raw: str) -> None:
-        if self._announces:
-            self.counts = True
-            error = Error(code, message, call_id=slot.id, raw=raw, seq=self._output.number())
-            if len(self._output.errors) <= self._limits.calls:  # a hostile stream has no end of them
-                self._output.errors.append(error)
-            self._output.events.append(error)
-            self._output.add(Thinking, False, slot.id)
-        else:
-            self._output.add(Thinking, False, slot.id)
-            self._output.add(Warning, code, message)
-            self._stopped = self._show(raw)
+        """A piece of its arguments, as JSON text."""
+        if self._drafts is not None:
+            self._drafts.tell(text)

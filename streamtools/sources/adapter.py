@@ -16,9 +16,8 @@ import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning
+from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning, whole
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
-from streamtools.sources.pairs import whole
 from streamtools.sources.words import Fault, bounded, read_fault
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -27,10 +27,11 @@ from streamtools.events import (
     SourceEvent,
     TextDelta,
     Usage,
+    whole,
 )
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.pairs import Pairs, whole
+from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
 
 _USAGE = {

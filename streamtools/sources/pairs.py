@@ -6,6 +6,8 @@ deltas. A half is no text: it waits here for its other half, and becomes U+FFFD 
 
 from __future__ import annotations
 
+from streamtools.events import whole
+
 REPLACEMENT = "\ufffd"
 
 
@@ -35,10 +37,3 @@ class Pairs:
         left = REPLACEMENT if self.half else ""
         self.half = ""
         return left
-
-
-def whole(text: str) -> str:
-    """Return `text` with the halves of each pair joined, and U+FFFD for a half that stands alone."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

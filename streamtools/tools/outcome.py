@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, StreamToolsError
-from streamtools.events import Error, Executed
+from streamtools.events import Error, Executed, whole
 
 
 class ToolError(StreamToolsError):
@@ -104,4 +104,4 @@ def _to_json(value: Any, type_: TypeAdapter[Any] | None) -> bytes:
         # Strings with half a surrogate pair come from file names and from cut texts. Anything else is refused again.
         loose = to_jsonable_python(value, inf_nan_mode="null", fallback=msgspec.to_builtins)
         text = json.dumps(loose, ensure_ascii=False, separators=(",", ":"))
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+        return whole(text).encode()

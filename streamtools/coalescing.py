@@ -1,0 +1,101 @@
+"""Runs over the same stream, made comparable.
+
+How a stream was cut decides how many events there are, and chance decides ids, times, and the order in which tools that
+run at the same time report. None of it may decide anything else, and `coalesce` is how that is tested.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from streamtools.calls import ToolCall
+from streamtools.events import (
+    ApprovalRequested,
+    CallDelta,
+    Error,
+    Event,
+    Executed,
+    Executing,
+    Markup,
+    Progress,
+    Reasoning,
+    Text,
+)
+
+EventT = TypeVar("EventT", bound=Event)
+_JOINED = (Text, Reasoning, CallDelta, Markup)
+_REPORTS = (ApprovalRequested, Executing, Progress, Executed)
+
+
+def coalesce(events: Iterable[EventT]) -> list[EventT]:
+    """Return events in a form that two runs over the same stream share, however the stream was cut.
+
+    Neighbouring texts, reasoning and argument pieces of one call are joined; `seq` and times are dropped; run and call
+    ids are numbered by their first appearance; what tools that ran at the same time reported is put in call order.
+
+    >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
+    [Text(text='ab', seq=0)]
+    """
+    names: dict[str, str] = {}
+
+    def rename(kind: str, name: str | None) -> str | None:
+        return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
+
+    merged: list[EventT] = []
+    for (kind, key), group in itertools.groupby(_in_call_order(events), _identity):
+        members = list(group)
+        if kind in _JOINED:
+            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]
+            if joined or key is not None:
+                merged.append(msgspec.structs.replace(members[0], text=joined))
+        else:
+            merged.extend(members)
+    return [_anonymous(event, rename) for event in merged]
+
+
+def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
+    """Yield events with each stretch of reports from tools sorted by call; each call keeps its own order."""
+    order: dict[str, int] = {}
+    for at_work, group in itertools.groupby(events, _is_report):
+        members = list(group)
+        for event in members:
+            order.setdefault(_call_id(event), len(order))
+        yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
+
+
+def _is_report(event: Event) -> bool:
+    """Return whether a tool has told this of itself; a fault of the stream, or of a call's text, is no such report."""
+    return isinstance(event, _REPORTS) or (isinstance(event, Error) and event.call is not None)
+
+
+def _call_id(event: Event) -> str:
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
+
+
+def _identity(event: Event) -> tuple[type[Event], Any]:
+    """Return what two neighbours must have in common to be joined."""
+    return type(event), getattr(event, "call_id", None) if type(event) is CallDelta else None
+
+
+def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
+    changes: dict[str, Any] = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if name in ("seq", "elapsed"):
+            changes[name] = 0
+        elif name == "expires":
+            changes[name] = None
+        elif name == "run_id":
+            changes[name] = rename("run", value)
+        elif name == "call_id":
+            changes[name] = rename("call", value)
+        elif isinstance(value, ToolCall):
+            changes[name] = msgspec.structs.replace(value, id=rename("call", value.id))
+        elif name == "pending":
+            changes[name] = [msgspec.structs.replace(call, id=rename("call", call.id)) for call in value]
+    return msgspec.structs.replace(event, **changes)

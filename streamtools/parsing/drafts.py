@@ -1,0 +1,151 @@
+"""The calls of one span while they are being written, and what becomes of them.
+
+A span holds one call as a rule, and several where a dialect writes them as an array. Each is announced as soon as it is
+certain what it is, and ends as a `call` or an `error` that holds its part of the span's text, so that nothing is lost
+and good calls survive bad siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamtools.calls import Rejected, ToolCall, decode_json, read_envelope
+from streamtools.errors import Code
+from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, Warning
+from streamtools.parsing.options import Options
+from streamtools.parsing.output import Output
+
+_MESSAGES = {
+    Code.INVALID_JSON: "the call is not valid JSON",
+    Code.TRUNCATED: "the call was cut off",
+    Code.TOO_LARGE: "the call is too long",
+    Code.TOO_DEEP: "the call nests too deeply",
+    Code.TOO_MANY_CALLS: "the answer holds too many calls",
+    Code.UNRECOGNISED_TOOL_CALL: "there is no call where one should be",
+}
+
+
+class Draft:
+    """One call: where its text begins, where its JSON is, whether it has been announced. Places count in the span."""
+
+    __slots__ = ("announced", "begin", "id", "json_begin", "json_end", "waiting")
+
+    def __init__(self, call_id: str, begin: int) -> None:
+        self.id = call_id
+        self.begin = begin
+        self.json_begin = -1
+        self.json_end = -1
+        self.announced = False  # its call-start has gone out
+        self.waiting: list[str] = []  # arguments that came before it
+
+    @property
+    def complete(self) -> bool:
+        """Whether its JSON, or what stands in its place, has come to its end."""
+        return self.json_end >= 0
+
+
+class Drafts:
+    """The calls of one span, in order."""
+
+    def __init__(self, dialect: str, options: Options, output: Output, show: Callable[[str], bool]) -> None:
+        """`show` takes the text of a malformed call that is to be text, and returns whether that ends everything."""
+        self.count = False  # one of them was a call, or an error in the place of one
+        self.stopped = False  # what is still read will not be known when the text is cut elsewhere
+        self._tells = options.call_deltas
+        self._announces = options.on_malformed == "error"
+        self._dialect = dialect
+        self._options = options
+        self._output = output
+        self._show = show
+        self._drafts: list[Draft] = []
+
+    @property
+    def last(self) -> Draft | None:
+        """The call that is being written, or was written last."""
+        return self._drafts[-1] if self._drafts else None
+
+    def begin(self, place: int) -> bool:
+        """Begin one at `place`; return whether the turn may hold it."""
+        draft = Draft(self._options.new_id(), place)
+        self._drafts.append(draft)
+        self._output.add(Thinking, True, draft.id)
+        self._output.count += 1
+        return self._output.count <= self._options.limits.calls
+
+    def name(self, name: str) -> None:
+        """Take note of the name of the last one, which is certain now."""
+        if self._drafts and self._announces:
+            self._announce(self._drafts[-1], name)
+
+    def tell(self, text: str) -> None:
+        """Take note of a piece of the last one's arguments."""
+        if self._tells and text and self._drafts:
+            draft = self._drafts[-1]
+            if draft.announced:
+                self._output.events.append(self._output.make_delta(draft.id, text))
+            else:
+                draft.waiting.append(text)
+
+    def settle(self, raw: str, code: Code | None, *, survivors: bool) -> None:
+        """Turn `raw`, the text of the span, into the calls and the errors that it holds.
+
+        Without `code`, each is a call or what it is itself to blame for; with it all are errors, except, if there are
+        `survivors`, those that are complete.
+        """
+        ends = [draft.begin for draft in self._drafts[1:]] + [len(raw)]
+        for draft, end in zip(self._drafts, ends, strict=True):
+            own = raw[draft.begin : end]
+            try:
+                if code and not (survivors and draft.complete):
+                    raise Rejected(code, _MESSAGES[code])
+                if not draft.complete:
+                    raise Rejected(Code.UNRECOGNISED_TOOL_CALL, _MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
+                call = self._read(draft, raw[draft.json_begin : draft.json_end], own)
+            except Rejected as rejected:
+                self._reject(draft, rejected.code, rejected.message, own)
+            else:
+                self._accept(draft, call)
+        self._drafts.clear()
+
+    def _announce(self, draft: Draft, name: str) -> None:
+        draft.announced = True
+        self._output.add(CallStart, draft.id, name)
+        if draft.waiting:
+            self._output.add(CallDelta, draft.id, "".join(draft.waiting))
+            draft.waiting.clear()
+
+    def _read(self, draft: Draft, text: str, raw: str) -> ToolCall:
+        strict, limits = self._options.strict, self._options.limits
+        decoded = decode_json(text, strict=strict, limits=limits)
+        envelope = read_envelope(decoded.value, strict=strict, limits=limits)
+        return ToolCall(
+            id=draft.id,
+            name=envelope.name,
+            arguments=envelope.arguments,
+            dialect=self._dialect,
+            raw=raw,
+            repaired=decoded.repaired or envelope.repaired,
+            provider_id=envelope.provider_id,
+        )
+
+    def _accept(self, draft: Draft, call: ToolCall) -> None:
+        self.count = True
+        if not draft.announced:
+            self._announce(draft, call.name)
+        self._output.calls.append(call)
+        self._output.add(Call, call)
+        self._output.add(Thinking, False, draft.id)
+
+    def _reject(self, draft: Draft, code: Code, message: str, raw: str) -> None:
+        if self._announces:
+            self.count = True
+            number = self._output.number
+            error = Error(code, message, call_id=draft.id, raw=raw, dialect=self._dialect, seq=number())
+            if len(self._output.errors) <= self._options.limits.calls:  # a hostile stream has no end of them
+                self._output.errors.append(error)
+            self._output.events.append(error)
+            self._output.add(Thinking, False, draft.id)
+        else:
+            self._output.add(Thinking, False, draft.id)
+            self._output.add(Warning, code, message)
+            self.stopped = self._show(raw)
