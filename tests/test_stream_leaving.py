@@ -311,7 +311,7 @@ async def test_a_source_that_cannot_be_closed() -> None:
         async with opened(Stubborn([STOP])) as events:
             told = story([event async for event in events])
     assert told[-1] == "done finished: stop (None)"
-    assert [("source_not_closed", "OSError")] == [(entry["event"], entry["exception"]) for entry in logs]
+    assert [("source_not_closed", "OSError")] == [(entry["event"], entry["error"]) for entry in logs]
 
 
 async def test_a_source_that_never_closes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -490,7 +490,7 @@ async def test_no_secret_leaks(made: Callable[..., Any], arguments: dict[str, An
     ]
     assert {made.__name__} == {each["tool"] for each in logs}
     if code is not Code.TOOL_INPUT:
-        assert logs[0]["exception"] in ("LookupError", "PydanticSerializationError")
+        assert logs[0]["error"] in ("LookupError", "PydanticSerializationError")
     assert logs[1]["raised_at"].startswith(__file__)
 
 
@@ -530,7 +530,7 @@ async def test_what_on_tool_result_raises_is_no_error_of_the_tool() -> None:
         outcome, events = await outcome_of(lambda: "fine", on_tool_result=complain)
     assert (outcome.error, outcome.text) == (None, "fine")
     assert isinstance(events[-1], Executed)
-    assert [each["exception"] for each in logs] == ["SystemExit"]
+    assert [each["error"] for each in logs] == ["SystemExit"]
 
 
 async def count_async(to: int) -> AsyncIterator[int]:

@@ -173,4 +173,4 @@ def _where(error: BaseException) -> dict[str, str]:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     place = "" if traceback is None else f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
-    return {"exception": type(error).__qualname__, "raised_at": place}
+    return {"error": type(error).__qualname__, "raised_at": place}
