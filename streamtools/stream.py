@@ -270,9 +270,9 @@ class ToolStream:
             try:
                 await self._source.aclose()
             except Exception as error:
-                log.warning("source_not_closed", run_id=self.run_id, exception=_name(error))
+                log.warning("source_not_closed", run_id=self.run_id, error=_name(error))
         if scope.cancelled_caught:
-            log.warning("source_not_closed", run_id=self.run_id, exception="it takes too long")
+            log.warning("source_not_closed", run_id=self.run_id, error="it takes too long")
 
     # From the task to those who iterate. Events are handed out before anything else is waited for, so that their order
     # is that of their numbers and a run that is cancelled loses none. What may go on without end, the stream itself and
@@ -300,9 +300,9 @@ class ToolStream:
         """Wake all who wait. One who is woken twice, or was cancelled meanwhile, leaves a permit behind, which wakes
         somebody for nothing, once; those are deducted, so that there are never more of them than there were readers.
         """
-        if self._news is not None:
-            for _ in range(self._waiting - self._news.value):
-                self._news.release()
+        assert self._news is not None
+        for _ in range(self._waiting - self._news.value):
+            self._news.release()
 
 
 def _name(error: BaseException) -> str:

@@ -140,29 +140,36 @@ class SSEDecoder(_Decoder):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
-        if self._between and chunk[-2:] == b"\n\n" and _CR not in chunk:  # whole events, and nothing waits
-            size = len(chunk) - 2
-            if chunk.find(_LF) == size <= self._limit and chunk[:6] == b"data: ":
-                return [Frame(chunk[6:size], "message", self._id)]
-            if chunk.find(b"\n\n") == size <= self._limit:
-                frame = self._read(chunk[:size])
-                return [] if frame is None else [frame]
+        if self._between and len(chunk) <= self._limit and _CR not in chunk:
+            frame = self._read_usual(chunk, b"\n")
+            if frame is not None:
+                return [frame]
         frames = super().feed(chunk)
         self._between = self._start is None and not (self._held or self._dropped or self._after_cr)
         return frames
 
     def _read(self, block: bytes) -> Frame | None:
-        # Two short ways for what nearly all events are: a line of data, or a name, a line of data and perhaps an id.
-        if block[:6] == b"data: " and _LF not in block:
-            return Frame(block[6:], "message", self._id)
-        if block[:7] == b"event: ":
-            name, has_data, rest = block.partition(b"\ndata: ")
-            line, has_id, last = rest.partition(b"\nid: ")
-            if has_data and not (_LF in name or _LF in line or _LF in last or 0 in last):
-                if has_id:
-                    self._id = last.decode(errors="replace")
-                return Frame(line, name[7:].decode(errors="replace") or "message", self._id)
-        return self._read_lines(block)
+        return self._read_usual(block, b"") or self._read_lines(block)
+
+    def _read_usual(self, text: bytes, end: bytes) -> Frame | None:
+        """Return the frame of one event and what `end` is of its end, or None if it is more, less or something else.
+
+        What is read is what nearly all events are: a line of data, or a name, a line of data and perhaps an id.
+        """
+        line, _, rest = text.partition(b"\n")
+        if line[:6] == b"data: ":
+            return Frame(line[6:], "message", self._id) if rest == end else None
+        data, _, rest = rest.partition(b"\n")
+        known = line[:7] == b"event: " and data[:6] == b"data: "
+        last = b""
+        if rest != end:
+            last, _, rest = rest.partition(b"\n")
+            known = known and last[:4] == b"id: " and 0 not in last
+        if not known or rest != end:
+            return None
+        if last:
+            self._id = last[4:].decode(errors="replace")
+        return Frame(data[6:], line[7:].decode(errors="replace") or "message", self._id)
 
     def _read_lines(self, block: bytes) -> Frame | None:
         data: list[bytes] = []

@@ -23,8 +23,6 @@ class Pairs:
         """Return `text` as what UTF-8 can hold, with the half that waited before it and without one at its end."""
         if not self.half and text.isascii():
             return text
-        if not text:
-            return text
         text = self.half + text
         self.half = ""
         if "\ud800" <= text[-1] <= "\udbff":
