@@ -1,42 +1,45 @@
 """Streaming event-processing middleware between a language model's answer and the user interface.
 
-The names below stand in the order in which data flows. Importing them needs only the core dependencies.
+The public names stand in the order in which data flows. Importing them needs only the core dependencies.
 """
+
+# ruff: noqa: I001, RUF022  # the order is the pipeline's, not the alphabet's
 
 from __future__ import annotations
 
-from streamtools import events, sources
-from streamtools.calls import Limits, ToolCall
-from streamtools.coalescing import coalesce
+from streamtools import events
 from streamtools.errors import Code, StreamToolsError
-from streamtools.machine import StreamMachine
+from streamtools.calls import Limits, ToolCall
+from streamtools import sources
 from streamtools.parsing import Dialect, Parser, parse
-from streamtools.replaying import replay
-from streamtools.result import TurnResult
-from streamtools.stream import ToolStream
-from streamtools.texts import UiTexts
+from streamtools.machine import StreamMachine
 from streamtools.tools import Tool, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
+from streamtools.stream import ToolStream
+from streamtools.result import TurnResult
+from streamtools.texts import UiTexts
+from streamtools.replaying import replay
+from streamtools.coalescing import coalesce
 
 __all__ = [
+    "events",
     "Code",
-    "Dialect",
-    "Limits",
-    "Parser",
-    "StreamMachine",
     "StreamToolsError",
-    "Tool",
+    "Limits",
     "ToolCall",
-    "ToolError",
-    "ToolOutcome",
+    "sources",
+    "Dialect",
+    "Parser",
+    "parse",
+    "StreamMachine",
+    "tool",
+    "Tool",
     "ToolRegistry",
+    "ToolOutcome",
     "ToolResult",
+    "ToolError",
     "ToolStream",
     "TurnResult",
     "UiTexts",
-    "coalesce",
-    "events",
-    "parse",
     "replay",
-    "sources",
-    "tool",
+    "coalesce",
 ]

@@ -39,9 +39,9 @@ class Parser:
     """A push parser for the text of a model: `feed` it deltas, then `close` it; both return what is now certain.
 
     Nothing that a model writes makes it raise. `dialects` are ids, `Dialect` objects or `"auto"`; None arms the two
-    defaults, `()` none. `tools` are the declared tools, for dialects that need to know them. The other parameters are
-    those of `Options`. `number` gives events their `seq`. Raises ValueError for an unknown dialect or option value,
-    `ClosedError` for a `feed` behind the end.
+    defaults, `()` none. `tools` are the declared tools, for dialects that have to know them; the two that are built in
+    do not. `number` gives events their `seq`. The other parameters are those of `Options`. Raises ValueError for an
+    unknown dialect or option value, `ClosedError` for a `feed` behind the end.
 
     >>> parser = Parser()
     >>> parser.feed("Hello "), parser.feed("##"), parser.feed(" World"), parser.close()
@@ -197,7 +197,7 @@ class Parser:
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves or _always
         elif self._held or not self._direct:
-            pass
+            pass  # each character counts: for what is held, or for a policy about what is shown
         elif self._reasoning is not None:
             self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
         elif not self._fresh and not self._line_feeds:
