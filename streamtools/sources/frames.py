@@ -136,40 +136,41 @@ class SSEDecoder(_Decoder):
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._id = ""
+        self._naming = b""  # the last line that named an event, and its name: most name it as the last one did
+        self._name = ""
         self._between = False
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
         if self._between and len(chunk) <= self._limit and _CR not in chunk:
-            frame = self._read_usual(chunk, b"\n")
+            frame = self._read(chunk, b"\n")
             if frame is not None:
                 return [frame]
         frames = super().feed(chunk)
         self._between = self._start is None and not (self._held or self._dropped or self._after_cr)
         return frames
 
-    def _read(self, block: bytes) -> Frame | None:
-        return self._read_usual(block, b"") or self._read_lines(block)
-
-    def _read_usual(self, text: bytes, end: bytes) -> Frame | None:
-        """Return the frame of one event and what `end` is of its end, or None if it is more, less or something else.
-
-        What is read is what nearly all events are: a line of data, or a name, a line of data and perhaps an id.
-        """
-        line, _, rest = text.partition(b"\n")
-        if line[:6] == b"data: ":
-            return Frame(line[6:], "message", self._id) if rest == end else None
-        data, _, rest = rest.partition(b"\n")
-        known = line[:7] == b"event: " and data[:6] == b"data: "
-        last = b""
-        if rest != end:
-            last, _, rest = rest.partition(b"\n")
-            known = known and last[:4] == b"id: " and 0 not in last
-        if not known or rest != end:
-            return None
-        if last:
-            self._id = last[4:].decode(errors="replace")
-        return Frame(data[6:], line[7:].decode(errors="replace") or "message", self._id)
+    def _read(self, block: bytes, end: bytes = b"") -> Frame | None:
+        # Nearly all events are a line of data, or a name, a line of data and perhaps an id. Whoever gives the `end` that
+        # follows the last line wants only those, and None for others.
+        line, _, rest = block.partition(b"\n")
+        if line[:6] == b"data: " and rest == end:
+            return Frame(line[6:], "message", self._id)
+        if line[:7] == b"event: ":
+            data, _, rest = rest.partition(b"\n")
+            known = data[:6] == b"data: "
+            last = b""
+            if rest != end:
+                last, _, rest = rest.partition(b"\n")
+                known = known and last[:4] == b"id: " and 0 not in last
+            if known and rest == end:
+                if last:
+                    self._id = last[4:].decode(errors="replace")
+                if line != self._naming:
+                    self._naming = line
+                    self._name = line[7:].decode(errors="replace") or "message"
+                return Frame(data[6:], self._name, self._id)
+        return None if end else self._read_lines(block)
 
     def _read_lines(self, block: bytes) -> Frame | None:
         data: list[bytes] = []
