@@ -151,8 +151,8 @@ class SSEDecoder(_Decoder):
         return frames
 
     def _read(self, block: bytes, end: bytes = b"") -> Frame | None:
-        # Nearly all events are a line of data, or a name, a line of data and perhaps an id. With an `end`, which is what
-        # follows the last line, only those are read, and None is returned for all others.
+        # Nearly all events are a line of data, or a name, a line of data and perhaps an id. With an `end`, the bytes
+        # that follow the last line, only those are read, and None is returned for all others.
         line, _, rest = block.partition(b"\n")
         if line[:6] == b"data: " and rest == end:
             return Frame(line[6:], "message", self._id)
