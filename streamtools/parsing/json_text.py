@@ -28,13 +28,16 @@ _in_line_of_string = matcher(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*')
 
 # These find nothing in text that leaves an open string open: in content of a string, in content of which the first
 # character is escaped, and in content without escapes. The second three are for strings in which a line feed counts.
-_leaves_string = re.compile(r'(?![^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match
-_leaves_escape = re.compile(r'(?!.[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match
-_leaves_plain = re.compile(r'["\\]').search
-_leaves_line = re.compile(r'(?![^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match
-_leaves_line_escape = re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match
-_leaves_plain_line = re.compile(r'["\\\n]').search
-
+_LEAVES = (
+    re.compile(r'(?![^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match,
+    re.compile(r'(?!.[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match,
+    re.compile(r'["\\]').search,
+)
+_LEAVES_LINE = (
+    re.compile(r'(?![^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
+    re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
+    re.compile(r'["\\\n]').search,
+)
 
 # Text deep in a value that closes and opens strings and no container: which group took part tells where it ends, 1
 # outside of a string, 2 inside.
@@ -59,6 +62,9 @@ class JsonText:
         "_beyond",
         "_envelope",
         "_inside",
+        "_leaves",
+        "_leaves_escape",
+        "_leaves_plain",
         "_limit",
         "_lines",
         "_numeric",
@@ -74,6 +80,7 @@ class JsonText:
         self._limit = depth
         self._lines = lines
         self._inside = _in_line_of_string if lines else _in_string
+        self._leaves, self._leaves_escape, self._leaves_plain = _LEAVES_LINE if lines else _LEAVES
         self._stack: list[str] = []
         self._beyond = 0  # levels beyond the limit: only their number is kept
         self._word: str | None = None  # the beginning of a number or a literal, which may go on
@@ -93,12 +100,8 @@ class JsonText:
             return None
         want = self._envelope.want
         if want in (TEXT, FIELD):
-            if self.escaped or self._envelope.held:
-                return None
-            return _leaves_plain_line if self._lines else _leaves_plain
-        if self.escaped:
-            return _leaves_line_escape if self._lines else _leaves_escape
-        return _leaves_line if self._lines else _leaves_string
+            return None if self.escaped or self._envelope.held else self._leaves_plain
+        return self._leaves_escape if self.escaped else self._leaves
 
     @property
     def telling(self) -> bool:
@@ -110,13 +113,14 @@ class JsonText:
         """What takes the text that comes, if it belongs to a key or a name."""
         return self._envelope.take if self._envelope.want == FIELD else None
 
-    def skim(self, text: str) -> None:
-        """Take note of text that only continued the open string."""
+    def skim(self, text: str) -> Callable[[str], Any]:
+        """Take note of text that only continued the open string; return what `leaves` is then."""
         if text[-1] == "\\":
             slashes = len(text) - len(text.rstrip("\\"))
             self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
         else:
             self.escaped = False
+        return self._leaves_escape if self.escaped else self._leaves
 
     def hop(self, text: str) -> bool:
         """Read all of `text` if it only closes and opens strings deep in the value; return whether it did."""

@@ -121,9 +121,8 @@ class Span(Reader):
         """Take note of an escape that begins or ends at the end of skimmed text."""
         scanner = self.scanner
         if scanner is not None:
-            scanner.skim(text)
+            self.leaves = scanner.skim(text)
             self.escaped = scanner.escaped
-            self.leaves = scanner.leaves
 
     def _pause(self, scanner: JsonText) -> None:
         """Choose what becomes of text that has no other consequences."""
