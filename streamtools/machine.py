@@ -109,21 +109,12 @@ class StreamMachine:
         self._earned = False  # the terminator has come
         self._failed = False
         self._closed = False
-        self._waiting = False  # the turn is complete, and its step ends when its calls have been run
+        self.waiting = False  # the turn is complete, and `settle` ends its step when its calls have been run
+        self.stopped = False  # we have ended the turn ourselves: the source is to be closed
         self._finish: str | None = None  # of the last turn
         self._raw_finish: str | None = None
         self._conversation_id: str | None = None
         self._begin_turn()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the step is to be ended by `settle`, because calls were due in it."""
-        return self._waiting
-
-    @property
-    def stopped(self) -> bool:
-        """Whether we have ended the turn ourselves: the source is to be closed."""
-        return self._finish == STOPPED_AFTER_CALL
 
     @property
     def closed(self) -> bool:
@@ -160,9 +151,9 @@ class StreamMachine:
         """End the step, now that the calls that were taken have been run. Calls that nobody took are pending."""
         self.pending += self.due
         self.due = []
-        if not self._waiting:
+        if not self.waiting:
             return []
-        self._waiting = False
+        self.waiting = False
         return self._end_step()
 
     def close(self) -> list[UIEvent]:
@@ -181,7 +172,7 @@ class StreamMachine:
 
         A run that has failed, and one in which nothing is left to be done, are told as such.
         """
-        complete = self._earned and not (self._open or self._waiting)
+        complete = self._earned and not (self._open or self.waiting)
         if self._closed or self._failed or complete:
             return self.close()
         return self.start() + self.reset() + self.settle() + self._done("cancelled")
@@ -272,6 +263,7 @@ class StreamMachine:
             self._notice(self._parser.calls)
         if self._parser.stopped:
             self._earned = True
+            self.stopped = True
             events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
         return events
 
@@ -338,8 +330,8 @@ class StreamMachine:
             events += self._report_failure(Code.UPSTREAM_ERROR, "the provider ended the turn with an error", None)
         if verdict is not None and verdict.fatal:
             events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, verdict.message, None)
-        self._waiting = bool(self.due or self._taken)
-        return events if self._waiting else events + self._end_step()
+        self.waiting = bool(self.due or self._taken)
+        return events if self.waiting else events + self._end_step()
 
     def _notice(self, calls: Sequence[ToolCall]) -> None:
         self.due += calls[self._noticed :]
