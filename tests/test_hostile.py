@@ -113,6 +113,11 @@ def delta(text: str) -> bytes:
 END = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
+def words(count: int) -> Iterator[str]:
+    """Yield deltas, no two of which are the same object."""
+    return (f"{number} " for number in range(count))
+
+
 def around(frames: Iterable[bytes]) -> Iterator[bytes]:
     """Yield an answer: these frames, then a proper end."""
     yield from frames
@@ -203,32 +208,31 @@ def test_a_line_of_50_megabytes_without_an_end() -> None:
 
 @pytest.mark.parametrize(("dialect", "call_deltas"), [("hash_marker", True), ("tilde_fence", False)])
 def test_an_endless_call(dialect: str, call_deltas: bool) -> None:
-    """A million deltas inside of one argument are one error and one count; what was stored is bounded."""
+    """A million deltas inside of one argument are one error and one count; what is stored is bounded."""
     opener, _ = DIALECTS[dialect].write_call("add", {"a": "\0"}).split("\\u0000")
     limits = Limits(call=64 * KIB)
 
-    def deltas() -> Iterator[str]:
-        yield opener
-        yield from itertools.repeat("words ", 1_000_000)
+    def read(count: int) -> tuple[Told, TurnResult]:
+        deltas = itertools.chain([opener], words(count))
+        return run(deltas, Batches, limits=limits, call_deltas=call_deltas)
 
-    outcome: list[tuple[Told, TurnResult]] = []
-    held = peak(lambda: outcome.append(run(deltas(), Batches, limits=limits, call_deltas=call_deltas)))
-    ((told, result),) = outcome
+    told, result = read(1_000_000)
     assert [Code.TOO_LARGE, Code.SKIPPED, Code.STREAM_INTERRUPTED] == told.codes
     assert (0, []) == (told.shown, told.calls)
     assert limits.call == len(result.errors[0].raw or "")
-    assert held < 16 * MIB
+    held = peak(lambda: read(100_000))  # to measure costs ten times as much as to read
+    assert held < 4 * MIB
 
 
 def test_an_endless_text() -> None:
-    """The result holds the text, and neither it nor the machine holds all the pieces, which take ten times the room."""
-    word = "word "
+    """The result holds the text; neither it nor the machine holds all the pieces, which take many times the room."""
+    count = 100_000
+    size = sum(map(len, words(count)))
     outcome: list[tuple[Told, TurnResult]] = []
-    held = peak(lambda: outcome.append(run(itertools.repeat(word, 100_000), Batches)))
+    held = peak(lambda: outcome.append(run(words(count), Batches)))
     ((told, result),) = outcome
-    size = 100_000 * len(word)
     assert size == told.shown == len(result.text)
-    assert held < 6 * size
+    assert held < 45 * count  # the pieces alone take 63
 
 
 @pytest.mark.parametrize("text", ["[" * 10_000, '{"a":' * 10_000, '{"name":"add","arguments":' + "[" * 10_000])
@@ -290,8 +294,8 @@ def test_a_megabyte_of_openers(opener: str) -> None:
     assert len(result.errors) <= 6
     assert len(result.warnings) <= 1000
     assert len(result.text) <= MIB + 1
-    held = peak(lambda: read(MIB // 16))
-    assert held < 3 * MIB
+    held = peak(lambda: read(MIB // 32))
+    assert held < 2 * MIB
 
 
 CHARACTERS = ["\ud83d", "\udc00", "\0", "\ufeff", "\u2028", "\u202e", "\x1b[2J", "\x7f", "\U0010ffff", "a\u0300" * 50]
