@@ -208,12 +208,17 @@ class StreamMachine:
             return events
         match event:
             case SourceWarning(code, message, raw, count):
+                if code in (Code.BAD_FRAME, Code.SKIPPED):  # whatever it held is missing from a call that is open
+                    self._parser.lose()
                 events.append(Warning(code, message, raw, count, seq=self.number()))
             case SourceRaw(data):
                 events.append(Raw(data, seq=self.number()))
             case SourceError(message, code, status, cause):
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause)
                 events += self._fail(code, message, status)
+            case SourceUsage(usage) if self._step and not self._open:  # behind the turn that it belongs to
+                self.usage = usage if self.usage is None else self.usage + usage
+                events.append(UsageReport(usage, seq=self.number()))
             case ChainCompleted(conversation_id):
                 if self._open:  # older formats have no event for the end of a turn
                     events += self._complete(ProviderCompleted())
@@ -316,7 +321,9 @@ class StreamMachine:
         self._open = self._flowing = False
         calls = self._parser.calls + self._found_apart
         earned = self._finish in _EARNS_CALLS
-        verdict = self._judge(calls) if earned and self._judge else None
+        verdict = self._judge(calls) if self._judge else None
+        if verdict is not None and verdict.fatal and not earned:
+            verdict = None  # who did not finish cannot be told what is missing; what was forbidden stays so
         if verdict is not None:
             events += [self._object(call, verdict.message) for call in verdict.calls]
             refused = {call.id for call in verdict.calls}

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, Unpack
 
 import anyio
+import anyio.lowlevel
 import structlog
 from anyio.abc import TaskGroup
 
@@ -34,6 +35,9 @@ from streamtools.tools.runner import OnToolResult
 log = structlog.get_logger(__name__)
 
 _BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
+_STRETCH = (
+    256  # batches after which others get their turn, and a cancellation its chance, from a source that never waits
+)
 _CLOSING = 10.0  # seconds that a provider's response may take to close
 
 
@@ -209,7 +213,11 @@ class ToolStream:
     async def _read(self, tools: TaskGroup) -> None:
         machine = self._machine
         feed = machine.feed
+        batches = 0
         async for batch in self._source:
+            batches += 1
+            if not batches % _STRETCH:
+                await anyio.lowlevel.checkpoint()
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
                 raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
             events: list[UIEvent] = []

@@ -199,7 +199,7 @@ def test_a_stream_without_an_end_has_status_1(tmp_path: Path, capsys: pytest.Cap
     assert f"streamtools: {name}: the stream failed: the stream ended before it was complete\n" == shown.err
 
 
-@pytest.mark.parametrize(("kind", "cause"), [("reset", "ConnectionResetError("), ("timeout", "TimeoutError(")])
+@pytest.mark.parametrize(("kind", "cause"), [("reset", "ConnectionResetError"), ("timeout", "TimeoutError")])
 def test_a_connection_that_broke_has_status_1(
     kind: EndKind, cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

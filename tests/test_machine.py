@@ -919,11 +919,12 @@ def test_a_refused_call_is_named() -> None:
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "other", "pause"])
-def test_only_what_would_run_is_judged(finish: FinishReason) -> None:
-    """The calls of a turn that was cut are pending, whatever they are."""
+def test_what_was_forbidden_is_refused_in_a_turn_that_was_cut_too(finish: FinishReason) -> None:
+    """Nobody is left with a pending call that was not to be made; what is missing cannot be told of such a turn."""
     end = ProviderCompleted(finish_reason=finish)
-    assert not [line for line in story(*texts(ADD), end, judge=refuse) if "violation" in line]
-    assert not [line for line in story(*texts(ADD), judge=refuse) if "violation" in line]
+    assert [line for line in story(*texts(ADD), end, judge=refuse) if "violation" in line]
+    assert [line for line in story(*texts(ADD), judge=refuse) if "violation" in line]
+    assert not [line for line in story(*texts("a"), end, judge=require) if "violation" in line]
 
 
 def test_a_fatal_verdict_ends_the_run() -> None:

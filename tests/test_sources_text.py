@@ -36,7 +36,7 @@ def broken(*items: Any) -> Iterator[Any]:
     raise OSError("gone")
 
 
-def lost(cause: str = "OSError('gone')") -> SourceError:
+def lost(cause: str = "OSError") -> SourceError:
     return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
 
 

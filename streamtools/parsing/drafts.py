@@ -58,6 +58,7 @@ class Drafts:
         self._output = output
         self._show = show
         self._drafts: list[Draft] = []
+        self._lost_from: int | None = None  # the first of those in which a part of the stream is missing, or behind it
 
     @property
     def last(self) -> Draft | None:
@@ -86,6 +87,11 @@ class Drafts:
             else:
                 draft.waiting.append(text)
 
+    def lose(self) -> None:
+        """Take note that a part of the stream is missing here: what is put together around a gap must not run."""
+        if self._lost_from is None:
+            self._lost_from = sum(draft.complete for draft in self._drafts)
+
     def settle(self, raw: str, code: Code | None, *, survivors: bool) -> None:
         """Turn `raw`, the text of the span, into the calls and the errors that it holds.
 
@@ -93,9 +99,11 @@ class Drafts:
         `survivors`, those that are complete.
         """
         ends = [draft.begin for draft in self._drafts[1:]] + [len(raw)]
-        for draft, end in zip(self._drafts, ends, strict=True):
+        for index, (draft, end) in enumerate(zip(self._drafts, ends, strict=True)):
             own = raw[draft.begin : end]
             try:
+                if self._lost_from is not None and index >= self._lost_from:
+                    raise Rejected(Code.TRUNCATED, "a part of the call was lost on its way")
                 if code and not (survivors and draft.complete):
                     raise Rejected(code, _MESSAGES[code])
                 if not draft.complete:

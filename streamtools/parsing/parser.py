@@ -130,6 +130,11 @@ class Parser:
         """Begin a new turn, whatever state the last one was left in. Events keep their numbers."""
         self._begin()
 
+    def lose(self) -> None:
+        """Take note that a part of the text is missing here: a call that is put together around it is an error."""
+        if self._span is not None:
+            self._span.lose()
+
     @property
     def held(self) -> str:
         """Text that has been fed and may still become a marker."""

@@ -35,12 +35,6 @@ class Reader:
         self.base = 0  # how much of the span comes before `text`
         self.ended = ended  # no more text will come
 
-    def push(self, text: str) -> None:
-        """Add text behind what there is; what has been read is forgotten."""
-        self.base += self.at
-        self.text = self.text[self.at :] + text
-        self.at = 0
-
     @property
     def place(self) -> int:
         """How much of the span has been read."""

@@ -7,7 +7,6 @@ goes on without storing, only to find where it ends.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator
 
 from streamtools.errors import Code
@@ -20,7 +19,7 @@ from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
 from streamtools.parsing.reader import Reader
 
-_LOOK_BACK = 320  # pieces of text that are kept while skipping: more than any blank line that is looked back for
+_LOOK_BACK = 320  # characters before the last piece that are kept while skipping: more than any indentation read
 
 
 class Span(Reader):
@@ -47,7 +46,7 @@ class Span(Reader):
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
         self.state = State.OPEN  # what it has come to
         self.several_lines = False  # known at the end
-        self.parts: list[str] | deque[str] = [marker]
+        self.parts: list[str] = [marker]
         self._length = max(options.limits.call, len(marker))  # how much may be stored
         self.room = self._length - len(marker)  # how much more; negative while nothing is
         self._skipped_from = -1  # the place from which on nothing is stored
@@ -80,7 +79,7 @@ class Span(Reader):
 
     def push(self, text: str) -> None:
         """Add text behind what there is; what has been read, or skimmed, is forgotten."""
-        self.parts.append(text)
+        self._keep(text)
         self.room -= len(text)
         self.text = self.text[self.at :] + text if self.at < len(self.text) else text
         self.at = 0
@@ -92,7 +91,7 @@ class Span(Reader):
         if room < 0 and self.stores:
             return None
         self.room = room
-        self.parts.append(text)
+        self._keep(text)
         if self.told is not None:
             return [self._make_delta(self.told, text)]
         if self._capture is not None:
@@ -117,6 +116,11 @@ class Span(Reader):
         self._pause(scanner)
         return events
 
+    def lose(self) -> None:
+        """Take note that a part of the stream is missing behind what has come."""
+        if self._drafts is not None:
+            self._drafts.lose()
+
     def follow(self, text: str) -> None:
         """Take note of an escape that begins or ends at the end of skimmed text."""
         scanner = self.scanner
@@ -136,6 +140,12 @@ class Span(Reader):
             else:
                 self._capture = draft.waiting.append
 
+    def _keep(self, text: str) -> None:
+        if self.stores:
+            self.parts.append(text)
+        else:
+            self.parts = ["".join(self.parts)[-_LOOK_BACK:], text]
+
     @property
     def last(self) -> str:
         """The character before the place that has been read to, as far as it is still known."""
@@ -147,7 +157,7 @@ class Span(Reader):
             place = self._length - self.room
         raw = "".join(self.parts)[:place]
         self._skipped_from = place
-        self.parts = deque([self.text], maxlen=_LOOK_BACK)
+        self.parts = [self.text]
         self._settle(raw, code, survivors=True)
         self.told = self._capture = None
 

@@ -14,7 +14,6 @@ from streamtools.errors import UnreadableSource
 from streamtools.events import SourceEvent
 from streamtools.sources.adapter import Adapter
 from streamtools.sources.reading import Reading
-from streamtools.sources.words import bounded
 
 
 class Source:
@@ -55,7 +54,7 @@ class Source:
         except Exception as error:
             if self._over:  # it was closed in mid-read
                 raise StopAsyncIteration from None
-            return self._end(bounded(repr(error)))
+            return self._end(_name(error))
         except BaseException:
             self._cut = self._reading.ends_when_cancelled
             raise
@@ -77,3 +76,9 @@ class Source:
         """Return what the end of the transport brings; `cause` says why it came too early, if it did."""
         self._over = True
         return self._adapter.close(cause)
+
+
+def _name(error: Exception) -> str:
+    """Return the type of an exception, for the log; its text may hold an address with a key, or what a user wrote."""
+    module = type(error).__module__
+    return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"

@@ -78,9 +78,11 @@ async def invoke(tool: Tool, arguments: Mapping[str, Any], *, timeout: float, re
 
 def is_failure(error: BaseException) -> bool:
     """Return whether code that we called has failed, rather than we were told to stop. Call it where it was caught."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_failure, error.exceptions))
     if isinstance(error, asyncio.CancelledError):
         return not _told_to_stop()
-    return isinstance(error, Exception | SystemExit)
+    return isinstance(error, Exception | SystemExit | GeneratorExit)
 
 
 def _told_to_stop() -> bool:

@@ -86,7 +86,10 @@ class Runner:
         finally:  # a task that is cancelled before its first step cannot give its place back itself
             for place in places:
                 self._places.release_on_behalf_of(place)
-        return self.settle(calls)[0]
+        outcomes, unsent = self.settle(calls)
+        for event in unsent:  # of a task that was cancelled by its own tool, and not by us
+            await send(event)
+        return outcomes
 
     def settle(self, calls: Sequence[ToolCall]) -> tuple[list[ToolOutcome], list[Executed | Error]]:
         """Return one outcome for each call, in order, and the closing events that are still to be sent.

@@ -18,7 +18,11 @@ from streamtools.parsing.span import Span
 Body: TypeAlias = Callable[[Span], Generator[None, None, None]]
 """A grammar: reads one span from behind its marker to its end, and yields where it needs more text."""
 
-_TEMPLATE_MARK = r"<[|\uff5c][^<>\n]{1,40}[|\uff5c]>|</?(?:start_of_turn|end_of_turn|s)>|\[/?INST\]"
+_TEMPLATE_MARK = (
+    r"<[|\uff5c][^<>\n]{1,256}[|\uff5c]>"  # ChatML, Llama 3, DeepSeek, Phi, Kimi and their kin
+    r"|</?(?:start_of_turn|end_of_turn|s|bos|eos|unk|pad|sop|eop)>|<</?SYS>>"  # Gemma, Llama 2, GLM
+    r"|\[/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT|gMASK)\]"  # Mistral, Llama 2, GLM
+)
 
 
 @dataclass(frozen=True)
