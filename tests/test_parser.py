@@ -11,7 +11,7 @@ from streamtools.errors import ClosedError
 from streamtools.events import Call, CallStart, Reasoning, Text, Thinking
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, hash_marker
-from tests.reading import brief, call
+from tests.reading import Brief, brief, call, error, warning
 
 F = '###:{"name":"f"}'
 BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
@@ -189,3 +189,26 @@ def test_an_unknown_option_is_refused() -> None:
 
     with pytest.raises(TypeError, match="in_codes"):
         Parser(**options)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "expected"),
+    [
+        pytest.param('###:{"name":"f', '"} on', [error("truncated"), " on"], id="in a call"),
+        pytest.param(
+            '~~~tool_call\n[{"name":"f"},{"na',
+            'me":"g"}]\n~~~ on',
+            [f, error("truncated"), " on"],
+            id="in the second call",
+        ),
+        pytest.param("a ", f"{F} on", ["a ", f, " on"], id="in prose"),
+        pytest.param("###result f: {", "} on", [warning("forged_result"), " on"], id="in a forged result"),
+    ],
+)
+def test_a_call_with_a_hole_in_it_is_an_error(before: str, behind: str, expected: list[Brief]) -> None:
+    """Where a part of the stream is lost, what is put together around it must not run."""
+    parser = Parser()
+    events = parser.feed(before)
+    parser.lose()
+
+    assert expected == brief(coalesce(events + parser.feed(behind) + parser.close()))
