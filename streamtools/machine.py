@@ -74,7 +74,10 @@ class StreamMachine:
     `dialects`, `tools` and the options are those of `Parser`. `execute` says whether calls are due when their turn is
     complete, as soon as they are (`"eager"`, only where `native_tool_calls` is False, because otherwise a native call
     may yet supersede them), or never. `judge` is shown the calls of a complete turn and may object, so that with one no
-    call is due before. `run_id` is made if it is not given.
+    call is due before. `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
+
+    Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
+    `number` gives the `seq` of events that others make for this run.
     """
 
     def __init__(

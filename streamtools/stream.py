@@ -12,9 +12,9 @@ The iterator is a class and not an asynchronous generator, and nothing here yiel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Protocol, Self, Unpack
+from typing import Any, Literal, Protocol, Self, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -71,7 +71,7 @@ class ToolStream:
         tools: ToolsLike | None = None,
         dialects: Dialects = None,
         execute: Literal["completed", "eager", "never"] = "completed",
-        tool_choice: object = "auto",
+        tool_choice: choice.ToolChoice | str | Mapping[str, Any] | None = "auto",
         on_tool_result: OnToolResult | None = None,
         native_tool_calls: bool | None = None,
         concurrency: int = 8,
@@ -82,7 +82,7 @@ class ToolStream:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
         registry = ToolRegistry.of(tools if tools is not None else ())
-        wish = choice.parse(tool_choice)  # type: ignore[arg-type]  # it judges any value
+        wish = choice.parse(tool_choice)
         choice.check(wish, registry, eager=execute == "eager")
         if tools is None and execute in ("completed", "eager"):
             execute = "never"

@@ -1,7 +1,8 @@
 """Provider bytes, or what an SDK made of them, into source events; one adapter a provider.
 
 Each function takes a response (anything with `aiter_bytes()`), an `EventSource` of httpx-sse or httpx2, or an iterable,
-asynchronous or not, of bytes or of server-sent events, and returns a `Source`. The adapters are sans-IO and can be fed
+asynchronous or not, of bytes or of server-sent events, and returns a `Source`. Each raises `UnreadableSource` for an
+object that is none of these; what a provider or a network does is never raised. The adapters are sans-IO and can be fed
 by hand: `adapter("openai").feed(recorded_bytes)`.
 """
 
