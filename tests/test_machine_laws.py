@@ -231,7 +231,7 @@ def _done(events: list[UIEvent]) -> Done:
 
 def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]:
     """Return the reason, the finish reason and the conversation of a run: section 6, written a second time."""
-    open_, earned = False, False
+    begun, open_, earned = False, False, False
     finish: str | None = None
     conversation: str | None = None
     for each in source:
@@ -240,15 +240,17 @@ def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]
                 return "failed", None if open_ else finish, conversation
             case SourceWarning() | SourceRaw():
                 pass
+            case SourceUsage() if begun and not open_:  # behind the turn that it belongs to
+                pass
             case ProviderCompleted():
-                open_, earned, finish = False, each.ends_run, each.finish_reason or "stop"
+                begun, open_, earned, finish = True, False, each.ends_run, each.finish_reason or "stop"
                 if finish == "error":
                     return "failed", finish, conversation
             case ChainCompleted():
                 finish = "stop" if open_ else finish or "stop"
                 open_, earned, conversation = False, True, each.conversation_id
             case _:
-                open_, earned = True, False
+                begun, open_, earned = True, True, False
     if not earned:
         return "failed", None if open_ else finish, conversation
     return "truncated" if finish in ("length", "content_filter", "cancelled") else "finished", finish, conversation
