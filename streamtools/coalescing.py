@@ -49,7 +49,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     for (kind, key), group in itertools.groupby(_in_call_order(events), _identity):
         members = list(group)
         if kind in _JOINED:
-            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]
+            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
             if joined or key is not None:
                 merged.append(msgspec.structs.replace(members[0], text=joined))
         else:

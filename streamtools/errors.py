@@ -25,7 +25,7 @@ class Code(StrEnum):
     UNRECOGNISED_TOOL_CALL = "unrecognised_tool_call"
     """JSON where a call was expected, but no object."""
     TRUNCATED = "truncated"
-    """The stream ended inside the call, or the turn ended before it was complete."""
+    """The stream or the turn ended inside the call, or a frame that may belong to it was lost."""
     TOO_LARGE = "too_large"
     """The call is longer than `Limits.call`."""
     TOO_DEEP = "too_deep"
