@@ -63,7 +63,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A complete, well-formed call, whichever way it was written.
 
     `raw` is the exact text that was hidden from the reader, markers included; several calls from one array share out
-    that text between them. `provider_id` is an id that the model or the provider wrote; `id` is unique in the turn.
+    that text between them, and native calls have none. `provider_id` is an id that the model or the provider wrote; `id` is
+    unique in the run. `signature` is a provider's own, and goes back to it unchanged with the call.
     """
 
     id: str
@@ -73,6 +74,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw: str = ""
     repaired: bool = False
     provider_id: str | None = None
+    signature: str | None = None
 
     def fingerprint(self) -> str:
         """Return a text that is equal for two calls exactly when their names and arguments are."""

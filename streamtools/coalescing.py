@@ -34,8 +34,9 @@ _REPORTS = (ApprovalRequested, Executing, Progress, Executed)
 def coalesce(events: Iterable[EventT]) -> list[EventT]:
     """Return events in a form that two runs over the same stream share, however the stream was cut.
 
-    Neighbouring texts, reasoning and argument pieces of one call are joined; `seq` and times are dropped; run and call
-    ids are numbered by their first appearance; what tools that ran at the same time reported is put in call order.
+    Neighbouring texts, argument pieces of one call, and reasoning up to a signature are joined; `seq` and times are
+    dropped; run and call ids are numbered by their first appearance; what tools that ran at the same time reported is
+    put in call order.
 
     >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
     [Text(text='ab', seq=0)]
@@ -46,12 +47,12 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
 
     merged: list[EventT] = []
-    for (kind, key), group in itertools.groupby(_in_call_order(events), _identity):
+    for (kind, key), group in itertools.groupby(_in_call_order(events), _Identity()):
         members = list(group)
         if kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
-            if joined or key is not None:
-                merged.append(msgspec.structs.replace(members[0], text=joined))
+            if joined or kind is CallDelta or getattr(members[-1], "signature", None):
+                merged.append(msgspec.structs.replace(members[-1], text=joined))
         else:
             merged.extend(members)
     return [_anonymous(event, rename) for event in merged]
@@ -77,9 +78,21 @@ def _call_id(event: Event) -> str:
     return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
 
 
-def _identity(event: Event) -> tuple[type[Event], Any]:
-    """Return what two neighbours must have in common to be joined."""
-    return type(event), getattr(event, "call_id", None) if type(event) is CallDelta else None
+class _Identity:
+    """What two neighbours must have in common to be joined."""
+
+    def __init__(self) -> None:
+        self._blocks = 0  # of reasoning that have been signed
+
+    def __call__(self, event: Event) -> tuple[type[Event], Any]:
+        match event:
+            case CallDelta(call_id):
+                return CallDelta, call_id
+            case Reasoning(signature=signature):
+                block = self._blocks
+                self._blocks += signature is not None
+                return Reasoning, block
+        return type(event), None
 
 
 def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:

@@ -91,15 +91,24 @@ class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
 
 
 class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
-    """A piece of reasoning that came in a channel of its own. `signature` goes back to the provider unchanged."""
+    """A piece of reasoning that came in a channel of its own.
+
+    A `signature` ends one block of it, and goes back to the provider unchanged with the next request, as does the `id`
+    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text.
+    """
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
     text: str
     signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
-    """A native call begins. `key` tells the calls of one turn apart until an id is known."""
+    """A native call begins, or something more of it is known: its id, or its name, which is certain then.
+
+    `key` is one for each call of a turn, whatever the provider makes of its indexes and ids.
+    """
 
     type: ClassVar[Literal["tool-call-start"]] = "tool-call-start"
     key: str
@@ -116,14 +125,20 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
 
 
 class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
-    """A native call, complete. `arguments` is what the provider sent: JSON text, an object, or nothing."""
+    """A native call, complete; one that has not begun begins with it.
+
+    `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
+    counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
+    tool itself, and nobody else must.
+    """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
     key: str
-    name: str | None
+    name: str | None = None
     arguments: Any = None
     id: str | None = None
     provider_executed: bool = False
+    signature: str | None = None
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
@@ -157,13 +172,17 @@ class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
 
 
 class SourceError(Event, frozen=True, gc=False, tag="error"):
-    """The provider, or the transport to it, reports an error. `cause` is for the log and never for the interface."""
+    """The provider, or the transport to it, reports an error. `cause` is for the log and never for the interface.
+
+    `failed_generation` is what the model wrote, complete, where the provider refuses to read the call in it.
+    """
 
     type: ClassVar[Literal["error"]] = "error"
     message: str
     code: Code = Code.UPSTREAM_ERROR
     status: int | None = None
     cause: str | None = None
+    failed_generation: str | None = None
 
 
 class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
@@ -237,11 +256,17 @@ class Text(Event, frozen=True, gc=False, tag="text"):
 
 
 class Reasoning(Event, frozen=True, gc=False, tag="reasoning"):
-    """What the model thinks before it answers."""
+    """What the model thinks before it answers.
+
+    `signature`, `id` and `redacted` are for the next request to the provider, as in `ReasoningDelta`.
+    """
 
     type: ClassVar[Literal["reasoning"]] = "reasoning"
     text: str
     seq: int = 0
+    signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
