@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = Limits()
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A complete, well-formed call, whichever way it was written.
 
     `raw` is the exact text that was hidden from the reader, markers included; several calls from one array share out

@@ -255,7 +255,7 @@ class Text(Event, frozen=True, gc=False, tag="text"):
     seq: int = 0
 
 
-class Reasoning(Event, frozen=True, gc=False, tag="reasoning"):
+class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
     """What the model thinks before it answers.
 
     `signature`, `id` and `redacted` are for the next request to the provider, as in `ReasoningDelta`.
