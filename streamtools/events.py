@@ -129,7 +129,8 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
     `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
     counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
-    tool itself, and nobody else must.
+    tool itself, and nobody else must. Not `answerable`: nobody can give the provider a result, so the call is told and
+    stays pending.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -139,6 +140,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     id: str | None = None
     provider_executed: bool = False
     signature: str | None = None
+    answerable: bool = True
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):

@@ -4,6 +4,9 @@ A run is a series of provider turns. A turn is open from its first event to its 
 provider's idea of the text with the deltas, earns the turn's calls, and leaves the machine reset for the next one. The
 run ends when the transport does: well, if its terminator has come, and otherwise with the truth about what is missing.
 
+A model may write calls in its text, and its provider may tell native ones beside it; of one turn only those of one kind
+count, and the others end as superseded, so that nothing is done twice (`_choose`).
+
 The machine runs no tools. What may run stands in `due`; whoever runs it calls `settle` afterwards, which ends the step.
 A caller that has nobody to run calls just goes on, and finds them under `pending` of `done`.
 """
@@ -12,10 +15,9 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple, Unpack
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -27,6 +29,7 @@ from streamtools.events import (
     Done,
     DoneReason,
     Error,
+    NativeToolCall,
     ProviderCompleted,
     Raw,
     Reasoning,
@@ -40,14 +43,17 @@ from streamtools.events import (
     StepEnd,
     StepStart,
     TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
     UIEvent,
     Usage,
     UsageReport,
     Warning,
 )
-from streamtools.parsing import Parser
+from streamtools.native import NativeCalls
+from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.dialects import Dialects
-from streamtools.parsing.options import ParserOptions
+from streamtools.parsing.options import Options, ParserOptions
 
 log = structlog.get_logger(__name__)
 
@@ -56,8 +62,15 @@ STOPPED_AFTER_CALL = "stopped_after_call"
 
 _EARNS_CALLS = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
 _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
+_SALVAGE = [each for name, each in DIALECTS.items() if each.auto or name in ("raw_json", "json_array")]
+"""The dialects in which a call is looked for that a provider refused to read."""
 _BLOCK = 64 * 1024
 """Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
+
+
+_OF_AGENT = "the agent runs its tools itself"
+_BY_TEXT = "the turn holds calls in its text, and those count"
+_BY_NATIVE = "the turn holds native calls, and those count"
 
 
 class Verdict(NamedTuple):
@@ -71,10 +84,12 @@ class Verdict(NamedTuple):
 class StreamMachine:
     """Turns the source events of one run into UI events; `feed` and `close` return them, eagerly.
 
-    `dialects`, `tools` and the options are those of `Parser`. `execute` says whether calls are due when their turn is
-    complete, as soon as they are (`"eager"`, only where `native_tool_calls` is False, because otherwise a native call
-    may yet supersede them), or never. `judge` is shown the calls of a complete turn and may object, so that with one no
-    call is due before. `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
+    `dialects`, `tools` and the options are those of `Parser`. `native_tool_calls` says whether the model makes native
+    calls: if True, or None (unknown), they count where they come and calls in text where none do; if False, the other
+    way round. A `self_contained` agent runs its tools itself, and no call of its answer counts. `execute` says whether
+    calls are due when their turn is complete, as soon as they are (`"eager"`, for calls of the kind that counts in any
+    case), or never. `judge` is shown the calls of a complete turn and may object, so that with one no call is due
+    before. `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
 
     Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
     `number` gives the `seq` of events that others make for this run.
@@ -87,6 +102,7 @@ class StreamMachine:
         tools: Any = None,
         execute: Literal["completed", "eager", "never"] = "completed",
         native_tool_calls: bool | None = None,
+        self_contained: bool = False,
         judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
         run_id: str | None = None,
         **options: Unpack[ParserOptions],
@@ -102,10 +118,15 @@ class StreamMachine:
         self._tools = tools
         self._options = options
         self._parser = Parser(dialects, tools, number=self.number, **options)
+        self._native = NativeCalls(Options(**options), self.number)
+        self._declares_native = native_tool_calls
+        self._self_contained = self_contained
         self._execute = execute
-        self._eager = execute == "eager" and native_tool_calls is False and judge is None
+        eager = execute == "eager" and judge is None and not self_contained
+        self._eager_text = eager and native_tool_calls is False
+        self._eager_native = eager and native_tool_calls is not False
         self._judge = judge
-        self._watchful = self._eager or options.get("after_call") == "stop"  # a delta may do more than give events
+        self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
         self._limit = options.get("limits", DEFAULT_LIMITS).text
         self._step = 0
         self._started = False
@@ -198,7 +219,8 @@ class StreamMachine:
         self._spare = self._limit - self._room  # characters that blocks to come may hold
         self._usage: Usage | None = None
         self._taken: list[ToolCall] = []
-        self._found_apart: list[ToolCall] = []  # calls of a completed text that the deltas do not hold
+        self._apart: Parser | None = None  # it has read a completed text whose calls the deltas do not hold
+        self._native.begin_turn()
         self._noticed = 0  # calls that have become due
 
     def _feed(self, event: SourceEvent) -> list[UIEvent]:
@@ -213,12 +235,14 @@ class StreamMachine:
             case SourceWarning(code, message, raw, count):
                 if code in (Code.BAD_FRAME, Code.SKIPPED):  # whatever it held is missing from a call that is open
                     self._parser.lose()
+                    self._native.lose()
                 events.append(Warning(code, message, raw, count, seq=self.number()))
             case SourceRaw(data):
                 events.append(Raw(data, seq=self.number()))
-            case SourceError(message, code, status, cause):
+            case SourceError(message, code, status, cause, generation):
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause)
-                events += self._fail(code, message, status)
+                salvaged = self._salvage(generation) if generation else []
+                events += salvaged or self._fail(code, message, status)
             case SourceUsage(usage) if self._step and not self._open:  # behind the turn that it belongs to
                 self.usage = usage if self.usage is None else self.usage + usage
                 events.append(UsageReport(usage, seq=self.number()))
@@ -250,15 +274,24 @@ class StreamMachine:
             case TextDelta(text):
                 self._room -= len(text)
                 return self._feed_text(text)
-            case ReasoningDelta(text):
-                return [Reasoning(text, seq=self.number())] if text else []
+            case ReasoningDelta(text, signature, block, redacted):
+                told = text or signature
+                return [Reasoning(text, self.number(), signature, block, redacted)] if told else []
             case SourceUsage(usage):
                 self._usage = usage
                 return []
             case ProviderCompleted():
                 return self._complete(event)
-            case _:  # native calls: nothing of them is lost until the rules for them are here
-                return [Raw(msgspec.to_builtins(event), seq=self.number())]
+            case ToolCallDelta():
+                return self._native.add(event)
+            case ToolCallStart():
+                return self._native.start(event)
+            case _:
+                assert isinstance(event, NativeToolCall)  # the last of the union
+                events = self._native.finish(event)
+                if self._eager_native:
+                    self._notice(self._native.calls)
+                return events
 
     def _feed_text(self, text: str) -> list[UIEvent]:
         """Read text outside of the fast way: a block is full, there is too much of it, or it may have consequences."""
@@ -267,7 +300,7 @@ class StreamMachine:
         if self._room >= 0:
             self._deltas.append(text)
         events = self._parser.feed(text)
-        if self._eager:
+        if self._eager_text:
             self._notice(self._parser.calls)
         if self._parser.stopped:
             self._earned = True
@@ -293,6 +326,7 @@ class StreamMachine:
         self._usage = event.usage or self._usage
         self._earned = self._earned or event.ends_run
         events = [] if event.text is None else self._reconcile(event.text)
+        events += self._native.reconcile(event.tool_calls or ())
         return events + self._end_turn(self._parser.close())
 
     def _reconcile(self, text: str) -> list[UIEvent]:
@@ -311,20 +345,41 @@ class StreamMachine:
 
     def _read_apart(self, text: str) -> list[UIEvent]:
         """Return the calls of a text that is not shown, and what is malformed in it unless that is known already."""
-        apart = Parser(self._dialects, self._tools, **self._options)
+        self._apart = apart = Parser(self._dialects, self._tools, **self._options)
         events = apart.feed(text) + apart.close()
-        self._found_apart = apart.calls
         told = {call.id for call in apart.calls}
         if not self._parser.errors:
             told.update(error.call_id or "" for error in apart.errors)
-        return [replace(event, seq=self.number()) for event in events if _call_id(event) in told]
+        return self._tell_calls(events, told)
+
+    def _salvage(self, generation: str) -> list[UIEvent]:
+        """Return how a turn ends well whose provider could not read the call in what its model had written.
+
+        The provider has the model's whole answer there, so that a call in it is complete. It is as good as a native
+        one. Returns nothing if there is none.
+        """
+        options: ParserOptions = {**self._options, "in_reasoning": False}
+        apart = Parser(_SALVAGE, self._tools, **options)
+        events = apart.feed(generation) + apart.close()
+        if not apart.calls:
+            return []
+        message = "the provider refused to read a call, which was found in what the model had written"
+        told = self._open_turn()
+        told.append(Warning(Code.SALVAGED, message, seq=self.number()))
+        told += self._native.adopt(self._tell_calls(events, {call.id for call in apart.calls}))
+        return told + self._complete(ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="error"))
+
+    def _tell_calls(self, events: list[UIEvent], calls: Collection[str]) -> list[UIEvent]:
+        """Return of `events`, which another parser made, those of `calls`, numbered for this run."""
+        return [replace(event, seq=self.number()) for event in events if _call_id(event) in calls]
 
     def _end_turn(self, events: list[UIEvent]) -> list[UIEvent]:
         """Decide what becomes of the turn's calls, and end the step unless some of them are to be run."""
         self._open = self._flowing = False
-        calls = self._parser.calls + self._found_apart
+        events += self._native.close()
+        calls = self._choose(events)
         earned = self._finish in _EARNS_CALLS
-        verdict = self._judge(calls) if self._judge else None
+        verdict = self._judge(calls) if self._judge and not self._self_contained else None
         if verdict is not None and verdict.fatal and not earned:
             verdict = None  # who did not finish cannot be told what is missing; what was forbidden stays so
         if verdict is not None:
@@ -343,12 +398,37 @@ class StreamMachine:
         self.waiting = bool(self.due or self._taken)
         return events if self.waiting else events + self._end_step()
 
+    def _choose(self, events: list[UIEvent]) -> list[ToolCall]:
+        """Return the calls of the turn that count, and append to `events` how the others end.
+
+        Calls that came malformed came, too: the model speaks that protocol, and is told what was wrong.
+        """
+        parsers = [self._parser] if self._apart is None else [self._parser, self._apart]
+        written = [call for parser in parsers for call in parser.calls]
+        wrote = bool(written) or any(parser.errors for parser in parsers)
+        native = self._native.calls
+        if self._self_contained:
+            events += [self._object(call, _OF_AGENT, Code.SUPERSEDED) for call in written + native]
+            return []
+        if self._declares_native is False and not wrote and self._native.seen:
+            message = "a model that is declared to make no native calls has made one"
+            events.append(Warning(Code.UNDECLARED_NATIVE, message, seq=self.number()))
+        if not self._native.seen or (self._declares_native is False and wrote):
+            events += [self._object(call, _BY_TEXT, Code.SUPERSEDED) for call in native]
+            return written
+        events += [self._object(call, _BY_NATIVE, Code.SUPERSEDED) for call in written]
+        if self._finish == "stop" and native:  # some providers say so whatever the model did
+            self._finish = "tool_calls"
+        return native
+
     def _notice(self, calls: Sequence[ToolCall]) -> None:
-        self.due += calls[self._noticed :]
+        """Take note of new calls that may run. Those that nobody can answer stay pending."""
+        for call in calls[self._noticed :]:
+            (self.pending if call.id in self._native.unanswerable else self.due).append(call)
         self._noticed = len(calls)
 
-    def _object(self, call: ToolCall, message: str) -> Error:
-        return Error(Code.TOOL_CHOICE_VIOLATION, message, call_id=call.id, call=call, seq=self.number())
+    def _object(self, call: ToolCall, message: str, code: Code = Code.TOOL_CHOICE_VIOLATION) -> Error:
+        return Error(code, message, call_id=call.id, call=call, seq=self.number())
 
     def _end_step(self) -> list[UIEvent]:
         events: list[UIEvent] = []

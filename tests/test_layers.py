@@ -21,7 +21,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "streamtools"
 
 VOCABULARY = {"errors", "calls", "events"}
-STAGES = {"sources", "parsing", "tools", "recording", "machine", "result", "stream", "texts", "coalescing"}
+STAGES = {"sources", "parsing", "tools", "recording", "native", "machine", "result", "stream", "texts", "coalescing"}
 
 MAY_IMPORT: dict[str, Collection[str]] = {
     "errors": (),
@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "tools": VOCABULARY,
     "recording": {"errors"},
     # what is built of them
-    "machine": {*VOCABULARY, "parsing"},
+    "native": {*VOCABULARY, "parsing"},
+    "machine": {*VOCABULARY, "parsing", "native"},
     "result": {*VOCABULARY, "parsing", "tools"},
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
     "texts": {"errors", "events"},
@@ -84,6 +85,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "parsing.repair": {"json_repair"},
     "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "recording": {"anyio", "msgspec"},
+    "native": {"msgspec"},
     "machine": {"msgspec", "structlog"},
     "result": (),
     "stream": {"anyio", "structlog"},
@@ -101,6 +103,7 @@ SANS_IO = (
     "events",
     "coalescing",
     "parsing",
+    "native",
     "machine",
     "result",
     "texts",

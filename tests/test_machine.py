@@ -33,8 +33,6 @@ from streamtools.events import (
     StepStart,
     Text,
     TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
     UIEvent,
     Usage,
     UsageReport,
@@ -161,14 +159,9 @@ def test_text_is_told_at_once() -> None:
 PASSED: dict[str, tuple[SourceEvent, str]] = {
     "raw": (SourceRaw({"odd": 1}), "raw {'odd': 1}"),
     "a warning": (SourceWarning(Code.BAD_FRAME, "what?", raw="{", count=1), "warning bad_frame"),
-    "the start of a native call": (
-        ToolCallStart("0", name="f"),
-        "raw {'type': 'tool-call-start', 'key': '0', 'name': 'f'}",
-    ),
-    "a piece of one": (ToolCallDelta("0", "{}"), "raw {'type': 'tool-call-delta', 'key': '0', 'text': '{}'}"),
-    "a native call": (
-        NativeToolCall("0", "f", {"a": 1}),
-        "raw {'type': 'tool-call', 'key': '0', 'name': 'f', 'arguments': {'a': 1}}",
+    "a call that the provider runs itself": (
+        NativeToolCall("0", "search", {"a": 1}, provider_executed=True),
+        "raw {'type': 'tool-call', 'key': '0', 'name': 'search', 'arguments': {'a': 1}, 'provider_executed': True}",
     ),
 }
 

