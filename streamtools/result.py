@@ -2,6 +2,7 @@
 
 The history that a model sees holds what it wrote, the raw text of its calls included, and what its tools answered;
 never the words that an interface puts in between. Malformed calls are answered too, so that it can write them again.
+Calls that another kind superseded are in no history: nobody answers them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
+    CallStart,
     Done,
     DoneReason,
     Error,
@@ -28,6 +30,7 @@ from streamtools.events import (
     Warning,
     whole,
 )
+from streamtools.native import DIALECT as NATIVE
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import compact, neutralise
 from streamtools.tools import ToolOutcome
@@ -43,23 +46,39 @@ class Answer(NamedTuple):
     dialect: str | None
     name: str
     text: str
+    call_id: str
+
+
+class Thought(NamedTuple):
+    """One block of reasoning that came in a channel of its own, with what goes back to the provider unchanged."""
+
+    text: str
+    signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
 
 
 @dataclass
 class Step:
-    """One turn of the model: what it wrote, reasoning left out, and what it is told of each of its calls, in order."""
+    """One turn of the model: what it wrote, reasoning left out, and what it is told of each of its calls, in order.
+
+    `calls` are its native calls; one that was malformed has no arguments.
+    """
 
     text: str = ""
     answers: list[Answer] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    thoughts: list[Thought] = field(default_factory=list)
 
 
 @dataclass
 class TurnResult:
     """What a run has come to so far; complete when `reason` is not None.
 
-    `errors` holds malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one;
-    calls that failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that
-    were too many, the first stands for all. The rest is that of `done`.
+    `calls` are those that count: of a turn with native calls and calls in text, those of one kind. `errors` holds
+    malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
+    failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
+    the first stands for all. The rest is that of `done`.
     """
 
     text: str = ""
@@ -77,19 +96,27 @@ class TurnResult:
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
 
     def messages(self, format: str = "openai") -> list[dict[str, Any]]:  # reads well at the call
-        """Return the messages that continue the history: for each turn the assistant's, and one with all results.
+        """Return the messages that continue the history: for each turn the assistant's, and those with the results.
 
-        Results of calls in text stand in a user message, one block a call, in the form of the call's dialect; calls
-        that nobody has run have none. Raises ValueError for a format that is not `"openai"`.
+        Each result of a native call is a `tool` message. Results of calls in text stand in one user message, one block
+        a call, in the form of the call's dialect. Calls that nobody has run have none: who runs a native one puts it
+        in, because providers want each call answered. Raises ValueError for a format that is not `"openai"`.
         """
         if format != "openai":
             raise ValueError(f"messages are written for 'openai', not for {format!r}")
-        messages = []
+        messages: list[dict[str, Any]] = []
         for step in self.steps:
-            if step.text:
-                messages.append({"role": "assistant", "content": whole(step.text)})
-            if step.answers:
-                messages.append({"role": "user", "content": whole("\n".join(map(self._write, step.answers)))})
+            calls = [_write_call(call) for call in step.calls]
+            if step.text or calls:
+                message = {"role": "assistant", "content": whole(step.text) or None}
+                messages.append(message | {"tool_calls": calls} if calls else message)
+            for answer in step.answers:
+                if answer.dialect == NATIVE:
+                    content = whole(answer.text)
+                    messages.append({"role": "tool", "tool_call_id": answer.call_id, "content": content})
+            blocks = [self._write(answer) for answer in step.answers if answer.dialect != NATIVE]
+            if blocks:
+                messages.append({"role": "user", "content": whole("\n".join(blocks))})
         return messages
 
     def _write(self, answer: Answer) -> str:
@@ -133,6 +160,11 @@ class Collector:
     def _begin_step(self) -> None:
         self._written = _Pieces()  # with the raw text of calls
         self._answers: dict[str, Answer | None] = {}  # by call id; None for a call that nobody has run
+        self._names: dict[str, str] = {}  # of calls that have begun
+        self._native: dict[str, ToolCall] = {}
+        self._thoughts: list[Thought] = []
+        self._block: list[str] = []  # the reasoning that no signature has ended
+        self._superseded: list[ToolCall] = []
         self._flooded = False  # there were too many calls
 
     def add(self, events: Iterable[Event]) -> None:
@@ -146,7 +178,7 @@ class Collector:
         self._look()
         self.result.outcomes += outcomes
         for outcome in outcomes:
-            self._answers[outcome.call.id] = Answer(outcome.call.dialect, outcome.call.name, outcome.text)
+            self._answers[outcome.call.id] = _answer(outcome.call, outcome.text)
 
     def read(self) -> TurnResult:
         """Return the result as it stands."""
@@ -176,10 +208,17 @@ class Collector:
         match event:
             case Reasoning(text):
                 self._thought.recent.append(text)
+                self._block.append(text)
+                if event.signature:
+                    self._end_block(event.signature, event.id, event.redacted)
+            case CallStart(call_id, name):
+                self._names[call_id] = name
             case Call(call):
                 result.calls.append(call)
                 self._written.recent.append(call.raw)
                 self._answers[call.id] = None
+                if call.dialect == NATIVE:
+                    self._native[call.id] = call
             case Error():
                 self._add_error(event)
             case Warning():
@@ -188,8 +227,12 @@ class Collector:
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
             case StepEnd():
+                self._end_block()
                 answers = [answer for answer in self._answers.values() if answer is not None]
-                result.steps.append(Step(self._written.join(), answers))
+                step = Step(self._written.join(), answers, list(self._native.values()), self._thoughts)
+                for call in self._superseded:
+                    step.text = step.text.replace(call.raw, "", 1)
+                result.steps.append(step)
                 self._begin_step()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
@@ -197,13 +240,19 @@ class Collector:
 
     def _add_error(self, error: Error) -> None:
         """Take note of an error, unless it is that of a tool, which comes as an outcome too."""
-        if error.call is not None:
+        call = error.call
+        if call is not None:
             if error.code is Code.TOOL_CHOICE_VIOLATION:
                 self.result.errors.append(error)
-                self._answers[error.call.id] = Answer(error.call.dialect, error.call.name, error.message)
+                self._answers[call.id] = _answer(call, error.message)
+            elif error.code is Code.SUPERSEDED:
+                self.result.calls.remove(call)
+                del self._answers[call.id]
+                self._native.pop(call.id, None)
+                self._superseded.append(call)
             return
-        raw = error.raw or ""
-        self._written.recent.append(raw)
+        if error.dialect != NATIVE:
+            self._written.recent.append(error.raw or "")
         if error.code is Code.TOO_MANY_CALLS:
             if self._flooded:
                 return
@@ -211,7 +260,26 @@ class Collector:
         self.result.errors.append(error)
         if error.call_id is None:
             return
-        self._answers[error.call_id] = Answer(error.dialect, "error", f"{error.message}; send the call again")
+        if error.dialect == NATIVE:
+            name = self._names.get(error.call_id, "unknown")
+            self._native[error.call_id] = ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE)
+        told = f"{error.message}; send the call again"
+        self._answers[error.call_id] = Answer(error.dialect, "error", told, error.call_id)
+
+    def _end_block(self, signature: str | None = None, id: str | None = None, redacted: bool = False) -> None:
+        text = "".join(self._block)
+        self._block.clear()
+        if text or signature:
+            self._thoughts.append(Thought(text, signature, id, redacted))
+
+
+def _answer(call: ToolCall, text: str) -> Answer:
+    return Answer(call.dialect, call.name, text, call.id)
+
+
+def _write_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": whole(call.name), "arguments": compact(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _unescape(text: str) -> str:

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
     "machine": {*VOCABULARY, "parsing", "native"},
-    "result": {*VOCABULARY, "parsing", "tools"},
+    "result": {*VOCABULARY, "parsing", "tools", "native"},
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
     "texts": {"errors", "events"},
     "replaying": {*VOCABULARY, "sources", "stream", "recording"},
