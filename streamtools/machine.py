@@ -367,7 +367,7 @@ class StreamMachine:
         told = self._open_turn()
         told.append(Warning(Code.SALVAGED, message, seq=self.number()))
         told += self._native.adopt(self._tell_calls(events, {call.id for call in apart.calls}))
-        return told + self._complete(ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="error"))
+        return told + self._complete(ProviderCompleted(finish_reason="tool_calls"))
 
     def _tell_calls(self, events: list[UIEvent], calls: Collection[str]) -> list[UIEvent]:
         """Return of `events`, which another parser made, those of `calls`, numbered for this run."""

@@ -11,6 +11,7 @@ from streamtools import ToolError, ToolResult, ToolStream, TurnResult, parse, re
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
+    NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
     SourceError,
@@ -343,3 +344,86 @@ async def test_messages_of_a_recording() -> None:
     assert user["content"] == (
         "~~~tool_result get_weather\nRain in Paris\n~~~\n~~~tool_result get_weather\nRain in Tokyo\n~~~"
     )
+
+
+# Native calls.
+
+ASKED = NativeToolCall("0", "add", {"a": 1, "b": 2}, "x")
+
+
+async def test_native_calls_in_the_history() -> None:
+    """The assistant's message holds them, each with a message that answers it, in call order; text stays text."""
+    other = NativeToolCall("1", "say", {"text": "~~~tool_call"}, "y")
+    result = await result_of(*texts("Let me."), ASKED, other, TURN, *texts("So."), STOP)
+
+    assert [
+        {
+            "role": "assistant",
+            "content": "Let me.",
+            "tool_calls": [
+                {"id": "x", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}},
+                {"id": "y", "type": "function", "function": {"name": "say", "arguments": '{"text":"~~~tool_call"}'}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "x", "content": '{"sum":3,"message":"added"}'},
+        {"role": "tool", "tool_call_id": "y", "content": "~~~tool_call"},
+        {"role": "assistant", "content": "So."},
+    ] == result.messages("openai")
+
+
+async def test_native_calls_that_failed_are_answered() -> None:
+    """A malformed call stands in the history without its arguments, and the model is told to send it again."""
+    bad, nameless = NativeToolCall("0", "add", "{a}", "x"), NativeToolCall("1", None, "{}", "y")
+    result = await result_of(bad, nameless, TURN)
+    assistant, first, second = result.messages("openai")
+
+    assert (None, ["add", "unknown"]) == (
+        assistant["content"],
+        [call["function"]["name"] for call in assistant["tool_calls"]],
+    )
+    assert ["{}", "{}"] == [call["function"]["arguments"] for call in assistant["tool_calls"]]
+    assert [("x", True), ("y", True)] == [
+        (message["tool_call_id"], message["content"].endswith("; send the call again")) for message in (first, second)
+    ]
+
+
+async def test_native_calls_that_nobody_has_run() -> None:
+    """They stand in the history and await their answer."""
+    result = await result_of(ASKED, TURN, tools=None)
+
+    assert ["x"] == [call.id for call in result.pending]
+    assert [["assistant", "x"]] == [
+        [message["role"], message["tool_calls"][0]["id"]] for message in result.messages("openai")
+    ]
+
+
+@pytest.mark.parametrize(("flag", "kind"), [(None, "native"), (False, "hash_marker")])
+async def test_superseded_calls_are_in_no_history(flag: bool | None, kind: str) -> None:
+    """Calls that do not count are neither among the calls nor among the messages."""
+    result = await result_of(*texts("Hi. ", HASH, " So."), ASKED, STOP, native_tool_calls=flag)
+    written, *answers = result.messages("openai")
+
+    assert [kind] == [call.dialect for call in result.calls]
+    assert not result.errors
+    assert ("tool_calls" in written, HASH in written["content"]) == (flag is None, flag is False)
+    assert 1 == len(answers)
+
+
+async def test_reasoning_is_kept_in_blocks() -> None:
+    """A signature ends a block; each step has its own, and a redacted one has no text."""
+    result = await result_of(
+        ReasoningDelta("a"),
+        ReasoningDelta("b", id="r1"),
+        ReasoningDelta("", "s1", "r1"),
+        ReasoningDelta("", "s2", redacted=True),
+        ReasoningDelta("c"),
+        *texts("Hi."),
+        TURN,
+        ReasoningDelta("d"),
+        STOP,
+    )
+    first, second = result.steps
+
+    assert [("ab", "s1", "r1", False), ("", "s2", None, True), ("c", None, None, False)] == first.thoughts
+    assert [("d", None, None, False)] == second.thoughts
+    assert "abcd" == result.reasoning
