@@ -52,7 +52,6 @@ def stop(reason: str = "stop", usage: Usage | None = None) -> ProviderCompleted:
 
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-TOOL = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{"}}]}
 
 STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
     # OpenAI: a role first, usage null until a chunk without choices has it, obfuscation, then the sentinel.
@@ -225,7 +224,12 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         ),
         [
             TextDelta("a"),
-            SourceError("Tool call validation failed", status=400, cause="invalid_request_error tool_use_failed"),
+            SourceError(
+                "Tool call validation failed",
+                status=400,
+                cause="invalid_request_error tool_use_failed",
+                failed_generation='{"name": "secret"}',
+            ),
         ],
     ),
     # vLLM: the object is the error.
@@ -273,21 +277,6 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
     "the last chunk without its blank line": (
         chunk({"content": "a"}) + chunk({"content": "b"}, "stop").rstrip(b"\n"),
         [TextDelta("a"), TextDelta("b"), stop()],
-    ),
-    "native calls pass as they come, beside text": (
-        chunk({"content": "a"} | TOOL) + chunk({"content": "", "tool_calls": []}) + chunk(finish="tool_calls") + DONE,
-        [
-            TextDelta("a"),
-            SourceRaw({"choices": [{"index": 0, "delta": {"content": "a"} | TOOL, "finish_reason": None}]}),
-            stop("tool_calls"),
-        ],
-    ),
-    "the native call of old": (
-        chunk({"function_call": {"name": "f"}}) + DONE,
-        [
-            SourceRaw({"choices": [{"index": 0, "delta": {"function_call": {"name": "f"}}, "finish_reason": None}]}),
-            ProviderCompleted(finish_reason="stop"),
-        ],
     ),
     "a second choice passes as it comes": (
         chunk({"content": "a"}) + chunk({"content": "b"}, "length", index=1) + chunk(finish="stop") + DONE,

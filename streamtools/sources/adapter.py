@@ -16,8 +16,9 @@ import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning, whole
+from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
+from streamtools.sources.objects import as_frame
 from streamtools.sources.words import Fault, bounded, read_fault
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -37,7 +38,10 @@ class Adapter(ABC):
 
     @abstractmethod
     def take(self, item: object) -> list[SourceEvent]:
-        """Return the events that `item` completes. Raises `UnreadableSource` for an object of the wrong type."""
+        """Return the events that `item` completes: bytes, a server-sent event, a dict, an object of an SDK.
+
+        Raises `UnreadableSource` for an object of the wrong type.
+        """
 
     @abstractmethod
     def close(self, cause: str | None = None) -> list[SourceEvent]:
@@ -45,6 +49,12 @@ class Adapter(ABC):
 
         `cause` is given where the transport broke off: it is an error unless the stream had `ended` before.
         """
+
+    def fail(self, error: SourceError) -> list[SourceEvent]:
+        """Return the last events of a stream in whose place the provider's SDK raised `error`."""
+        events = self.close("an exception")
+        interruption = Code.STREAM_INTERRUPTED
+        return [error if isinstance(each, SourceError) and each.code is interruption else each for each in events]
 
 
 class FrameAdapter(Adapter):
@@ -74,10 +84,10 @@ class FrameAdapter(Adapter):
             return self.feed_frames(self._frames.feed(item))
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
-        data, event = getattr(item, "data", None), getattr(item, "event", None)
-        if isinstance(data, str) and isinstance(event, str):  # a ServerSentEvent of httpx-sse or httpx2
-            return self.feed_frames([Frame(whole(data).encode(), event or "message")])
-        raise UnreadableSource(f"a stream of bytes or of server-sent events was expected; it yields {type(item)!r}")
+        if (frame := as_frame(item)) is not None:
+            return self.feed_frames([frame])
+        expected = "a stream of bytes, of server-sent events or of an SDK's objects"
+        raise UnreadableSource(f"{expected} was expected; it yields {type(item)!r}")
 
     def close(self, cause: str | None = None) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
@@ -88,6 +98,14 @@ class FrameAdapter(Adapter):
             self._over = True
         return events
 
+    def fail(self, error: SourceError) -> list[SourceEvent]:
+        events = self.feed_frames(self._frames.close())
+        if not self._over:  # as in the bytes, it takes back an end that has come before
+            self._flush(events)
+            events.append(error)
+            self._over = True
+        return events
+
     @abstractmethod
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         """Append what `frame` means to `events`."""
@@ -95,6 +113,9 @@ class FrameAdapter(Adapter):
     @abstractmethod
     def _end(self, events: list[SourceEvent]) -> None:
         """Append what the end of the transport means, which came before a sentinel and without an error."""
+
+    def _flush(self, events: list[SourceEvent]) -> None:
+        """Append what was held back, because nothing comes any more that could complete it."""
 
     def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
         """Append the one error of this stream."""
@@ -122,7 +143,7 @@ class FrameAdapter(Adapter):
 
     def _pass_raw(self, value: Any, events: list[SourceEvent]) -> None:
         """Append what was not understood, unless it nests so deep that writing it as JSON again might fail."""
-        events.append(SourceRaw(value) if _fits(value, self._limits.depth) else _bad_frame("it nests too deep", ""))
+        events.append(SourceRaw(value) if fits(value, self._limits.depth) else _bad_frame("it nests too deep", ""))
 
 
 def interrupted(cause: str) -> SourceError:
@@ -148,7 +169,7 @@ def _bad_frame(why: str, raw: str) -> SourceWarning:
     return SourceWarning(Code.BAD_FRAME, f"an event could not be decoded: {bounded(why, 200)}", raw=raw or None)
 
 
-def _fits(value: Any, depth: int) -> bool:
+def fits(value: Any, depth: int) -> bool:
     """Return whether containers nest at most `depth` deep, walking level by level so that no recursion limit is met."""
     level = [value]
     while level := [each for each in level if isinstance(each, dict | list)]:

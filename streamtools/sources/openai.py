@@ -9,6 +9,12 @@ Groq, newer vLLM) and as parts of a content list (Mistral); usage on the last co
 chunk without choices (OpenAI) or on every chunk (vLLM); errors as a top-level `error` of an ordinary chunk followed by
 `[DONE]` (OpenRouter), as an `event: error` without one (Groq), or as an object that calls itself an error (vLLM); a
 `finish_reason` that comes twice, or is an empty string until the last chunk. A refusal is text: it is the answer.
+`reasoning_details` (OpenRouter) repeat the text of `reasoning` and hold signatures and encrypted blocks beside it. Tool
+calls have a table of their own (`chat_calls.py`). They are complete once a finish reason says that the model came to an
+end; after one that says that it was cut off, or without any, nothing tells whether the last call was complete.
+
+What is not text passes as it came: other choices than the first, audio, images, annotations, citations. Log
+probabilities and OpenAI's obfuscation are nobody's answer, and are dropped.
 """
 
 from __future__ import annotations
@@ -18,8 +24,9 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
-from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta, Usage
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta, Usage, whole
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, fits
+from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import bounded, finish_reason, read_fault, read_usage
@@ -33,19 +40,32 @@ _USAGE = {
     "reasoning": ("completion_tokens_details.reasoning_tokens",),
 }
 
+_CUT = ("length", "content_filter", "error", "cancelled")
+"""After these finish reasons nobody knows whether the last call is complete."""
+
+_DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
+_OBJECTS = ("delta", "message")
+
 
 class _Delta(msgspec.Struct, gc=False):
     content: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
+    reasoning_details: Any = None
     refusal: Any = None
     tool_calls: Any = None
     function_call: Any = None
+    audio: Any = None
+    images: Any = None
+    annotations: Any = None
+    extra_content: Any = None
 
 
 class _Choice(msgspec.Struct, gc=False):
     index: Any = 0
     delta: _Delta | None = None
+    message: _Delta | None = None
+    text: Any = None
     finish_reason: Any = None
 
 
@@ -53,6 +73,7 @@ class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: Any = None
     error: Any = None
+    citations: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -68,6 +89,8 @@ class OpenAIChat(FrameAdapter):
         self._careful = False  # deltas may hold halves of surrogate pairs
         self._reason: str | None = None
         self._usage: Usage | None = None
+        self._calls = ChatCalls(limits)
+        self._citations: Any = None
 
     @property
     def ended(self) -> bool:
@@ -90,28 +113,44 @@ class OpenAIChat(FrameAdapter):
             if choice.index:  # of several answers the first is read; null and missing are 0
                 more = True
                 continue
+            if delta is None and choice.message is not None:
+                delta = choice.message  # the answer was there at once
             if delta is not None:
                 if thought := delta.reasoning_content or delta.reasoning:  # some send both, and both are the same
                     if self._careful or type(thought) is not str:
                         self._add_thought(thought, events)
                     else:
                         events.append(ReasoningDelta(thought))
-                if content := delta.content or delta.refusal:
+                if delta.reasoning_details:
+                    self._add_details(delta.reasoning_details, bool(thought), events)
+                if content := delta.content:
                     if self._careful or type(content) is not str:
                         self._add_content(content, events)
                     else:
                         events.append(TextDelta(content))
-                if delta.tool_calls or delta.function_call:
-                    more = True  # native calls: passed on as they came
+                if delta.refusal:
+                    self._add_content(delta.refusal, events)
+                if delta.tool_calls:
+                    for left in self._calls.take(delta.tool_calls, events):
+                        self._pass_raw(left, events)
+                if delta.function_call:
+                    for left in self._calls.take_old(delta.function_call, events):
+                        self._pass_raw(left, events)
+                if delta.audio or delta.images or delta.annotations or delta.extra_content:
+                    more = True
+            elif choice.text:
+                self._add_content(choice.text, events)  # completions without chat
             elif not choice.finish_reason:
                 more = True
             if choice.finish_reason and self._reason is None:
-                self._reason = str(choice.finish_reason)
+                self._reason = str(choice.finish_reason) if isinstance(choice.finish_reason, str | int) else "unknown"
         if chunk.usage and (usage := read_usage(chunk.usage, _USAGE)):
             more = more and bool(chunk.choices)
             if usage != self._usage:
                 self._usage = usage
                 events.append(SourceUsage(usage))
+        if chunk.citations and self._are_new(chunk.citations):
+            more = True
         if self._careful:
             self._careful = bool(self._text.half or self._thought.half)
         if chunk.error:
@@ -129,13 +168,14 @@ class OpenAIChat(FrameAdapter):
         value = self._decode(frame, events)
         if value is UNREADABLE:
             return
+        strays = False
         try:
             chunk = msgspec.convert(value, _Chunk)
         except msgspec.ValidationError:
-            self._read_unknown(frame, value, events)
-            return
+            chunk = msgspec.convert(_without_strays(value), _Chunk)
+            strays = True
         self._careful = True
-        if self._read_chunk(chunk, events):
+        if self._read_chunk(chunk, events) or (strays and not self._over):
             self._read_unknown(frame, value, events)
 
     def _read_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
@@ -168,15 +208,55 @@ class OpenAIChat(FrameAdapter):
             if isinstance(text, str) and (text := self._thought.join(text) if self._careful else text):
                 events.append(ReasoningDelta(text))
 
+    def _add_details(self, details: Any, told: bool, events: list[SourceEvent]) -> None:
+        """Append what the details of a thought hold beside its text, and that too unless it has been `told`."""
+        for detail in details if isinstance(details, list) else (details,):
+            known = detail if isinstance(detail, dict) else {}
+            id, text, signature, data = (
+                value if isinstance(value := known.get(name), str) and value else None
+                for name in ("id", "text", "signature", "data")
+            )
+            text = text or (value if isinstance(value := known.get("summary"), str) else None)
+            if text and not told:
+                self._add_thought(text, events)
+            for held, redacted in ((signature, False), (data, True)):
+                if held:
+                    events.append(ReasoningDelta("", whole(held), id and whole(id), redacted))
+            if not (text or signature or data) and known.get("type") not in _DETAILS:
+                self._pass_raw(detail, events)
+
+    def _are_new(self, citations: Any) -> bool:
+        """Return whether these have not come with the chunk before: Perplexity repeats them in each."""
+        new = not fits(citations, self._limits.depth) or bool(citations != self._citations)
+        if new:
+            self._citations = citations
+        return new
+
     def _end(self, events: list[SourceEvent], *, done: bool = False) -> None:
         self._flush(events)
-        if done or self._reason is not None:
-            raw = None if self._reason is None else bounded(self._reason, 100)
-            events.append(ProviderCompleted(finish_reason=finish_reason(raw), raw_finish_reason=raw, usage=self._usage))
+        raw = None if self._reason is None else bounded(self._reason, 100)
+        reason = finish_reason(raw)
+        if raw is not None and reason not in _CUT:
+            self._calls.complete(events)
+        if done or raw is not None:
+            events.append(ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=self._usage))
 
     def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character."""
+        """Append what waited for more that might come: the other half of a character, the rest of a name."""
         if thought := self._thought.close():
             events.append(ReasoningDelta(thought))
         if text := self._text.close():
             events.append(TextDelta(text))
+        self._calls.settle(events)
+
+
+def _without_strays(value: Any) -> dict[str, Any]:
+    """Return a chunk without what the shape wants to be objects, or lists of them, and what is none."""
+    chunk = dict(value) if isinstance(value, dict) else {}
+    choices = chunk.get("choices")
+    chunk["choices"] = [
+        {name: each for name, each in choice.items() if name not in _OBJECTS or isinstance(each, dict)}
+        for choice in (choices if isinstance(choices, list) else ())
+        if isinstance(choice, dict)
+    ]
+    return chunk

@@ -3,6 +3,12 @@
 No HTTP client is imported. A response is whatever has `aiter_bytes()`; an event source has such a response, and it is
 the response that is read, because the decoders of the libraries lose and invent events (`frames.py` does neither).
 Never `aiter_raw`: it would hand over what gzip made of the stream.
+
+A stream of an SDK (`AsyncStream` of openai and anthropic and the like) is an event source in this sense: as long as
+nothing of its response has been consumed the bytes are read, because they hold what the SDK drops, cost less, and break
+off in ways that can be told apart. One that has been read from, and a synchronous one, is an iterable of objects like
+any other; so is what `aiter(stream)` returns, for somebody whose instrumentation has to see each object pass. A
+synchronous iterable of the network blocks the event loop while it waits.
 """
 
 from __future__ import annotations
@@ -28,9 +34,10 @@ from streamtools.events import SourceError
 from streamtools.sources.adapter import decode
 from streamtools.sources.words import read_fault
 
-BODY = 64 * 1024
-"""Bytes of an error's body that are read."""
+BODY = 1024 * 1024
+"""Bytes of an error's body that are read: a provider that refuses a call sends what the model wrote, whole."""
 
+_HEAD = 64 * 1024  # bytes of white space, at most, before what a response begins with
 _BUFFERED = 10_000  # chunks that a client may hold already, at most
 
 _NO_STREAM = "the response is one JSON document and not a stream"
@@ -41,10 +48,10 @@ class Reading:
     """What the caller gave us, to be read piece by piece with `anext`, and closed at any time."""
 
     def __init__(self, origin: object) -> None:
-        self._response = response = _response(origin)
         self._iterator: AsyncIterator[Any] | Iterator[Any]
-        if response is not None:
-            self._iterator = aiter(response.aiter_bytes())
+        self._response, self._in_bytes = _response(origin)
+        if self._in_bytes:
+            self._iterator = aiter(self._response.aiter_bytes())
         elif isinstance(origin, AsyncIterable):
             self._iterator = aiter(origin)
         elif isinstance(origin, bytes | bytearray | memoryview | str):  # iterable too, but not in pieces of a stream
@@ -55,7 +62,7 @@ class Reading:
             raise UnreadableSource(f"{type(origin)!r} has no `aiter_bytes()` and is no iterable of a stream's pieces")
         self._started = False
         self._first: bytes | None = None  # read to see what it is, and still to be handed out
-        self._body = b""
+        self._body = bytearray()
 
     @property
     def ends_when_cancelled(self) -> bool:
@@ -82,6 +89,8 @@ class Reading:
 
     async def refusal(self) -> SourceError | None:
         """Return the error that the response is instead of a stream, or None; reads nothing of what is a stream."""
+        if not self._in_bytes:
+            return None
         status = getattr(self._response, "status_code", None)
         failed = isinstance(status, int) and not 200 <= status < 300
         if not failed:
@@ -92,7 +101,7 @@ class Reading:
             while len(self._body) < BODY:
                 self._body += await anext(self)
         try:
-            value = decode(self._body[:BODY])
+            value = decode(bytes(self._body[:BODY]))
         except ValueError:
             value = None
         fault = read_fault(value)
@@ -114,12 +123,15 @@ class Reading:
                     await iterator.aclose()
             elif hasattr(iterator, "close"):
                 iterator.close()
+        with contextlib.suppress(Exception):
+            if response is not None and not isinstance(iterator, AsyncIterator):
+                response.close()
 
     async def _begins_like_json(self) -> bool:
         """Return whether what was declared as JSON is: some servers declare their event streams so."""
         head = b""
         try:
-            while not head.strip() and len(head) < BODY:
+            while not head.strip() and len(head) < _HEAD:
                 head += await anext(self)
         except StopAsyncIteration:
             return True
@@ -140,15 +152,19 @@ async def _unwind(iterator: AsyncIterator[Any]) -> None:
             await anext(iterator)
 
 
-def _response(origin: object) -> Any:
-    """Return the response that `origin` is or has, or None."""
+def _response(origin: object) -> tuple[Any, bool]:
+    """Return the response that `origin` is or has, or None, and whether its bytes are to be read."""
     for candidate in (origin, getattr(origin, "response", None)):
         if callable(getattr(candidate, "aiter_bytes", None)):
+            objects = candidate is not origin and isinstance(origin, AsyncIterable | Iterable)
             stream = getattr(candidate, "stream", None)  # of httpx; a response of its other client cannot be awaited
-            if isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable):
+            synchronous = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
+            if objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
+                return candidate, False
+            if synchronous:
                 raise UnreadableSource("this response is synchronous; a source reads those of an asynchronous client")
-            return candidate
-    return None
+            return candidate, True
+    return None, False
 
 
 def _is_json(response: Any) -> bool:

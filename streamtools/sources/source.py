@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from streamtools.errors import UnreadableSource
-from streamtools.events import SourceEvent
+from streamtools.events import SourceError, SourceEvent
 from streamtools.sources.adapter import Adapter
+from streamtools.sources.objects import name_of, raised_error
 from streamtools.sources.reading import Reading
 
 
@@ -54,7 +55,7 @@ class Source:
         except Exception as error:
             if self._over:  # it was closed in mid-read
                 raise StopAsyncIteration from None
-            return self._end(_name(error))
+            return self._end(name_of(error), raised_error(error))
         except BaseException:
             self._cut = self._reading.ends_when_cancelled
             raise
@@ -72,13 +73,10 @@ class Source:
             await self._reading.aclose()
             self._released = True
 
-    def _end(self, cause: str | None) -> list[SourceEvent]:
-        """Return what the end of the transport brings; `cause` says why it came too early, if it did."""
+    def _end(self, cause: str | None, error: SourceError | None = None) -> list[SourceEvent]:
+        """Return what the end of the transport brings; `cause` says why it came too early, if it did.
+
+        `error` is what the provider said of it, where an SDK made an exception of that.
+        """
         self._over = True
-        return self._adapter.close(cause)
-
-
-def _name(error: Exception) -> str:
-    """Return the type of an exception, for the log; its text may hold an address with a key, or what a user wrote."""
-    module = type(error).__module__
-    return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
+        return self._adapter.close(cause) if error is None else self._adapter.fail(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from streamtools.events import FinishReason, SourceError, Usage
+from streamtools.events import FinishReason, SourceError, Usage, whole
 
 MESSAGE_LENGTH = 500
 """Characters of a provider's message that are shown; some echo the whole prompt."""
@@ -84,26 +84,42 @@ class Fault(NamedTuple):
     message: str
     kind: str
     status: int | None
+    failed_generation: str | None = None
+    """What the model wrote, whole, where the provider refused to read a call in it."""
 
     def event(self, otherwise: str = "the provider reported an error") -> SourceError:
         """Return the error event, with the message `otherwise` where the provider gives none."""
-        return SourceError(self.message or otherwise, status=self.status, cause=self.kind or None)
+        return SourceError(
+            self.message or otherwise,
+            status=self.status,
+            cause=self.kind or None,
+            failed_generation=self.failed_generation,
+        )
 
 
 def read_fault(value: Any) -> Fault:
     """Return what is told in any of the usual shapes: a text, `{error: …}`, `{message}`, `{detail}`, a list of them."""
-    message, kinds, status = "", [], None
+    message, kinds, status, failed = "", [], None, None
     for _ in range(8):  # errors nest, but never for long
         if isinstance(value, list):
             value = value[0] if value else None
         if not isinstance(value, dict):
             break
         kinds += [str(value[key]) for key in _KINDS if isinstance(value.get(key), str | int) and value[key] != "error"]
-        status = next((known for key in _STATUSES if (known := _status(value.get(key)))), status)
+        if value.get("code") == "tool_use_failed" and isinstance(written := value.get("failed_generation"), str):
+            failed = whole(written) or None  # Groq
+        status = next((known for key in _STATUSES if (known := read_status(value.get(key)))), status)
         value = next((value[key] for key in _MESSAGES if value.get(key)), None)
     if isinstance(value, str):
         message = bounded(value)
-    return Fault(message, bounded(" ".join(kinds), 200), status)
+    return Fault(message, bounded(" ".join(kinds), 200), status, failed)
+
+
+def read_status(value: Any) -> int | None:
+    """Return an HTTP status of an error, which may be written as a string; other codes are none."""
+    if isinstance(value, str) and len(value) == 3 and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value <= 599 else None
 
 
 def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
@@ -120,10 +136,3 @@ def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
         if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 2**53:
             return int(found)
     return None
-
-
-def _status(value: Any) -> int | None:
-    """Return an HTTP status of an error, which may be written as a string; other codes are none."""
-    if isinstance(value, str) and len(value) == 3 and value.isdecimal():
-        value = int(value)
-    return value if isinstance(value, int) and 400 <= value <= 599 else None

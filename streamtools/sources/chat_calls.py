@@ -1,0 +1,258 @@
+"""Which call a piece of `tool_calls` belongs to. Sans-IO.
+
+The rule: the index says which slot, the id which call in it. OpenAI gives both with the first piece of a call, and the
+index alone with the others; servers that speak like it leave out either, send both again, or number every call 0. So a
+slot may come to hold several calls, one after the other, and a piece is for the latest unless it says otherwise.
+
+    index                         slot
+    an integer                    the one of that number; a negative one is 0
+    missing, null, anything else  one of its own; but an id that any slot knows is for the call that has it, and without
+                                  id or name, while that slot is empty, the piece is for the latest call of all
+
+    id           name                       call
+    known here   any                        the one that has the id
+    new          any                        a new one, if the latest has an id
+    new          any                        else the latest, which gets the id late; but a new one if the latest has a
+                                            name and closed arguments, and this piece names a tool
+    none         none                       the latest; if there is none, a new one that waits for its name
+    none         the latest has none        the latest, which gets the name late
+    none         as the latest              the latest, announced once more; but a new one if the latest has closed
+                                            arguments, and this piece brings others
+    none         not as the latest          a new one if the latest has closed arguments, else the latest
+
+A name may come in pieces or grow. Before the arguments begin, one that starts with what is known replaces it, and any
+other is appended. With the first of the arguments, with the next call of the slot or with the end of the turn the name
+is certain; another one for the same call is told then as it came, and whoever reads the events sees the conflict.
+
+Arguments are closed when their brackets are. Closed ones that come once more, to the character, are dropped: some
+servers repeat the whole call at its end. But in one list of calls nothing is repeated: two that are equal are two.
+Pieces that hold nothing open no call. A piece without a `type` is of a function; one of another type that holds no
+`function`, such as a custom tool, whose input is no JSON, is handed back.
+"""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any, NamedTuple, TypeAlias
+
+from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart, whole
+from streamtools.sources.adapter import fits
+from streamtools.sources.brackets import Brackets
+from streamtools.sources.pairs import Pairs
+
+_LONGEST_NAME = 1000
+"""Characters of a name that may still grow; a longer one is certain, so that a piece costs no more than it is long."""
+
+_Slot: TypeAlias = int | str | None
+_OLD = "function_call"  # the slot of the one call that a turn could hold before there were several
+
+
+class _Piece(NamedTuple):
+    """What one entry of `tool_calls` says; nothing in it is empty."""
+
+    slot: _Slot
+    id: str | None
+    name: str | None
+    text: str | None  # arguments as JSON text
+    value: Any  # arguments as anything else; None where there are none
+    signature: str | None
+
+    @property
+    def brings(self) -> bool:
+        """Whether it holds arguments that are more than white space."""
+        return self.value is not None or (self.text is not None and not self.text.isspace())
+
+
+class _Call:
+    """A call that has begun."""
+
+    __slots__ = ("begun", "brackets", "certain", "id", "key", "name", "pairs", "read", "signature", "size", "value")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.id: str | None = None
+        self.name = ""
+        self.certain = False  # the name has been told
+        self.begun = False  # some of the arguments have come
+        self.read: StringIO | None = StringIO()  # the arguments' text, as long as a repetition would fit into a frame
+        self.size = 0
+        self.brackets = Brackets()
+        self.pairs = Pairs()
+        self.value: Any = None  # arguments that came as an object
+        self.signature: str | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self.value is not None or self.brackets.closed
+
+    def holds(self, piece: _Piece) -> bool:
+        """Return whether the arguments are closed, and those of `piece` are the same."""
+        if self.value is not None and piece.value is not None:
+            return bool(self.value == piece.value)
+        if piece.text is None or not self.brackets.closed or self.read is None or len(piece.text) != self.size:
+            return False
+        return self.read.getvalue() == piece.text
+
+
+class ChatCalls:
+    """The native calls of one turn; `take` and `take_old` tell what is new, `settle` and `complete` how they end."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._calls: list[_Call] = []  # in the order in which they began
+        self._latest: dict[_Slot, _Call] = {}
+        self._by_id: dict[tuple[_Slot, str], _Call] = {}
+        self._anywhere: dict[str, _Call] = {}
+        self._listed: set[str] = set()  # keys of the calls that the list which is being read has begun or gone on with
+
+    def take(self, entries: Any, events: list[SourceEvent]) -> list[Any]:
+        """Append what `entries` mean, the value of `tool_calls`; return those that are not understood."""
+        self._listed.clear()
+        listed = entries if isinstance(entries, list) else [entries]
+        return [entry for entry in listed if not self._add(_read(entry), events)]
+
+    def take_old(self, function: Any, events: list[SourceEvent]) -> list[Any]:
+        """Do the same for the value of `function_call`."""
+        self._listed.clear()
+        piece = _read_function(function, _OLD, {}) if isinstance(function, dict) else None
+        return [] if self._add(piece, events) else [function]
+
+    def settle(self, events: list[SourceEvent]) -> None:
+        """Append what only the end of the turn makes certain: names that might have grown, halves of characters."""
+        for call in self._calls:
+            if rest := call.pairs.close():
+                events.append(ToolCallDelta(call.key, rest))
+            if call.name and not call.certain:
+                _tell(call, events)
+
+    def complete(self, events: list[SourceEvent]) -> None:
+        """Append the ends of all calls; the provider has told that the turn is complete."""
+        for call in self._calls:
+            events.append(NativeToolCall(call.key, call.name or None, call.value, call.id, signature=call.signature))
+
+    def _add(self, piece: _Piece | None, events: list[SourceEvent]) -> bool:
+        """Append what a piece adds to its call; return False if it is none, or finds no place."""
+        if piece is _NOTHING:
+            return True
+        if piece is None or (piece.value is not None and not fits(piece.value, self._limits.depth)):
+            return False
+        call = self._route(piece)
+        news = call is None
+        if call is None:
+            if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
+                return False  # a signature alone: whatever it signs is no call
+            call = self._begin(piece.slot, events)
+        elif piece.name and call.certain and piece.name != call.name:
+            events.append(ToolCallStart(call.key, name=piece.name))
+        self._listed.add(call.key)
+        if piece.id is not None and call.id is None:
+            call.id = piece.id
+            self._by_id[piece.slot, piece.id] = self._anywhere[piece.id] = call
+            news = True
+        if piece.name and not call.certain:
+            call.name = piece.name if piece.name.startswith(call.name) else call.name + piece.name
+        call.signature = call.signature or piece.signature
+        brings = (piece.text is not None or piece.value is not None) and not call.holds(piece)
+        call.begun = call.begun or brings
+        certain = call.name != "" and (call.begun or len(call.name) > _LONGEST_NAME)
+        if news or (certain and not call.certain):
+            _tell(call, events, certain=certain)
+        return not brings or self._add_arguments(call, piece, events)
+
+    def _add_arguments(self, call: _Call, piece: _Piece, events: list[SourceEvent]) -> bool:
+        if piece.text is None:
+            if call.value is not None:
+                return False
+            call.value = piece.value
+            return True
+        call.brackets.feed(piece.text)
+        call.size += len(piece.text)
+        if call.size > self._limits.frame:
+            call.read = None
+        elif call.read is not None:
+            call.read.write(piece.text)
+        if text := call.pairs.join(piece.text):
+            events.append(ToolCallDelta(call.key, text))
+        return True
+
+    def _route(self, piece: _Piece) -> _Call | None:
+        """Return the call that a piece is for, or None for a new one."""
+        slot, id, name = piece.slot, piece.id, piece.name
+        if id is not None:
+            known = self._anywhere.get(id) if slot is None else self._by_id.get((slot, id))
+            if known is not None:
+                return known
+        latest = self._latest.get(slot)
+        if latest is None:
+            stray = slot is None and id is None and name is None and self._calls
+            return self._calls[-1] if stray else None
+        if id is not None:
+            another = latest.id is not None or (name is not None and latest.name != "" and latest.closed)
+            return None if another else latest
+        if name is None or not latest.name or not latest.closed:
+            return latest
+        if name != latest.name:
+            return None
+        again = not piece.brings or (latest.key not in self._listed and latest.holds(piece))
+        return latest if again else None
+
+    def _begin(self, slot: _Slot, events: list[SourceEvent]) -> _Call:
+        before = self._latest.get(slot)
+        if before is not None and before.name and not before.certain:
+            _tell(before, events)
+        call = _Call(str(len(self._calls)))
+        self._calls.append(call)
+        self._latest[slot] = call
+        return call
+
+
+def _tell(call: _Call, events: list[SourceEvent], *, certain: bool = True) -> None:
+    """Append what is known of a call, its name too if that is certain now."""
+    call.certain = call.certain or (certain and call.name != "")
+    events.append(ToolCallStart(call.key, call.id, call.name if call.certain else None))
+
+
+_NOTHING = _Piece(None, None, None, None, None, None)
+
+
+def _read(entry: Any) -> _Piece | None:
+    """Return what an entry of `tool_calls` says, `_NOTHING` if that is nothing, None if it is not understood."""
+    if not isinstance(entry, dict):
+        return None
+    index, function = entry.get("index"), entry.get("function")
+    slot = max(index, 0) if type(index) is int else None
+    if isinstance(function, dict):
+        return _read_function(function, slot, entry)
+    if entry.get("type") not in (None, "", "function") or entry.get("custom"):
+        return None
+    return _read_function(entry, slot, entry)  # some servers know no envelope, and some begin with the id alone
+
+
+def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any]) -> _Piece | None:
+    id, name = _string(entry.get("id")), _string(function.get("name"))
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) and arguments else None
+    value = None if isinstance(arguments, str) else arguments
+    signature = _signature(entry.get("extra_content"))
+    if id or name or text or signature or value is not None:
+        return _Piece(slot, id, name, text, value, signature)
+    return _NOTHING if not _strange(entry) and not _strange(function) else None
+
+
+def _strange(value: dict[str, Any]) -> bool:
+    """Return whether there is something in `value` that is not looked at here."""
+    return any(each for key, each in value.items() if key not in ("index", "id", "type", "function", "arguments"))
+
+
+def _string(value: Any) -> str | None:
+    """Return a string that holds something, or None for all else."""
+    return whole(value) if isinstance(value, str) and value else None
+
+
+def _signature(extra: Any) -> str | None:
+    """Return Google's signature of a call, which stands under the name of the service that gave it."""
+    for each in extra.values() if isinstance(extra, dict) else ():
+        if isinstance(each, dict) and (signature := _string(each.get("thought_signature"))):
+            return signature
+    return None
