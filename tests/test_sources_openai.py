@@ -5,7 +5,6 @@ The streams are written by hand after what the providers named beside them send;
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -28,30 +27,16 @@ from streamtools.events import (
 )
 from streamtools.sources import OpenAIChat
 from streamtools.sources.frames import Frame
+from tests.chat_chunks import DONE, chunk, read, sse, stop
 from tests.cuts import cut, every_cut, places
 
-DONE = b"data: [DONE]\n\n"
-
-
-def read(*chunks: bytes, limits: Limits | None = None) -> list[SourceEvent]:
-    adapter = OpenAIChat(limits) if limits else OpenAIChat()
-    return [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
-
-
-def sse(value: Any, event: str | None = None) -> bytes:
-    data = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return (f"event: {event}\n" if event else "").encode() + f"data: {data}\n\n".encode()
-
-
-def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, index: int = 0, **more: Any) -> bytes:
-    return sse({"choices": [{"index": index, "delta": delta or {}, "finish_reason": finish}], **more})
-
-
-def stop(reason: str = "stop", usage: Usage | None = None) -> ProviderCompleted:
-    return ProviderCompleted(finish_reason=reason, raw_finish_reason=reason, usage=usage)  # type: ignore[arg-type]
-
-
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+
+
+def one(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    """Return the value of a chunk, as it passes."""
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
 
 STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
     # OpenAI: a role first, usage null until a chunk without choices has it, obfuscation, then the sentinel.
@@ -118,6 +103,28 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + chunk({"reasoning": "", "content": "Yes"}, "stop")
         + DONE,
         [ReasoningDelta("We"), ReasoningDelta(" see"), ReasoningDelta("!"), TextDelta("Yes"), stop()],
+    ),
+    # OpenRouter: the details repeat the text, and hold what goes back with the next request: a signature (Anthropic) at
+    # the end of a block, or a block that is encrypted (OpenAI, Gemini).
+    "reasoning_details": (
+        chunk({"reasoning": "We", "reasoning_details": [{"type": "reasoning.text", "text": "We", "index": 0}]})
+        + chunk({"reasoning_details": [{"type": "reasoning.text", "signature": "s", "id": None, "index": 0}]})
+        + chunk({"reasoning": None, "reasoning_details": [{"type": "reasoning.summary", "summary": "Sum"}]})
+        + chunk({"reasoning_details": [{"type": "reasoning.encrypted", "data": "d", "id": "rs_1", "index": 1}]})
+        + chunk({"reasoning_details": {"type": "reasoning.text", "text": "!", "signature": "t", "id": "rs_2"}})
+        + chunk({"reasoning_details": [5, {"type": "other"}, {"type": "reasoning.text", "text": 5}]}, "stop")
+        + DONE,
+        [
+            ReasoningDelta("We"),
+            ReasoningDelta("", "s"),
+            ReasoningDelta("Sum"),
+            ReasoningDelta("", "d", "rs_1", redacted=True),
+            ReasoningDelta("!"),
+            ReasoningDelta("", "t", "rs_2"),
+            SourceRaw(5),
+            SourceRaw({"type": "other"}),
+            stop(),
+        ],
     ),
     # Mistral's reasoning models: content is a list of parts.
     "content in parts": (
@@ -285,6 +292,84 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
             SourceRaw({"choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": "length"}]}),
             stop(),
         ],
+    ),
+    # Audio models, search models with their sources, image models, Gemini's signature of a text: nobody's text is lost.
+    "what is not text passes as it comes": (
+        chunk({"audio": {"id": "a1", "transcript": "Hi"}})
+        + chunk({"content": "a", "annotations": [{"type": "url_citation"}]})
+        + chunk({"images": [{"type": "image_url"}]})
+        + chunk({"extra_content": {"google": {"thought_signature": "s"}}}, "stop")
+        + DONE,
+        [
+            SourceRaw(one({"audio": {"id": "a1", "transcript": "Hi"}})),
+            TextDelta("a"),
+            SourceRaw(one({"content": "a", "annotations": [{"type": "url_citation"}]})),
+            SourceRaw(one({"images": [{"type": "image_url"}]})),
+            SourceRaw(one({"extra_content": {"google": {"thought_signature": "s"}}}, "stop")),
+            stop(),
+        ],
+    ),
+    # Perplexity repeats its sources with each chunk.
+    "citations pass once": (
+        chunk({"content": "a"}, citations=["u"])
+        + chunk({"content": "b"}, citations=["u"])
+        + chunk({"content": "c"}, "stop", citations=["u", "v"])
+        + DONE,
+        [
+            TextDelta("a"),
+            SourceRaw(one({"content": "a"}) | {"citations": ["u"]}),
+            TextDelta("b"),
+            TextDelta("c"),
+            SourceRaw(one({"content": "c"}, "stop") | {"citations": ["u", "v"]}),
+            stop(),
+        ],
+    ),
+    "log probabilities and obfuscation are dropped": (
+        sse({"choices": [{"delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}], "obfuscation": "x"})
+        + chunk(finish="stop")
+        + DONE,
+        [TextDelta("a"), stop()],
+    ),
+    "text and a refusal": (
+        chunk({"content": "a", "refusal": "No."}, "stop") + DONE,
+        [TextDelta("a"), TextDelta("No."), stop()],
+    ),
+    # Servers that do not stream what they were asked to; Perplexity sends the message so far beside each delta.
+    "a message in place of a delta": (
+        sse({"choices": [{"message": {"content": "a", "reasoning": "b"}, "finish_reason": "stop"}]}) + DONE,
+        [ReasoningDelta("b"), TextDelta("a"), stop()],
+    ),
+    "a message beside a delta": (
+        sse({"choices": [{"message": {"content": "ab"}, "delta": {"content": "b"}, "finish_reason": "stop"}]}) + DONE,
+        [TextDelta("b"), stop()],
+    ),
+    "completions without chat": (
+        sse({"choices": [{"text": "a"}]}) + sse({"choices": [{"text": "b", "finish_reason": "stop"}]}) + DONE,
+        [TextDelta("a"), TextDelta("b"), stop()],
+    ),
+    # One odd member costs itself, and is not lost.
+    "members of an odd shape": (
+        sse({"choices": [{"delta": 5, "finish_reason": "stop"}], "usage": USAGE})
+        + sse({"choices": {"delta": {}}, "usage": USAGE | {"total_tokens": 11}})
+        + sse({"choices": [5, {"delta": {"content": "a"}, "message": "b"}]})
+        + DONE,
+        [
+            SourceUsage(Usage(input=7, output=3, total=10)),
+            SourceRaw({"choices": [{"delta": 5, "finish_reason": "stop"}], "usage": USAGE}),
+            SourceUsage(Usage(input=7, output=3, total=11)),
+            SourceRaw({"choices": {"delta": {}}, "usage": USAGE | {"total_tokens": 11}}),
+            TextDelta("a"),
+            SourceRaw({"choices": [5, {"delta": {"content": "a"}, "message": "b"}]}),
+            stop(usage=Usage(input=7, output=3, total=11)),
+        ],
+    ),
+    "an error beside members of an odd shape": (
+        sse({"choices": "none", "error": "no"}) + DONE,
+        [SourceError("no")],
+    ),
+    "a finish reason of an odd shape": (
+        sse({"choices": [{"delta": {}, "finish_reason": ["stop"]}]}) + DONE,
+        [ProviderCompleted(finish_reason="other", raw_finish_reason="unknown")],
     ),
     "objects nobody knows": (
         sse({"x_request": 1}) + sse([1]) + sse("null") + sse({"choices": "none"}) + chunk(finish="stop") + DONE,
