@@ -114,6 +114,12 @@ SANS_IO = (
     "sources.objects",
     "sources.openai",
     "sources.latitude",
+    "sources.gemini",
+    "sources.interactions",
+    "sources.partial_args",
+    "sources.ollama",
+    "sources.ai_sdk",
+    "sources.held_calls",
     "sources.pairs",
     "sources.words",
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
+    NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
     SourceError,
@@ -20,6 +21,7 @@ from streamtools.events import (
     SourceRaw,
     SourceWarning,
     TextDelta,
+    ToolCallStart,
     Usage,
     read_source_event,
 )
@@ -65,15 +67,24 @@ def part(type: str, **more: Any) -> Event:
 
 
 def turn(
-    text: str | None, reason: str = "stop", usage: Usage | None = None, raw: str | None = None
+    text: str | None,
+    reason: str = "stop",
+    usage: Usage | None = None,
+    raw: str | None = None,
+    calls: list[NativeToolCall] | None = None,
 ) -> ProviderCompleted:
     return ProviderCompleted(
         text=text,
+        tool_calls=calls,
         finish_reason=reason,  # type: ignore[arg-type]
         raw_finish_reason=raw or reason,
         usage=usage,
         ends_run=False,
     )
+
+
+def pending(id: str, name: str | None = "f", arguments: Any = None, key: str = "") -> NativeToolCall:
+    return NativeToolCall(key or id, name, arguments, id, answerable=False)
 
 
 V4 = {"promptTokens": 3, "completionTokens": 2, "totalTokens": 5}
@@ -192,15 +203,146 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         [
             part("tool-call", toolCallId="t", toolName="f", args={}),
             chain("provider-completed", finishReason="tool-calls", response={"text": ""}),
-            chain("tools-requested", tools=[{"id": "t"}]),
+            chain("tools-requested", tools=[{"id": "t", "name": "f", "arguments": {}}]),
             chain("step-completed"),
         ],
+        [pending("t", arguments={}), turn("", "tool_calls", raw="tool-calls"), ChainCompleted("c-1")],
+    ),
+    # The same, where the provider's own events were not passed on.
+    "calls that only the request for tools names": (
         [
-            SourceRaw({"type": "tool-call", "toolCallId": "t", "toolName": "f", "args": {}}),
+            chain("provider-completed", finishReason="tool-calls", response={"text": ""}),
+            chain("tools-requested", tools=[{"id": "t", "name": "f", "arguments": {"a": 1}}, {"name": "g"}, "h", {}]),
+        ],
+        [
             turn("", "tool_calls", raw="tool-calls"),
-            SourceRaw(
-                {"type": "tools-requested", "uuid": "c-1", "timestamp": 1765000000000, "tools": [{"id": "t"}]},
+            pending("t", arguments={"a": 1}, key="listed 1"),
+            ProviderCompleted(finish_reason="stop", ends_run=False),
+            ChainCompleted("c-1"),
+        ],
+    ),
+    # AI SDK 5: the call is announced, its arguments stream, and then it comes whole. Its completion repeats it.
+    "a call over AI SDK 5": (
+        [
+            part("tool-input-start", id="t", toolName="f"),
+            part("tool-input-delta", id="t", delta='{"a":'),
+            part("tool-input-delta", id="t", delta="1}"),
+            part("tool-input-end", id="t"),
+            part("tool-call", toolCallId="t", toolName="f", args={"a": 1}, _sourceData={"source": "client"}),
+            part("text-delta", textDelta="b"),
+            chain(
+                "provider-completed",
+                finishReason="stop",
+                response={"text": "b", "toolCalls": [{"id": "t", "name": "f", "arguments": {"a": 1}}]},
             ),
+            chain("chain-completed", toolCalls=[{"id": "t", "name": "f", "arguments": {"a": 1}}]),
+        ],
+        [
+            TextDelta("b"),
+            pending("t", arguments={"a": 1}),
+            turn("b", calls=[pending("t", arguments={"a": 1}, key="listed 1")]),
+            ChainCompleted("c-1"),
+        ],
+    ),
+    # AI SDK 4 has other names, and `args` may be missing altogether.
+    "a call over AI SDK 4": (
+        [
+            part("tool-call-streaming-start", toolCallId="t", toolName="f"),
+            part("tool-call-delta", toolCallId="t", toolName="f", argsTextDelta="{}"),
+            part("tool-call", toolCallId="t", toolName="f"),
+            part("tool-call", toolCallId="u", toolName="g", input={"b": 2}),
+            chain("chain-complete", response={"text": ""}, finishReason="tool-calls"),
+        ],
+        [
+            pending("t"),
+            pending("u", "g", {"b": 2}),
+            turn("", "tool_calls", raw="tool-calls"),
+            ChainCompleted("c-1"),
+        ],
+    ),
+    # Built-in tools and integrations: the service has run the tool, and says so in the same turn.
+    "a call that the service runs": (
+        [
+            part("tool-call", toolCallId="t", toolName="f", args={"a": 1}),
+            part("tool-result", toolCallId="t", toolName="f", args={"a": 1}, result=2),
+            part("tool-call", toolCallId="u", toolName="g", args={}, providerExecuted=True),
+            part("tool-call", toolCallId="v", toolName="h", args={}),
+            part("tool-error", toolCallId="v", error="no"),
+            chain("tools-started", tools=[{"id": "t", "name": "f"}]),
+            chain(
+                "provider-completed",
+                finishReason="stop",
+                response={"text": "", "toolCalls": [{"id": "t", "name": "f"}, {"id": "w", "name": "i"}]},
+            ),
+            chain("chain-completed"),
+        ],
+        [
+            NativeToolCall("t", "f", {"a": 1}, "t", provider_executed=True),
+            SourceRaw({"type": "tool-result", "toolCallId": "t", "toolName": "f", "args": {"a": 1}, "result": 2}),
+            NativeToolCall("u", "g", {}, "u", provider_executed=True),
+            NativeToolCall("v", "h", {}, "v", provider_executed=True),
+            SourceRaw({"type": "tool-error", "toolCallId": "v", "error": "no"}),
+            SourceRaw(
+                {
+                    "type": "tools-started",
+                    "uuid": "c-1",
+                    "timestamp": 1765000000000,
+                    "tools": [{"id": "t", "name": "f"}],
+                }
+            ),
+            turn("", calls=[pending("w", "i", key="listed 1")]),
+            ChainCompleted("c-1"),
+        ],
+    ),
+    # API v4 of February 2026, and v1: calls that only stand in what completes the turn or the chain.
+    "calls that only a completion names": (
+        [
+            chain("chain-step-complete", response={"text": "a", "toolCalls": [{"id": "t", "name": "f"}]}),
+            chain("chain-completed", toolCalls=[{"id": "t", "name": "f"}, {"id": "u", "name": "g"}]),
+        ],
+        [
+            ProviderCompleted("a", [pending("t", key="listed 1")], "stop", ends_run=False),
+            pending("u", "g", key="listed 3"),
+            ProviderCompleted(finish_reason="stop", ends_run=False),
+            ChainCompleted("c-1"),
+        ],
+    ),
+    "a chain whose calls nobody told before": (
+        [
+            part("text-delta", textDelta="a"),
+            chain("chain-completed", response={"text": "a"}, toolCalls=[{"toolCallId": "t", "toolName": "f"}]),
+        ],
+        [
+            TextDelta("a"),
+            ProviderCompleted("a", [pending("t", key="listed 1")], "stop", ends_run=False),
+            ChainCompleted("c-1"),
+        ],
+    ),
+    # A call that is cut off is announced and never completed; one that is whole is told, and nothing earns it.
+    "calls before the stream breaks off": (
+        [
+            part("tool-call", toolCallId="t", toolName="f", args={}),
+            part("tool-input-start", id="u", toolName="g"),
+        ],
+        [pending("t", arguments={}), ToolCallStart("u", "u", "g")],
+    ),
+    "calls before an error": (
+        [part("tool-call", toolCallId="t", toolName="f", args={}), chain("chain-error", error={"message": "no"})],
+        [pending("t", arguments={}), SourceError("no")],
+    ),
+    "calls whose fields have odd types": (
+        [
+            part("tool-input-start", id=5, toolName="f"),
+            part("tool-input-start", id="t", toolName=["f"]),
+            part("tool-call", toolCallId="t", toolName={}, args="{"),
+            part("tool-result", toolCallId=7),
+            chain("provider-completed", response={"toolCalls": "none"}),
+            chain("chain-completed", toolCalls={"id": "t"}),
+        ],
+        [
+            SourceRaw({"type": "tool-result", "toolCallId": 7}),
+            pending("t", None, "{"),
+            ProviderCompleted(finish_reason="stop", ends_run=False),
             ChainCompleted("c-1"),
         ],
     ),
@@ -208,7 +350,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
     "a turn of a call alone": (
         [part("tool-call", toolName="f"), chain("chain-completed", finishReason="tool-calls")],
         [
-            SourceRaw({"type": "tool-call", "toolName": "f"}),
+            NativeToolCall("call 1", "f", answerable=False),
             turn(None, "tool_calls", raw="tool-calls"),
             ChainCompleted("c-1"),
         ],

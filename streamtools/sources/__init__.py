@@ -13,19 +13,25 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import SourceEvent
 from streamtools.sources.adapter import Adapter, FrameAdapter
+from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.frames import Frame, LineDecoder, Skipped, SSEDecoder
+from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
+from streamtools.sources.ollama import Ollama
 from streamtools.sources.openai import OpenAIChat
 from streamtools.sources.source import Source
 from streamtools.sources.text import PlainText, Ready
 
 __all__ = [
     "ADAPTERS",
+    "AISDKMessages",
     "Adapter",
     "Frame",
     "FrameAdapter",
+    "Gemini",
     "Latitude",
     "LineDecoder",
+    "Ollama",
     "OpenAIChat",
     "PlainText",
     "Ready",
@@ -33,19 +39,46 @@ __all__ = [
     "Skipped",
     "Source",
     "adapter",
+    "ai_sdk",
     "events",
+    "gemini",
     "latitude",
+    "ollama",
     "openai",
     "text",
 ]
 
-ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {"openai": OpenAIChat, "latitude": Latitude}
+ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
+    "openai": OpenAIChat,
+    "gemini": Gemini,
+    "ollama": Ollama,
+    "ai_sdk": AISDKMessages,
+    "latitude": Latitude,
+}
 """The adapters of byte streams, by the name under which a recording asks for them."""
 
 
 def openai(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a stream of chat completion chunks, from OpenAI or any server that speaks like it."""
     return Source(response, OpenAIChat(limits))
+
+
+def gemini(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of `streamGenerateContent?alt=sse` of Gemini or Vertex, or of the Interactions API."""
+    return Source(response, Gemini(limits))
+
+
+def ollama(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of Ollama's own `/api/chat`."""
+    return Source(response, Ollama(limits))
+
+
+def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of a UI message stream (v1) of the AI SDK, from a backend that speaks to its front end.
+
+    Calls that the other side runs itself pass as `raw`, with their results.
+    """
+    return Source(response, AISDKMessages(limits))
 
 
 def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:

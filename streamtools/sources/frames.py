@@ -6,8 +6,9 @@ anywhere are the same case once they are joined. What is not complete waits in o
 where it is new, so that a frame of many megabytes which comes in drips costs as much as one that comes at once.
 
 Differences from the WHATWG event stream, all on purpose and each met in the wild: the last event needs no blank line
-(several providers end without one); an event that has a name but no data is delivered (Anthropic's pings); `retry` is
-ignored, because nobody may reconnect to a completion. `data` stays bytes: it is JSON for a decoder that reads bytes.
+(several providers end without one); an event that has a name but no data is delivered (Anthropic's pings); lines of
+bare JSON count as data where there is no other (Gemini's errors in mid-stream); `retry` is ignored, because nobody may
+reconnect to a completion. `data` stays bytes: it is JSON for a decoder that reads bytes.
 """
 
 from __future__ import annotations
@@ -174,6 +175,7 @@ class SSEDecoder(_Decoder):
 
     def _read_lines(self, block: bytes) -> Frame | None:
         data: list[bytes] = []
+        bare = bytearray()  # lines that are no fields, from one on that begins an object or an array of them
         event = ""
         for line in BytesIO(block):  # not `split`: a hostile frame of short lines would take many times its size
             name, _, value = line.rstrip(b"\n").partition(b":")
@@ -185,9 +187,11 @@ class SSEDecoder(_Decoder):
                 event = value.decode(errors="replace")
             elif name == b"id" and 0 not in value:
                 self._id = value.decode(errors="replace")
-        if not data and not event:
+            elif bare or line[:1] == b"{" or line.rstrip() in (b"[", b"[{"):
+                bare += line
+        if not data and not event and not bare:
             return None
-        return Frame(b"\n".join(data), event or "message", self._id)
+        return Frame(b"\n".join(data) if data else bytes(bare.rstrip(b"\n")), event or "message", self._id)
 
 
 class LineDecoder(_Decoder):

@@ -6,6 +6,10 @@ data is the event itself. The documentation draws it as `{"type": "latitude-even
 and fields changed between versions; a table below holds what each name means, and each field is read under all of
 the names that it had.
 
+Calls are held until their turn ends, because a result in the same turn tells that the service has run the tool itself
+(`held_calls.py`); the others are told as ones that nobody can answer, since no result is posted to the service. Older
+servers name them only in what completes a turn, or in `tools-requested`.
+
 Two things are peculiar. Every event of the chain repeats the whole conversation, so nothing is decoded that is not
 used, and what passes as `raw` passes without it. And `chain-error` is followed by a `chain-completed` that looks like
 success, while an `error` part of the provider comes before a `chain-error` that says more: so a part waits for what
@@ -22,15 +26,18 @@ import msgspec
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import (
     ChainCompleted,
+    NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
     SourceEvent,
+    SourceRaw,
     TextDelta,
     Usage,
     whole,
 )
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.held_calls import HeldCalls
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
 
@@ -44,9 +51,10 @@ _USAGE = {
 _NAMED = ("latitude-event", "provider-event")
 
 
-class _Response(msgspec.Struct, gc=False):
+class _Response(msgspec.Struct, gc=False, rename="camel"):
     text: Any = None
     usage: Any = None
+    tool_calls: Any = None
 
 
 class _Event(msgspec.Struct, gc=False, rename="camel"):
@@ -64,6 +72,14 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
     total_usage: Any = None
     error: Any = None
     message: Any = None
+    id: Any = None
+    tool_call_id: Any = None
+    tool_name: Any = None
+    args: Any = None
+    input: Any = None
+    provider_executed: Any = None
+    tool_calls: Any = None
+    tools: Any = None
 
 
 class _Envelope(_Event, gc=False, rename="camel"):
@@ -83,6 +99,8 @@ class Latitude(FrameAdapter):
         super().__init__(SSEDecoder(limits.frame), limits)
         self._text = Pairs()
         self._thought = Pairs()
+        self._calls = HeldCalls(limits, answerable=False)
+        self._listed = 0  # calls that were found in what completes a turn
         self._conversation: str | None = None
         self._open = False  # a turn has begun that is not completed
         self._turns = 0
@@ -126,10 +144,8 @@ class Latitude(FrameAdapter):
         elif isinstance(event.type, str) and (act := _MEANING.get(event.type)):
             act(self, event, events)
         elif (value := self._decode(frame, events)) is not UNREADABLE:
-            if event.type == "tools-requested":
-                self._handed_over = True
-            if event.type in ("tool-call", "tool-input-start"):
-                self._open = True
+            if event.type in ("tool-result", "tool-error"):
+                self._settle(event, events)
             self._pass_unknown(frame, value, events)
 
     def _add_text(self, event: _Event, events: list[SourceEvent]) -> None:
@@ -143,6 +159,53 @@ class Latitude(FrameAdapter):
         if (text := self._thought.join(_piece(event))) or signature:
             events.append(ReasoningDelta(text, signature))
 
+    def _begin_call(self, event: _Event, events: list[SourceEvent]) -> None:
+        self._open = True
+        id = event.tool_call_id or event.id
+        if isinstance(id, str):
+            self._calls.begin(id, event.tool_name if isinstance(event.tool_name, str) else None, events)
+
+    def _complete_call(self, event: _Event, events: list[SourceEvent]) -> None:
+        self._open = True
+        id = event.tool_call_id if isinstance(event.tool_call_id, str) else None
+        name = event.tool_name if isinstance(event.tool_name, str) else None
+        self._calls.complete(id, name, event.input if event.args is None else event.args, events)
+        if event.provider_executed is True:
+            self._settle(event, events)
+
+    def _settle(self, event: _Event, events: list[SourceEvent]) -> None:
+        """Tell a call that the service has run; its result passes behind it."""
+        call = self._calls.settle(event.tool_call_id) if isinstance(event.tool_call_id, str) else None
+        if call is not None:
+            self._pass_raw(call.arguments, events)
+            if isinstance(events[-1], SourceRaw):  # it can be written as JSON again
+                events[-1] = call
+
+    def _request_tools(self, event: _Event, events: list[SourceEvent]) -> None:
+        """Append the calls that the service asks for and has not told before; then it has ended, and says no more."""
+        self._tell_new(event.tools, events)
+        self._handed_over = True
+
+    def _tell_new(self, listed: Any, events: list[SourceEvent]) -> bool:
+        """Append the calls of a list that were not told before, and return whether there are any."""
+        new = [call for call in self._read_calls(listed) if call.id is not None and call.id not in self._calls.told]
+        self._calls.told.update(call.id for call in new if call.id is not None)
+        self._open = self._open or bool(new)
+        events += new
+        return bool(new)
+
+    def _read_calls(self, listed: Any) -> list[NativeToolCall]:
+        """Return the calls of a list, without those that the service has run in this turn."""
+        calls = []
+        for each in listed if isinstance(listed, list) else ():
+            told = each if isinstance(each, dict) else {}
+            id, name = (_first(told, names) for names in (("id", "toolCallId"), ("name", "toolName")))
+            arguments = next((told[key] for key in ("arguments", "args", "input") if told.get(key) is not None), None)
+            if (id or name) and id not in self._calls.settled:
+                self._listed += 1
+                calls.append(NativeToolCall(f"listed {self._listed}", name, arguments, id, answerable=False))
+        return calls
+
     def _begin_turn(self, event: _Event, events: list[SourceEvent]) -> None:
         self._open = True
 
@@ -152,17 +215,23 @@ class Latitude(FrameAdapter):
         self._usage = read_usage(event.usage, _USAGE) or read_usage(event.total_usage, _USAGE) or self._usage
 
     def _complete_turn(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._flush(events)
         if self._fault is not None:
+            self._flush(events)
             self._fail(self._fault, events)
             return
+        self._flush_text(events)
         self._note(event, events)
         response = event.response or _Response()
         text = whole(response.text) if isinstance(response.text, str) else None
+        listed = self._read_calls(response.tool_calls or event.tool_calls)
+        self._calls.release(events)
+        self._calls.told.update(call.id for call in listed if call.id is not None)
         usage = read_usage(event.token_usage, _USAGE) or read_usage(response.usage, _USAGE) or self._usage
         raw = None if self._reason is None else bounded(self._reason, 100)
         events.append(
-            ProviderCompleted(text, None, finish_reason(raw), raw_finish_reason=raw, usage=usage, ends_run=False)
+            ProviderCompleted(
+                text, listed or None, finish_reason(raw), raw_finish_reason=raw, usage=usage, ends_run=False
+            )
         )
         self._open, self._reason, self._usage = False, None, None
         self._turns += 1
@@ -171,6 +240,8 @@ class Latitude(FrameAdapter):
         """Append the end of the run, and before it the end of a turn that had none: before v3 the last one has not."""
         if self._open or self._fault is not None or (event.response is not None and not self._turns):
             self._complete_turn(event, events)
+        elif self._tell_new(event.tool_calls, events):
+            self._complete_turn(_Event(finish_reason=event.finish_reason), events)
         if not self._over:
             events.append(ChainCompleted(self._conversation))
             self._over = True
@@ -204,6 +275,11 @@ class Latitude(FrameAdapter):
             self._flush(events)
 
     def _flush(self, events: list[SourceEvent]) -> None:
+        """Append what was held back. Calls that are whole are told, and not earned."""
+        self._flush_text(events)
+        self._calls.release(events)
+
+    def _flush_text(self, events: list[SourceEvent]) -> None:
         """Append what waited for the other half of a character."""
         if thought := self._thought.close():
             events.append(ReasoningDelta(thought))
@@ -221,6 +297,11 @@ def _without_strays(envelope: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _first(told: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    """Return the first of these members that is a text with something in it."""
+    return next((value for name in names if isinstance(value := told.get(name), str) and value), None)
+
+
 def _piece(event: _Event) -> str:
     """Return the text of a delta, under whichever name it came."""
     for value in (event.text_delta, event.text, event.delta, event.content):
@@ -235,12 +316,16 @@ _MEANING: dict[str, Callable[[Latitude, _Event, list[SourceEvent]], None]] = {
     "reasoning": Latitude._add_thought,  # AI SDK 4
     "reasoning-delta": Latitude._add_thought,
     "reasoning-signature": Latitude._add_thought,
+    "tool-input-start": Latitude._begin_call,
+    "tool-call-streaming-start": Latitude._begin_call,  # AI SDK 4
+    "tool-call": Latitude._complete_call,
     "finish": Latitude._note,
     "finish-step": Latitude._note,
     "step-finish": Latitude._note,  # AI SDK 4
     # the chain
     "provider-started": Latitude._begin_turn,
     "provider-completed": Latitude._complete_turn,
+    "tools-requested": Latitude._request_tools,
     "chain-completed": Latitude._complete_chain,
     "chain-error": Latitude._report,
     # the chain before v3
@@ -256,6 +341,9 @@ _MEANING: dict[str, Callable[[Latitude, _Event, list[SourceEvent]], None]] = {
     "step-completed": Latitude._ignore,
     "start": Latitude._ignore,
     "start-step": Latitude._ignore,
+    "tool-input-delta": Latitude._ignore,  # the arguments come whole with the call
+    "tool-input-end": Latitude._ignore,
+    "tool-call-delta": Latitude._ignore,
     "text-start": Latitude._ignore,
     "text-end": Latitude._ignore,
     "reasoning-start": Latitude._ignore,

@@ -1,0 +1,142 @@
+"""Ollama's `/api/chat`: one JSON object a line, in its native shape.
+
+A line of plain text or thinking is decoded into a shape that allows nothing else of a message; whatever does not fit is
+read as it is. Calls are whole and their arguments are objects; ids may be missing, and `index` is not to be relied on,
+so a call is known by its place. `done: true` ends the stream, and a stream without it was cut off. The reason stays
+"stop" where tools are called. An error is a line of its own, with a response that had begun well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.frames import Frame, LineDecoder
+from streamtools.sources.pairs import Pairs
+from streamtools.sources.words import bounded, finish_reason, read_fault, read_usage
+
+_USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: str = ""
+    thinking: str = ""
+    tool_calls: None = None
+    images: None = None
+
+
+class _Line(msgspec.Struct, gc=False):
+    message: _Message
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: Any = None
+    eval_count: Any = None
+    error: None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+class Ollama(FrameAdapter):
+    """Lines of a chat into source events."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(LineDecoder(limits.frame), limits)
+        self._text = Pairs()
+        self._thought = Pairs()
+        self._calls = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._over
+
+    def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        try:
+            line = _decode(frame.data)
+        except REFUSED:
+            if (value := self._decode(frame, events)) is not UNREADABLE:
+                self._read_slowly(value, events)
+            return
+        message = line.message
+        if message.thinking:
+            self._think(message.thinking, events)
+        if message.content:
+            events.append(TextDelta(self._text.join(message.content) if self._text.half else message.content))
+        if line.done:
+            self._complete(line.done_reason, msgspec.to_builtins(line), events)
+
+    def _read_slowly(self, value: Any, events: list[SourceEvent]) -> None:
+        """Read a line that is more, or something else, than text."""
+        if not isinstance(value, dict):
+            self._pass_raw(value, events)
+            return
+        message = value.get("message")
+        if isinstance(message, dict):
+            self._read_message(message, events)
+        elif message is not None or not (value.get("done") or value.get("error")):
+            self._pass_raw(value, events)
+        if value.get("error"):
+            self._flush(events)
+            fault = read_fault(value["error"])
+            if isinstance(where := value.get("signin_url"), str) and where:
+                fault = fault._replace(message=bounded(f"{fault.message}; sign in at {where}"))
+            self._fail(fault, events)
+        elif value.get("done") is True:
+            reason = value.get("done_reason")
+            self._complete(reason if isinstance(reason, str) else None, value, events)
+
+    def _read_message(self, message: dict[str, Any], events: list[SourceEvent]) -> None:
+        thought, content, calls = (message.get(name) for name in ("thinking", "content", "tool_calls"))
+        if isinstance(thought, str) and thought:
+            self._think(thought, events)
+        if isinstance(content, str):
+            if content and (content := self._text.join(content)):
+                events.append(TextDelta(content))
+        elif content is not None:
+            self._pass_raw(content, events)
+        if message.get("images"):
+            self._pass_raw({"images": message["images"]}, events)
+        for call in calls if isinstance(calls, list) else (calls,):
+            if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
+                self._call(function, call.get("id"), events)
+            elif call is not None:
+                self._pass_raw({"tool_calls": [call]}, events)
+
+    def _call(self, function: dict[str, Any], id: Any, events: list[SourceEvent]) -> None:
+        name = function.get("name")
+        self._calls += 1
+        events.append(
+            NativeToolCall(
+                str(self._calls),
+                name if isinstance(name, str) and name else None,
+                function.get("arguments"),
+                id if isinstance(id, str) and id else None,
+            )
+        )
+
+    def _think(self, text: str, events: list[SourceEvent]) -> None:
+        if text := self._thought.join(text):
+            events.append(ReasoningDelta(text))
+
+    def _complete(self, reason: str | None, counts: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append the end. A reason that is left out is none; one that is empty says that the client had gone."""
+        self._flush(events)
+        raw = None if reason is None else bounded(reason, 100)
+        normalised = "other" if raw == "" else finish_reason(raw)
+        usage = read_usage(counts, _USAGE)
+        events.append(ProviderCompleted(finish_reason=normalised, raw_finish_reason=raw, usage=usage))
+        self._over = True
+
+    def _end(self, events: list[SourceEvent]) -> None:
+        self._flush(events)
+
+    def _flush(self, events: list[SourceEvent]) -> None:
+        """Append what waited for the other half of a character."""
+        if thought := self._thought.close():
+            events.append(ReasoningDelta(thought))
+        if text := self._text.close():
+            events.append(TextDelta(text))
