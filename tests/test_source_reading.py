@@ -459,5 +459,5 @@ def test_adapters_by_name() -> None:
     adapter = sources.adapter("openai")
     assert [event for chunk in STREAM for event in adapter.feed(chunk)] == EVENTS
     assert isinstance(sources.adapter("latitude"), sources.Latitude)
-    with pytest.raises(LookupError, match="no adapter is named 'x'; there are openai, latitude"):
+    with pytest.raises(LookupError, match=r"no adapter is named 'x'; there are .*openai"):
         sources.adapter("x")

@@ -303,6 +303,15 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             *(Start("1", None, "g"), Delta("1", "{}"), End("0", "f"), End("1", "g")),
         ],
     ),
+    "brackets and quotes inside of strings close nothing, wherever they are cut": (
+        one(
+            piece("f", '{"a}'), piece(None, "\\"), piece(None, '"}'), piece("f", '"'), piece("f", "}"), piece("g", "{}")
+        ),
+        [
+            *(Start("0", None, "f"), Delta("0", '{"a}'), Delta("0", "\\"), Delta("0", '"}'), Delta("0", '"')),
+            *(Delta("0", "}"), Start("1", None, "g"), Delta("1", "{}"), End("0", "f"), End("1", "g")),
+        ],
+    ),
     "brackets that close nothing": (
         one(piece("f", "]}"), piece("g", "{}")),
         [Start("0", None, "f"), Delta("0", "]}"), Start("0", None, "g"), Delta("0", "{}"), End("0", "f")],
@@ -421,9 +430,9 @@ def test_a_repetition_that_no_frame_can_hold_is_not_looked_for() -> None:
     """So that no more is kept of the arguments than a frame may be long."""
     calls = ChatCalls(Limits(frame=8))
     events: list[SourceEvent] = []
-    for each in (piece("f", '{"a"', "x"), piece(None, ":1234}"), piece(None, '{"a":1234}')):
+    for each in (piece("f", '{"a"', "x"), piece(None, ":1234}"), *[piece(None, '{"a":1234}')] * 2):
         assert calls.take([each], events) == []
-    assert [each.text for each in events if isinstance(each, Delta)] == ['{"a"', ":1234}", '{"a":1234}']
+    assert [each.text for each in events if isinstance(each, Delta)] == ['{"a"', ":1234}", *['{"a":1234}'] * 2]
 
 
 @pytest.mark.parametrize(("lists", "expected"), ROWS.values(), ids=ROWS)

@@ -75,7 +75,7 @@ class _Call:
         self.name = ""
         self.certain = False  # the name has been told
         self.begun = False  # some of the arguments have come
-        self.read: StringIO | None = StringIO()  # the arguments' text, as long as a repetition would fit into a frame
+        self.read = StringIO()  # the arguments' text, as long as a repetition would fit into a frame
         self.size = 0
         self.brackets = Brackets()
         self.pairs = Pairs()
@@ -90,7 +90,7 @@ class _Call:
         """Return whether the arguments are closed, and those of `piece` are the same."""
         if self.value is not None and piece.value is not None:
             return bool(self.value == piece.value)
-        if piece.text is None or not self.brackets.closed or self.read is None or len(piece.text) != self.size:
+        if piece.text is None or len(piece.text) != self.size or not self.brackets.closed:
             return False
         return self.read.getvalue() == piece.text
 
@@ -168,10 +168,10 @@ class ChatCalls:
             return True
         call.brackets.feed(piece.text)
         call.size += len(piece.text)
-        if call.size > self._limits.frame:
-            call.read = None
-        elif call.read is not None:
+        if call.size <= self._limits.frame:
             call.read.write(piece.text)
+        else:
+            call.read = StringIO()
         if text := call.pairs.join(piece.text):
             events.append(ToolCallDelta(call.key, text))
         return True
