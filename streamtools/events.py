@@ -130,7 +130,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
     counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
     tool itself, and nobody else must. Not `answerable`: nobody can give the provider a result, so the call is told and
-    stays pending.
+    stays pending. `fault`: what the provider tells in the place of a call cannot be one.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -141,6 +141,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     provider_executed: bool = False
     signature: str | None = None
     answerable: bool = True
+    fault: Code | None = None
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):

@@ -109,6 +109,8 @@ class NativeCalls:
         given = self._compare(draft, event.arguments, events)
         if event.provider_executed:
             draft.fault = Rejected(Code.SUPERSEDED, "the provider runs this tool itself")
+        if event.fault is not None:
+            draft.fault = Rejected(event.fault, "the call could not be read: " + event.fault.replace("_", " "))
         if not event.answerable:
             self.unanswerable.add(draft.id)
         self._end(event.key, given, event.signature, events)
