@@ -14,11 +14,13 @@ from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import SourceEvent
 from streamtools.sources.adapter import Adapter, FrameAdapter
 from streamtools.sources.ai_sdk import AISDKMessages
+from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.frames import Frame, LineDecoder, Skipped, SSEDecoder
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
 from streamtools.sources.ollama import Ollama
 from streamtools.sources.openai import OpenAIChat
+from streamtools.sources.responses import Responses
 from streamtools.sources.source import Source
 from streamtools.sources.text import PlainText, Ready
 
@@ -26,6 +28,7 @@ __all__ = [
     "ADAPTERS",
     "AISDKMessages",
     "Adapter",
+    "Anthropic",
     "Frame",
     "FrameAdapter",
     "Gemini",
@@ -35,21 +38,26 @@ __all__ = [
     "OpenAIChat",
     "PlainText",
     "Ready",
+    "Responses",
     "SSEDecoder",
     "Skipped",
     "Source",
     "adapter",
     "ai_sdk",
+    "anthropic",
     "events",
     "gemini",
     "latitude",
     "ollama",
     "openai",
+    "responses",
     "text",
 ]
 
 ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
     "openai": OpenAIChat,
+    "responses": Responses,
+    "anthropic": Anthropic,
     "gemini": Gemini,
     "ollama": Ollama,
     "ai_sdk": AISDKMessages,
@@ -61,6 +69,16 @@ ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
 def openai(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a stream of chat completion chunks, from OpenAI or any server that speaks like it."""
     return Source(response, OpenAIChat(limits))
+
+
+def responses(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of OpenAI's Responses, from OpenAI or any server that speaks like it."""
+    return Source(response, Responses(limits))
+
+
+def anthropic(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of Anthropic's Messages, from Anthropic or any server that speaks like it."""
+    return Source(response, Anthropic(limits))
 
 
 def gemini(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:

@@ -1,0 +1,143 @@
+"""The output items of a response that is being streamed, and how an event's item is found again. Sans-IO.
+
+An item has an id, an index, and if it is a call the call's id; servers leave out each of them, some give an item a new
+id with each event, and some the same index to all. So an item is the one with the id that an event names, else the one
+with its index, and where one of the two sides has neither, the newest of its kind that is still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import StringIO
+from typing import Any
+
+from streamtools.events import whole
+from streamtools.sources.pairs import Pairs
+
+
+class Item:
+    """What is known of an output item. `key` is one for each item of the response."""
+
+    __slots__ = (
+        "begun",
+        "call_id",
+        "cited",
+        "done",
+        "given",
+        "heard",
+        "id",
+        "index",
+        "key",
+        "kind",
+        "name",
+        "pairs",
+        "part",
+        "settled",
+        "streamed",
+        "told",
+    )
+
+    def __init__(self, kind: str, key: str, id: str | None, index: int | None) -> None:
+        self.kind = kind
+        self.key = key
+        self.id = id
+        self.index = index
+        self.done = False
+        # of text and reasoning
+        self.heard = StringIO()  # what has come of the part that is open
+        self.settled: list[str] = []  # the parts before it
+        self.part: object = None  # which one is open
+        self.cited = False
+        # of calls
+        self.call_id: str | None = None
+        self.name: str | None = None
+        self.begun = False
+        self.streamed = False  # arguments have come in deltas
+        self.told = False  # they have come whole
+        self.given: Any = None  # as they came whole
+        self.pairs = Pairs()
+
+    @property
+    def text(self) -> str:
+        """What has come of its text."""
+        return "".join(self.settled) + self.heard.getvalue()
+
+    def forget(self) -> None:
+        """Let go of what is no longer needed once an item is done."""
+        self.done = True
+        self.heard = StringIO()
+        self.settled.clear()
+        self.given = None
+
+
+class Items:
+    """The items of one response, in the order in which they appeared."""
+
+    def __init__(self) -> None:
+        self.all: list[Item] = []
+        self._by_name: dict[str, Item] = {}  # by its id, and by its call's
+        self._by_index: dict[int, Item] = {}
+        self._newest: dict[str, Item] = {}  # of each kind
+
+    def knows(self, *names: Any) -> bool:
+        """Return whether one of `names` is the id of an item, or of its call."""
+        return any(isinstance(name, str) and name in self._by_name for name in names)
+
+    def add(self, kind: str, id: Any, index: Any) -> Item:
+        """Return a new item. What is no id, or no index, counts as not sent."""
+        item = Item(kind, str(len(self.all) + 1), string(id), _place(index))
+        self.all.append(item)
+        self._newest[kind] = item
+        if item.id is not None:
+            self._by_name[item.id] = item
+        if item.index is not None:
+            self._by_index[item.index] = item
+        return item
+
+    def get(self, kind: str, id: Any, index: Any, call_id: Any = None) -> Item:
+        """Return the item that is meant, which is a new one if none is known."""
+        return self._find(kind, string(id), _place(index), string(call_id)) or self.add(kind, id, index)
+
+    def name_call(self, item: Item, call_id: Any, name: Any) -> None:
+        """Take note of a call's id and its tool, if they are told and have not been before."""
+        item.name = item.name or string(name)
+        if item.call_id is None and (known := string(call_id)) is not None:
+            item.call_id = known
+            self._by_name.setdefault(known, item)
+
+    def _find(self, kind: str, id: str | None, index: int | None, call_id: str | None) -> Item | None:
+        for name in (id, call_id):
+            if name is not None and (item := self._by_name.get(name)) is not None and item.kind == kind:
+                return item
+        found = None if index is None else self._by_index.get(index)
+        if found is None:
+            found = self._newest.get(kind)
+            if found is None or found.done or (found.id and id) or not (found.index is None or index is None):
+                return None
+        if found.kind != kind or (call_id and found.call_id and found.call_id != call_id):
+            return None
+        return found
+
+
+def string(value: Any) -> str | None:
+    """Return a string that is not empty as what UTF-8 can hold, and None for anything else."""
+    return whole(value) if isinstance(value, str) and value else None
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list, and none of what is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:
+    """Return what the parts of an item say."""
+    texts = (part.get(TEXTS[kind]) for part in parts if isinstance(kind := part.get("type"), str) and kind in TEXTS)
+    return whole(separator.join(text for text in texts if isinstance(text, str) and text))
+
+
+TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
+"""The parts of items that hold text, and where."""
+
+
+def _place(index: Any) -> int | None:
+    return index if isinstance(index, int) else None
