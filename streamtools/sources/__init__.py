@@ -1,9 +1,9 @@
 """Provider bytes, or what an SDK made of them, into source events; one adapter a provider.
 
-Each function takes a response (anything with `aiter_bytes()`), an `EventSource` of httpx-sse or httpx2, or an iterable,
-asynchronous or not, of bytes or of server-sent events, and returns a `Source`. Each raises `UnreadableSource` for an
-object that is none of these; what a provider or a network does is never raised. The adapters are sans-IO and can be fed
-by hand: `adapter("openai").feed(recorded_bytes)`.
+Each function takes a response (anything with `aiter_bytes()`), an `EventSource` of httpx-sse or httpx2, a stream of the
+provider's SDK, or an iterable, asynchronous or not, of bytes, of server-sent events, of dicts or of an SDK's objects,
+and returns a `Source`. Each raises `UnreadableSource` for an object that is none of these; what a provider, its SDK or
+a network does is never raised. The adapters are sans-IO and can be fed by hand: `adapter("openai").feed(bytes)`.
 """
 
 from __future__ import annotations
