@@ -19,6 +19,9 @@ from streamtools.errors import Code, StreamToolsError
 from streamtools.events import Error, Executed, whole
 
 
+_SHOWN_OF_LONG = 1000  # characters of a result that is too long for the model
+
+
 class ToolError(StreamToolsError):
     """Raised by a tool to refuse: its message goes to the model, and to the interface, word for word."""
 
@@ -26,24 +29,27 @@ class ToolError(StreamToolsError):
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """Returned by a tool whose answer to the model is not what the interface gets; what is left out equals the other.
 
+    With `stop`, the run ends once the tools that are at work have ended: calls not begun by then stay pending.
+
     >>> ToolResult(model="3 rows", ui=[1, 2, 3]).for_ui
     [1, 2, 3]
-    >>> ToolResult(model="done").for_ui
+    >>> ToolResult(model="done", stop=True).for_ui
     'done'
     """
 
     model: Any = msgspec.UNSET
     ui: Any = msgspec.UNSET
+    stop: bool = False
 
     @property
     def for_model(self) -> Any:
         """What the model gets."""
-        return self.ui if self.model is msgspec.UNSET else self.model
+        return _first(self.model, self.ui)
 
     @property
     def for_ui(self) -> Any:
         """What the interface gets."""
-        return self.model if self.ui is msgspec.UNSET else self.ui
+        return _first(self.ui, self.model)
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +57,8 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `result` is for the interface (None after an error) and `text` for the model, which is told of errors too. `error`
     is None if the tool has answered; `message` is the answer's own, or what the interface may show of the error.
-    `elapsed` is in seconds.
+    `elapsed` is in seconds. `stop`: the tool wants the run to end. `abandoned`: its thread could not be stopped and has
+    been left behind. `neutralise`: where `text` goes to the model inside a text, what looks like structure is disarmed.
     """
 
     call: ToolCall
@@ -60,6 +67,9 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: Code | None
     message: str | None
     elapsed: float
+    stop: bool = False
+    abandoned: bool = False
+    neutralise: bool = True
 
     def event(self, seq: int) -> Executed | Error:
         """Return the event that ends the call."""
@@ -69,10 +79,11 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(NamedTuple):
-    """A value in the two forms that leave a tool: plain values that JSON can hold, and text."""
+    """A value in the two forms that leave a tool: plain values that JSON can hold, and text; and its wish to stop."""
 
     value: Any
     text: str
+    stop: bool = False
 
 
 def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
@@ -83,7 +94,7 @@ def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
     """
     if isinstance(value, ToolResult):
         shown = write(value.for_ui)
-        return Written(shown.value, shown.text if value.model is msgspec.UNSET else write(value.model).text)
+        return Written(shown.value, shown.text if value.model is msgspec.UNSET else write(value.model).text, value.stop)
     data = _to_json(value, type_)
     plain = from_json(data)
     return Written(plain, plain if isinstance(plain, str) else data.decode())
@@ -93,6 +104,36 @@ def message_of(value: Any) -> str | None:
     """Return the `message` that a result carries for the reader, if it is a text that says something."""
     message = value.get("message") if isinstance(value, dict) else None
     return message if isinstance(message, str) and message else None
+
+
+def as_object(text: str, *, failed: bool = False) -> dict[str, Any]:
+    """Return what the model is told as an object, for providers that take nothing else: Gemini's `functionResponse`.
+
+    >>> as_object('{"rows":3}'), as_object("[1,2]"), as_object("three"), as_object("no such city", failed=True)
+    ({'rows': 3}, {'result': [1, 2]}, {'result': 'three'}, {'error': 'no such city'})
+    """
+    if failed:
+        return {"error": text}
+    try:
+        value = from_json(text)
+    except ValueError:
+        value = text
+    return value if isinstance(value, dict) else {"result": value}
+
+
+def shorten(text: str, limit: int | None) -> str:
+    """Return `text`, or, if it is longer than `limit` characters, what the model is told in its place."""
+    if limit is None or len(text) <= limit:
+        return text
+    told = f"the result is too long to be shown: {len(text)} characters, and at most {limit} are; ask for less of it"
+    begin = text[: min(_SHOWN_OF_LONG, limit)]
+    return f"{told}. It begins: {begin}" if begin else told
+
+
+def _first(one: Any, other: Any) -> Any:
+    """Return the first of the two that was given."""
+    given = other if one is msgspec.UNSET else one
+    return None if given is msgspec.UNSET else given
 
 
 def _to_json(value: Any, type_: TypeAdapter[Any] | None) -> bytes:
