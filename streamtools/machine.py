@@ -89,7 +89,9 @@ class StreamMachine:
     way round. A `self_contained` agent runs its tools itself, and no call of its answer counts. `execute` says whether
     calls are due when their turn is complete, as soon as they are (`"eager"`, for calls of the kind that counts in any
     case), or never. `judge` is shown the calls of a complete turn and may object, so that with one no call is due
-    before. `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
+    before. `guard` is told at the end of each step how many of its calls were malformed, and whether the run goes on;
+    it may return a reason to stop it. `run_id` is made if it is not given. Raises ValueError for a value that is not
+    allowed.
 
     Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
     `number` gives the `seq` of events that others make for this run.
@@ -104,6 +106,7 @@ class StreamMachine:
         native_tool_calls: bool | None = None,
         self_contained: bool = False,
         judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
+        guard: Callable[[int, bool], str | None] | None = None,
         run_id: str | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
@@ -126,6 +129,7 @@ class StreamMachine:
         self._eager_text = eager and native_tool_calls is False
         self._eager_native = eager and native_tool_calls is not False
         self._judge = judge
+        self._guard = guard
         self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
         self._limit = options.get("limits", DEFAULT_LIMITS).text
         self._step = 0
@@ -135,10 +139,17 @@ class StreamMachine:
         self._closed = False
         self.waiting = False  # the turn is complete, and `settle` ends its step when its calls have been run
         self.stopped = False  # we have ended the turn ourselves: the source is to be closed
+        self._why: str | None = None  # what has stopped the run
         self._finish: str | None = None  # of the last turn
         self._raw_finish: str | None = None
         self._conversation_id: str | None = None
         self._begin_turn()
+
+    @property
+    def spent(self) -> int | None:
+        """The tokens of the run so far, with those of the turn whose step has not ended; None if nobody tells."""
+        turns = [usage for usage in (self.usage, self._usage) if usage is not None]
+        return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
 
     @property
     def closed(self) -> bool:
@@ -171,6 +182,20 @@ class StreamMachine:
         self._taken += due
         return due
 
+    def put_back(self, calls: Sequence[ToolCall]) -> None:
+        """Take back calls that were taken and have not been run: they are pending."""
+        self.pending += calls
+
+    def stop(self, why: str) -> list[UIEvent]:
+        """Break off the run, because of a bound of ours: nothing is read or run any more, and `done` says why.
+
+        A run that has failed, and one in which nothing is left to be done, end as they would have.
+        """
+        self.stopped = True
+        if not (self._closed or self._failed or self._is_complete):
+            self._why = self._why or why
+        return self.start() + self.reset() + self.settle()
+
     def settle(self) -> list[UIEvent]:
         """End the step, now that the calls that were taken have been run. Calls that nobody took are pending."""
         self.pending += self.due
@@ -185,10 +210,10 @@ class StreamMachine:
         if self._closed:
             return []
         events = self.start() + self.settle()
-        if not (self._failed or self._earned):
+        if not (self._failed or self._earned or self._why):
             events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
             events += self.settle()
-        reason: DoneReason = "truncated" if self._finish in _CUT else "finished"
+        reason: DoneReason = "stopped" if self._why else "truncated" if self._finish in _CUT else "finished"
         return events + self._done("failed" if self._failed else reason)
 
     def cancel(self) -> list[UIEvent]:
@@ -196,8 +221,7 @@ class StreamMachine:
 
         A run that has failed, and one in which nothing is left to be done, are told as such.
         """
-        complete = self._earned and not (self._open or self.waiting)
-        if self._closed or self._failed or complete:
+        if self._closed or self._failed or self._why or self._is_complete:
             return self.close()
         return self.start() + self.reset() + self.settle() + self._done("cancelled")
 
@@ -207,6 +231,11 @@ class StreamMachine:
             return []
         self._finish = self._raw_finish = None
         return self._end_turn(self._parser.close())
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether the provider has ended the run, and nothing of it is left to be done."""
+        return self._earned and not (self._open or self.waiting)
 
     # One turn.
 
@@ -222,6 +251,7 @@ class StreamMachine:
         self._apart: Parser | None = None  # it has read a completed text whose calls the deltas do not hold
         self._native.begin_turn()
         self._noticed = 0  # calls that have become due
+        self._malformed = 0
 
     def _feed(self, event: SourceEvent) -> list[UIEvent]:
         if self._closed:
@@ -254,13 +284,16 @@ class StreamMachine:
                 self._earned = True
             case _:
                 events += self._open_turn()
-                events += self._feed_turn(event)
+                if not self.stopped:  # by the guard, at the end of a step that nobody had settled
+                    events += self._feed_turn(event)
         return events
 
     def _open_turn(self) -> list[UIEvent]:
         if self._open:
             return []
         events = self.settle()
+        if self.stopped:
+            return events
         self._parser.reset()
         self._begin_turn()
         self._open = True
@@ -413,6 +446,7 @@ class StreamMachine:
         if self._declares_native is False and not wrote and self._native.seen:
             message = "a model that is declared to make no native calls has made one"
             events.append(Warning(Code.UNDECLARED_NATIVE, message, seq=self.number()))
+        self._malformed = self._native.seen - len(native) + sum(len(parser.errors) for parser in parsers)
         if not self._native.seen or (self._declares_native is False and wrote):
             events += [self._object(call, _BY_TEXT, Code.SUPERSEDED) for call in native]
             return written
@@ -437,6 +471,10 @@ class StreamMachine:
             events.append(UsageReport(self._usage, seq=self.number()))
             self._usage = None
         events.append(StepEnd(self._step, self._finish, seq=self.number()))
+        why = self._guard(self._malformed, not self._earned) if self._guard is not None and not self._failed else None
+        if why is not None:
+            self.stopped = True
+            self._why = self._why or why
         return events
 
     # The end of the run.
@@ -454,7 +492,13 @@ class StreamMachine:
 
     def _done(self, reason: DoneReason) -> list[UIEvent]:
         self._closed = True
-        return [Done(reason, self._finish, self._raw_finish, self.pending, self._conversation_id, seq=self.number())]
+        finish = self._why if reason == "stopped" else self._finish
+        return [Done(reason, finish, self._raw_finish, self.pending, self._conversation_id, seq=self.number())]
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _call_id(event: UIEvent) -> str | None:
