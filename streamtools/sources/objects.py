@@ -59,7 +59,7 @@ def raised_error(error: Exception) -> SourceError | None:
     message = fault.message or _get(error, "message")
     return fault._replace(
         message=bounded(message) if isinstance(message, str) else "",
-        kind=fault.kind or name_of(error),
+        kind=fault.kind or ("" if fault.message else name_of(error)),
         status=status or fault.status,
     ).event()
 
