@@ -13,6 +13,7 @@ from streamtools.calls import Limits, ToolCall
 from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
+from streamtools.extracting import extract_tool_calls
 from streamtools.tools import Tool, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
 from streamtools.stream import ToolStream
 from streamtools.result import TurnResult
@@ -32,6 +33,7 @@ __all__ = [
     "Parser",
     "parse",
     "StreamMachine",
+    "extract_tool_calls",
     "tool",
     "Tool",
     "ToolRegistry",

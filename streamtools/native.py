@@ -35,6 +35,11 @@ from streamtools.parsing.options import Options
 DIALECT = "native"
 """The `dialect` of native calls."""
 
+_FAULTS = {
+    Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",
+    Code.MISSING_TOOL_NAME: "the call names no tool",
+    Code.CONFLICTING_FIELDS: "the call holds two different names, or arguments",
+}
 _LONGEST_ID = 200  # characters of a provider's id that is used as ours; a longer one is only kept
 _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: it is left open
 
@@ -110,7 +115,7 @@ class NativeCalls:
         if event.provider_executed:
             draft.fault = Rejected(Code.SUPERSEDED, "the provider runs this tool itself")
         if event.fault is not None:
-            draft.fault = Rejected(event.fault, "the call could not be read: " + event.fault.replace("_", " "))
+            draft.fault = Rejected(event.fault, _FAULTS.get(event.fault, "the call could not be read"))
         if not event.answerable:
             self.unanswerable.add(draft.id)
         self._end(event.key, given, event.signature, events)

@@ -21,7 +21,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "streamtools"
 
 VOCABULARY = {"errors", "calls", "events"}
-STAGES = {"sources", "parsing", "tools", "recording", "native", "machine", "result", "stream", "texts", "coalescing"}
+STAGES = {"sources", "parsing", "tools", "recording", "native", "machine", "extracting", "result", "stream", "texts", "coalescing"}
 
 MAY_IMPORT: dict[str, Collection[str]] = {
     "errors": (),
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
     "machine": {*VOCABULARY, "parsing", "native"},
+    "extracting": {*VOCABULARY, "sources", "parsing", "machine"},
     "result": {*VOCABULARY, "parsing", "tools", "native"},
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
     "texts": {"errors", "events"},
@@ -87,6 +88,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "recording": {"anyio", "msgspec"},
     "native": {"msgspec"},
     "machine": {"msgspec", "structlog"},
+    "extracting": (),
     "result": (),
     "stream": {"anyio", "structlog"},
     "texts": (),
@@ -105,6 +107,7 @@ SANS_IO = (
     "parsing",
     "native",
     "machine",
+    "extracting",
     "result",
     "texts",
     "sources.frames",

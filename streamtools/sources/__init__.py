@@ -8,13 +8,14 @@ a network does is never raised. The adapters are sans-IO and can be fed by hand:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import SourceEvent
 from streamtools.sources.adapter import Adapter, FrameAdapter
 from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.anthropic import Anthropic
+from streamtools.sources.detecting import Undecided
 from streamtools.sources.frames import Frame, LineDecoder, Skipped, SSEDecoder
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
@@ -45,6 +46,7 @@ __all__ = [
     "adapter",
     "ai_sdk",
     "anthropic",
+    "detect",
     "events",
     "gemini",
     "latitude",
@@ -102,6 +104,13 @@ def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a Latitude run, directly or through a proxy."""
     return Source(response, Latitude(limits))
+
+
+def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of a stream of any of these formats, by its content type and its first event."""
+    headers = getattr(response, "headers", None)
+    declared = headers.get("content-type") if isinstance(headers, Mapping) else None
+    return Source(response, Undecided(ADAPTERS, declared if isinstance(declared, str) else "", limits))
 
 
 def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:

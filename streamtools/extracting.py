@@ -1,0 +1,55 @@
+"""The calls of a finished response: a run of the machine over a stream that came at once.
+
+Which calls count, native ones or those in the text, is decided by the same table as in a stream, and what is malformed
+is an error by the same rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Unpack
+
+from streamtools.calls import DEFAULT_LIMITS, ToolCall
+from streamtools.events import Error
+from streamtools.machine import StreamMachine
+from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.options import ParserOptions
+from streamtools.sources.finished import finished
+
+
+class Extracted(NamedTuple):
+    """The calls that count, in order, and how the others ended: malformed, truncated, or superseded."""
+
+    calls: list[ToolCall]
+    errors: list[Error]
+
+
+def extract_tool_calls(
+    response: object,
+    *,
+    native_tool_calls: bool | None = None,
+    self_contained: bool = False,
+    dialects: Dialects = None,
+    tools: Any = None,
+    **options: Unpack[ParserOptions],
+) -> Extracted:
+    """Return the calls of a response that was not streamed.
+
+    `response` is a whole response of OpenAI (chat completions or Responses), Anthropic, Gemini or Ollama, a message, a
+    list of content blocks, a list of calls, or a text; as a dict or as an object of an SDK. None holds no calls. The
+    other parameters are those of `StreamMachine`. Raises `UnreadableSource` for what is none of these.
+
+    >>> calls, errors = extract_tool_calls({"role": "assistant", "content": '###:{"name": "now"}'})
+    >>> calls[0].name, errors
+    ('now', [])
+    """
+    machine = StreamMachine(
+        dialects=dialects,
+        tools=tools,
+        execute="never",
+        native_tool_calls=native_tool_calls,
+        self_contained=self_contained,
+        **options,
+    )
+    told = [out for event in finished(response, options.get("limits", DEFAULT_LIMITS)) for out in machine.feed(event)]
+    told += machine.close()
+    return Extracted(machine.pending, [event for event in told if isinstance(event, Error) and event.call_id])
