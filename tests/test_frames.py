@@ -20,21 +20,23 @@ def frames(decoder: SSEDecoder | LineDecoder, chunks: Iterable[bytes]) -> list[F
 
 
 def reference(stream: bytes) -> list[Frame]:
-    """The standard's algorithm, line by line, with the two differences that `frames.py` declares."""
-    found, data, event, last = [], list[bytes](), "", ""
+    """The standard's algorithm, line by line, with the three differences that `frames.py` declares."""
+    found, data, bare, event, last = [], list[bytes](), list[bytes](), "", ""
     for line in [*re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf")), b""]:
         name, _, value = line.partition(b":")
         value = value[1:] if value.startswith(b" ") else value
         if not line:
-            if data or event:
-                found.append(Frame(b"\n".join(data), event or "message", last))
-            data, event = [], ""
+            if data or event or bare:
+                found.append(Frame(b"\n".join(data or bare), event or "message", last))
+            data, bare, event = [], [], ""
         elif name == b"data":
             data.append(value)
         elif name == b"event":
             event = value.decode(errors="replace")
         elif name == b"id" and b"\0" not in value:
             last = value.decode(errors="replace")
+        elif name != b"id" and (bare or line.startswith(b"{") or line in (b"[", b"[{")):
+            bare.append(line)
     return found
 
 
@@ -85,6 +87,18 @@ CASES = {
     "the last event without its blank line": (b"data: one\n\ndata: two\n", [Frame(b"one"), Frame(b"two")]),
     "the last event without any line end": (b"event: end\ndata: two", [Frame(b"two", "end")]),
     "a last comment without its line end": (b": bye", []),
+    # Gemini's errors: JSON over several lines that are no fields; it begins an event of its own.
+    "bare JSON": (
+        b'data: 1\n\n{\n  "error": {\n    "code": 503\n  }\n}\n\ndata: 2\n\n',
+        [Frame(b"1"), Frame(b'{\n  "error": {\n    "code": 503\n  }\n}'), Frame(b"2")],
+    ),
+    "bare JSON in one line, and a list": (
+        b'{"a":1}\n\n[{\n}\n]\n\n[\n]',
+        [Frame(b'{"a":1}'), Frame(b"[{\n}\n]"), Frame(b"[\n]")],
+    ),
+    "bare JSON beside a field": (b"event: error\n{\nid: 1\n}\n\n", [Frame(b"{\n}", "error", "1")]),
+    "data comes before bare JSON": (b"{}\ndata: 1\n{\n\n", [Frame(b"1")]),
+    "lines that begin neither": (b' {}\n"a"\n[1]\n}\n\n', []),
     "nothing": (b"", []),
 }
 
@@ -105,6 +119,9 @@ _PIECES += [
     b"event: a\ndata: 1\nid: 7\n\n",
     b": c\n\n",
     b"\xef\xbb\xbf",
+    b"{",
+    b"[",
+    b'{\n  "a": 1\n}',
     "é\u2028".encode(),
 ]
 _streams = st.lists(st.sampled_from(_PIECES), max_size=30).map(b"".join)

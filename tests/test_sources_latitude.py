@@ -487,6 +487,17 @@ def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
     assert [ChainCompleted("c-1")] == rest
 
 
+def test_arguments_that_nest_are_not_passed_on() -> None:
+    """A call that the service has run is told to nobody who could not write it."""
+    deep: Any = 1
+    for _ in range(100):
+        deep = {"a": deep}
+    call, result = part("tool-call", toolCallId="t", args=deep), part("tool-result", toolCallId="t")
+    first, second = read(native(call, result))
+    assert isinstance(first, SourceWarning)
+    assert SourceRaw({"type": "tool-result", "toolCallId": "t"}) == second
+
+
 def test_envelopes_that_nest_are_not_followed() -> None:
     """However deep a hostile event puts its data, it costs one event."""
     for depth in (2, 40, 900, 100_000):

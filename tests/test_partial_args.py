@@ -1,0 +1,213 @@
+"""Arguments in pieces with paths: the text that is written, and what is given where none can be."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.sources.partial_args import PartialArgs
+
+
+def text(path: Any, value: Any, *, more: bool = False) -> dict[str, Any]:
+    return {"jsonPath": path, "stringValue": value} | ({"willContinue": True} if more else {})
+
+
+def number(path: str, value: Any) -> dict[str, Any]:
+    return {"jsonPath": path, "numberValue": value}
+
+
+def write(*pieces: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[str, Any]:
+    """Return the whole text, and the value that is given in its place."""
+    arguments = PartialArgs(limits)
+    return "".join([*map(arguments.write, pieces), arguments.close()]), arguments.value
+
+
+WRITTEN: dict[str, tuple[list[Any], str]] = {
+    # As it was recorded: a string ends with an empty piece that does not go on.
+    "a string in pieces": ([text("$.a", "Bos", more=True), text("$.a", "ton", more=True), text("$.a", "")], "Boston"),
+    "a string whose pieces do not say that they go on": ([text("$.a", "Bos"), text("$.a", "ton")], "Boston"),
+    "an empty string": ([text("$.a", "")], ""),
+    "a string that has to be escaped": ([text("$.a", 'a"\\\n'), text("$.a", "é\u2028")], 'a"\\\né\u2028'),
+    "a pair that is cut": ([text("$.a", "\ud83d"), text("$.a", "\ude00")], "😀"),
+    "a value that is announced": ([{"jsonPath": "$.a", "willContinue": True}, text("$.a", "b")], "b"),
+}
+ORDERED: dict[str, tuple[list[Any], str]] = {
+    "all kinds of values": (
+        [
+            *(number("$.n", 1), number("$.f", 0.5), number("$.big", 10**40)),
+            *({"jsonPath": "$.t", "boolValue": True}, {"jsonPath": "$.u", "boolValue": False}),
+            *({"jsonPath": "$.z", "nullValue": "NULL_VALUE"}, {"jsonPath": "$.y", "nullValue": None}),
+        ],
+        '{"n":1,"f":0.5,"big":1' + "0" * 40 + ',"t":true,"u":false,"z":null,"y":null}',
+    ),
+    "objects in lists": (
+        [text("$.i[0].a", "x"), text("$.i[0].b", "y"), text("$.i[1].a", "z"), number("$.k", 1)],
+        '{"i":[{"a":"x","b":"y"},{"a":"z"}],"k":1}',
+    ),
+    "lists in lists": (
+        [number("$.m[0][0]", 1), number("$.m[0][1]", 2), number("$.m[1][0]", 3)],
+        '{"m":[[1,2],[3]]}',
+    ),
+    "back from the depth": (
+        [number("$.a.b.c", 1), number("$.a.d.e", 2), number("$.a.f", 3), number("$.g", 4)],
+        '{"a":{"b":{"c":1},"d":{"e":2},"f":3},"g":4}',
+    ),
+    "nothing": ([], ""),
+    "names in brackets": (
+        [
+            *(number("$['a b']", 1), number('$["c\\"d"]', 2), number("$['e\\'f\"g']", 3), number('$["\\u00e9"][0]', 4)),
+            number("$['']", 5),
+        ],
+        '{"a b":1,"c\\"d":2,"e\'f\\"g":3,"é":[4],"":5}',
+    ),
+}
+OBJECTS: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    # What was written stays, and is no object; the object is given at the end.
+    "a member of an object that is closed": (
+        [text("$.a.x", "1"), text("$.b", "2"), text("$.a.y", "3"), text("$.c", "4")],
+        {"a": {"x": "1", "y": "3"}, "b": "2", "c": "4"},
+        '{"a":{"x":"1"},"b":"2',
+    ),
+    "a string that goes on later": (
+        [text("$.a", "1", more=True), text("$.b", "2"), text("$.a", "3"), text("$.a", "4"), text("$.b", "")],
+        {"a": "134", "b": "2"},
+        '{"a":"1","b":"2',
+    ),
+    "an item of a list that is closed": (
+        [number("$.a[0]", 1), number("$.b", 2), number("$.a[1]", 3)],
+        {"a": [1, 3], "b": 2},
+        '{"a":[1],"b":2',
+    ),
+    "a path that is spelled in two ways": ([text("$.a", "1"), text("$['a']", "2")], {"a": "12"}, '{"a":"1'),
+    "a pair that is cut, out of order": (
+        [text("$.a", "\ud83d"), number("$.b", 1), text("$.a", "\ude00"), text("$.c", "\ud83d")],
+        {"a": "😀", "b": 1, "c": "\ufffd"},
+        '{"a":"\\ud83d","b":1',
+    ),
+}
+UNREADABLE: dict[str, Any] = {
+    "no object": 7,
+    "no path": {"stringValue": "a"},
+    "a path that is none": text("a", "b"),
+    "a path of another type": text(["$"], "b"),
+    "the root": text("$", "b"),
+    "a root that is a list": text("$[0]", "b"),
+    "a wild card": text("$.a[*]", "b"),
+    "a descendant": text("$..a", "b"),
+    "an index from the end": text("$.a[-1]", "b"),
+    "a name that is no string": number('$["\\x"]', 1),
+    "a path of many steps": number("$" + ".a" * 65, 1),
+    "an endless path": number("$." + "a" * 5000, 1),
+    "a list with a hole": number("$.b[1]", 1),
+    "infinity": number("$.b", float("inf")),
+    "a number that is a text": number("$.b", "NaN"),
+    "a truth that is a number": {"jsonPath": "$.b", "boolValue": 1},
+    "a number that is a truth": number("$.b", True),
+    "a text that is a number": text("$.b", 5),
+    "a value where an object stands": number("$.o", 1),
+    "a text where an object stands": text("$.o", "a"),
+    "an object where a value stands": number("$.a.b", 1),
+    "an item where a text stands": number("$.a[0]", 1),
+    "a member where a list stands": number("$.l.a", 1),
+    "a number twice": number("$.o.p", 1),
+}
+
+
+@pytest.mark.parametrize(("pieces", "value"), WRITTEN.values(), ids=WRITTEN)
+def test_strings_are_written_as_they_come(pieces: list[Any], value: str) -> None:
+    """All pieces of one string are one string, and nothing has to be given at the end."""
+    written, given = write(*pieces)
+    assert given is None
+    assert {"a": value} == json.loads(written)
+    assert written.encode().decode() == written
+
+
+@pytest.mark.parametrize(("pieces", "expected"), ORDERED.values(), ids=ORDERED)
+def test_values_in_order_are_written(pieces: list[Any], expected: str) -> None:
+    """Containers are opened and closed as the paths want it."""
+    assert (expected, None) == write(*pieces)
+
+
+@pytest.mark.parametrize(("pieces", "expected", "written"), OBJECTS.values(), ids=OBJECTS)
+def test_values_out_of_order_are_collected(pieces: list[Any], expected: dict[str, Any], written: str) -> None:
+    """From the first value that cannot be written any more on, nothing is, and the object is given."""
+    assert (written, expected) == write(*pieces)
+
+
+@pytest.mark.parametrize("piece", UNREADABLE.values(), ids=UNREADABLE)
+def test_what_makes_no_object_is_given_as_it_is(piece: Any) -> None:
+    """No call can come of it: it is in a list, which is no object."""
+    before = [number("$.o.p", 1), number("$.l[0]", 1), text("$.a", "b")]
+    assert ('{"o":{"p":1},"l":[1],"a":"b', [piece]) == write(*before, piece, text("$.a", "c"))
+
+
+def test_what_is_collected_is_bounded() -> None:
+    """Over the limit of a call nothing is kept, and the call cannot become one."""
+    arguments = PartialArgs(Limits(call=1000))
+    tracemalloc.start()
+    for _ in range(20_000):
+        arguments.write(text("$.a", "x" * 100))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ["there are more characters than a call may have"] == arguments.value
+    assert peak < 100_000
+    for start in (number("$.aaaa", 1), text("$.a", "aaaa")):
+        assert [start] == write(start, limits=Limits(call=4))[1]
+
+
+_names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+_leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _names
+_values = st.recursive(
+    _leaves,
+    lambda each: st.lists(each, min_size=1, max_size=3) | st.dictionaries(_names, each, min_size=1, max_size=3),
+    max_leaves=8,
+)
+
+
+def _pieces(value: Any, path: str = "$") -> list[dict[str, Any]]:
+    """Return an object without empty containers as pieces, in its own order."""
+    if isinstance(value, dict):
+        return [piece for name, each in value.items() for piece in _pieces(each, f"{path}[{json.dumps(name)}]")]
+    if isinstance(value, list):
+        return [piece for at, each in enumerate(value) for piece in _pieces(each, f"{path}[{at}]")]
+    if isinstance(value, str):
+        return [text(path, value[:1], more=True), text(path, value[1:])]
+    kind = "boolValue" if isinstance(value, bool) else "nullValue" if value is None else "numberValue"
+    return [{"jsonPath": path, kind: value}]
+
+
+@given(st.dictionaries(_names, _values, min_size=1, max_size=4))
+def test_any_object_comes_back(value: dict[str, Any]) -> None:
+    """An object that is taken to pieces is written as itself."""
+    written, given = write(*_pieces(value))
+    assert given is None
+    assert value == json.loads(written)
+
+
+@given(st.dictionaries(_names, _values, min_size=1, max_size=4), st.randoms())
+def test_any_order_makes_the_object_or_nothing(value: dict[str, Any], chance: Any) -> None:
+    """Pieces in disorder never make another object."""
+    pieces = _pieces(value)
+    chance.shuffle(pieces)
+    written, given = write(*pieces)
+    whole = json.loads(written) if given is None else given
+    assert isinstance(whole, list) or _lengths(value) == _lengths(whole)
+
+
+def _lengths(value: Any) -> Any:
+    """Return a value with the length in the place of each text, whose pieces may have changed places."""
+    if isinstance(value, dict):
+        return {name: _lengths(each) for name, each in value.items()}
+    return (
+        [_lengths(each) for each in value]
+        if isinstance(value, list)
+        else len(value)
+        if isinstance(value, str)
+        else value
+    )
