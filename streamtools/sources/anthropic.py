@@ -216,7 +216,8 @@ class Anthropic(FrameAdapter):
             events.append(SourceUsage(usage))
 
     def _fail_as_told(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        if (value := self._decode(frame, events)) is not UNREADABLE:
+        value = self._decode(frame, events)
+        if not self._over:  # an error is one even if it cannot be read
             self._report(value, events)
 
     def _report(self, value: Any, events: list[SourceEvent]) -> None:

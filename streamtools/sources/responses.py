@@ -141,15 +141,16 @@ class Responses(FrameAdapter):
                 act(self, event, events)
         elif name in _ENDS:
             self._complete(_ENDS[name], event, events)
-        elif (value := self._decode(frame, events)) is not UNREADABLE:
+        elif (value := self._decode(frame, events)) is not UNREADABLE or name in _ERRORS:
             if name == "response.output_text.annotation.added":
                 self._item(event, "message").cited = True
-            self._pass_unknown(name, frame, value, events)
+            if not self._over:
+                self._pass_unknown(name, frame, value, events)
 
     def _pass_unknown(self, name: str, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error, which has several shapes, or else the value as it came."""
         nameless = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
-        if name in ("error", "response.error") or frame.event == "error" or nameless:
+        if name in _ERRORS or frame.event == "error" or nameless:
             self._flush(events)
             self._fail(read_fault(value), events)
         else:
@@ -302,16 +303,18 @@ class Responses(FrameAdapter):
 
     def _add_arguments(self, event: _Event, events: list[SourceEvent]) -> None:
         item = self._item(event, "function_call")
-        self._add_piece(item, item.pairs.join(event.delta), events)
+        self._write(item, item.pairs.join(event.delta), events)
 
     def _add_input(self, event: _Event, events: list[SourceEvent]) -> None:
         item = self._item(event, "custom_tool_call")
-        piece = _escape(item.pairs.join(event.delta))
-        self._add_piece(item, piece if item.streamed or not piece else '{"input":"' + piece, events)
+        self._write(item, item.pairs.join(event.delta), events)
 
-    def _add_piece(self, item: Item, piece: str, events: list[SourceEvent]) -> None:
+    def _write(self, item: Item, piece: str, events: list[SourceEvent]) -> None:
+        """Append a piece of a call's arguments; those of a custom tool are written as JSON on the way."""
         if not piece:
             return
+        if item.kind == "custom_tool_call":
+            piece = _escape(piece) if item.streamed else '{"input":"' + _escape(piece)
         if not item.streamed:
             self._begin_call(item, {}, events)
             item.streamed = True
@@ -343,17 +346,17 @@ class Responses(FrameAdapter):
             events.append(ToolCallDelta(item.key, item.given))
 
     def _end_call(self, item: Item, events: list[SourceEvent]) -> None:
-        if not fits(item.given, self._limits.depth):
+        given = item.given
+        if not fits(given, self._limits.depth):
             events.append(NativeToolCall(item.key, item.name, None, item.call_id, fault=Code.TOO_DEEP))
             return
-        if rest := item.pairs.close():
-            self._add_piece(item, rest, events)
+        self._write(item, item.pairs.close(), events)
         if item.kind == "custom_tool_call":
             if item.streamed:
                 events.append(ToolCallDelta(item.key, '"}'))
-            elif item.given is None:
-                item.given = {"input": ""}
-        events.append(NativeToolCall(item.key, item.name, item.given, item.call_id))
+            elif given is None:
+                given = {"input": ""}
+        events.append(NativeToolCall(item.key, item.name, given, item.call_id))
 
     # The response.
 
@@ -447,6 +450,7 @@ _ENDS = {
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
+_ERRORS = ("error", "response.error")
 _NOTHING = frozenset(
     (
         "response.queued",

@@ -25,6 +25,8 @@ _REASONS: dict[str, FinishReason] = {
     "length": "length",
     "max_tokens": "length",
     "max_output_tokens": "length",
+    "max_messages": "length",
+    "incomplete": "length",  # Responses: it does not tell why
     "model_length": "length",  # Mistral: the context window is full
     "model_context_window_exceeded": "length",
     "content_filter": "content_filter",
