@@ -90,6 +90,10 @@ class Code(StrEnum):
     """The provider refused to read a call, which was found in what the model had written."""
     UNDECLARED_NATIVE = "undeclared_native"
     """A native call came from a model that is declared to make none."""
+    ABANDONED = "abandoned"
+    """The thread of a tool that ran out of time, or was cancelled, cannot be stopped; what it returns is dropped."""
+    RESULT_TOO_LONG = "result_too_long"
+    """A tool's result is longer than the model may get, which was told so; the interface has all of it."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool of that name was already registered."""
 

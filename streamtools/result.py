@@ -36,6 +36,7 @@ from streamtools.parsing.dialects.base import compact, neutralise
 from streamtools.tools import ToolOutcome
 
 _TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
+_NOT_RUN = "this call was not run"
 _WARNINGS = 1000  # of a run are kept; all of them are events
 _odd = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -47,6 +48,7 @@ class Answer(NamedTuple):
     name: str
     text: str
     call_id: str
+    neutralise: bool = True
 
 
 class Thought(NamedTuple):
@@ -95,13 +97,18 @@ class TurnResult:
     steps: list[Step] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
 
-    def messages(self, format: str = "openai") -> list[dict[str, Any]]:  # reads well at the call
+    def messages(self, format: str = "openai", *, answer_pending: bool | None = None) -> list[dict[str, Any]]:
         """Return the messages that continue the history: for each turn the assistant's, and those with the results.
 
         Each result of a native call is a `tool` message. Results of calls in text stand in one user message, one block
-        a call, in the form of the call's dialect. Calls that nobody has run have none: who runs a native one puts it
-        in, because providers want each call answered. Raises ValueError for a format that is not `"openai"`.
+        a call, in the form of the call's dialect. Raises ValueError for a format that is not `"openai"`.
+
+        Providers want each native call answered. One that nobody has run is, where the run did not come to its end (it
+        was cancelled, cut, stopped, or it failed): that it was not run. In a finished run, who runs it puts the result
+        in; `answer_pending` says otherwise, for either.
         """
+        if answer_pending is None:
+            answer_pending = self.reason not in (None, "finished")
         if format != "openai":
             raise ValueError(f"messages are written for 'openai', not for {format!r}")
         messages: list[dict[str, Any]] = []
@@ -110,10 +117,11 @@ class TurnResult:
             if step.text or calls:
                 message = {"role": "assistant", "content": whole(step.text) or None}
                 messages.append(message | {"tool_calls": calls} if calls else message)
-            for answer in step.answers:
-                if answer.dialect == NATIVE:
-                    content = whole(answer.text)
-                    messages.append({"role": "tool", "tool_call_id": answer.call_id, "content": content})
+            told = {answer.call_id: answer.text for answer in step.answers if answer.dialect == NATIVE}
+            for call in step.calls:
+                if call.id in told or answer_pending:
+                    content = whole(told.get(call.id, _NOT_RUN))
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
             blocks = [self._write(answer) for answer in step.answers if answer.dialect != NATIVE]
             if blocks:
                 messages.append({"role": "user", "content": whole("\n".join(blocks))})
@@ -121,7 +129,7 @@ class TurnResult:
 
     def _write(self, answer: Answer) -> str:
         name = _odd.sub("_", answer.name)[:64]
-        text = neutralise(_unescape(answer.text), self.dialects)
+        text = neutralise(_unescape(answer.text), self.dialects) if answer.neutralise else answer.text
         dialect = next((each for each in self.dialects if each.id == answer.dialect), None)
         return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
 
@@ -178,7 +186,7 @@ class Collector:
         self._look()
         self.result.outcomes += outcomes
         for outcome in outcomes:
-            self._answers[outcome.call.id] = _answer(outcome.call, outcome.text)
+            self._answers[outcome.call.id] = _answer(outcome.call, outcome.text)._replace(neutralise=outcome.neutralise)
 
     def read(self) -> TurnResult:
         """Return the result as it stands."""

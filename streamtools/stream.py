@@ -20,17 +20,21 @@ import anyio
 import anyio.lowlevel
 import structlog
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
 from streamtools.machine import StreamMachine, Verdict
-from streamtools.parsing.dialects import Dialects, choose_dialects
+from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
+from streamtools.parsing.dialects.base import restore
 from streamtools.parsing.options import ParserOptions
 from streamtools.result import Collector, TurnResult
 from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
+from streamtools.tools.guards import Guards, Watch
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.runner import OnToolResult
+from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
+from streamtools.tools.threads import Threads
 
 log = structlog.get_logger(__name__)
 
@@ -52,9 +56,11 @@ class ToolStream:
 
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
-    `on_tool_result(call, outcome)` is told of each outcome; what it raises is logged and changes nothing. Times are in
-    seconds. The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not
-    allowed and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+    `on_tool_result(call, outcome)` is told of each outcome; what it raises is logged and changes nothing. `tool_state`
+    is what tools find as `state` in their context. `result_limit` is how many characters of one result the model gets;
+    the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are one run to it.
+    Times are in seconds. The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value
+    that is not allowed and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
     to whoever iterates, or at the latest on leaving.
@@ -75,6 +81,9 @@ class ToolStream:
         self_contained: bool = False,
         concurrency: int = 8,
         tool_timeout: float = 60.0,
+        tool_state: Any = None,
+        result_limit: int | None = RESULT_LIMIT,
+        guards: Guards | Watch | None = None,
         run_id: str | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
@@ -85,7 +94,11 @@ class ToolStream:
         choice.check(wish, registry, eager=execute == "eager")
         if tools is None and execute in ("completed", "eager"):
             execute = "never"
+        armed = choose_dialects(dialects)
         self._source = source
+        self._watch = Watch.of(guards)
+        self._executes = execute != "never"
+        self._outcomes_of_step: list[ToolOutcome] = []
         self._machine = StreamMachine(
             dialects=dialects,
             tools=registry,
@@ -93,6 +106,7 @@ class ToolStream:
             native_tool_calls=native_tool_calls,
             self_contained=self_contained,
             judge=None if wish.mode == "auto" else lambda calls: _judge(wish, calls),
+            guard=self._guard,
             run_id=run_id,
             **options,
         )
@@ -101,9 +115,12 @@ class ToolStream:
             number=self._machine.number,
             concurrency=concurrency,
             timeout=tool_timeout,
+            result_limit=result_limit,
             on_tool_result=on_tool_result,
+            restore=lambda call: _restore(call, armed),
+            state=tool_state,
         )
-        self._collector = Collector(choose_dialects(dialects))
+        self._collector = Collector(armed)
         self._ready: deque[UIEvent] = deque()
         self._news: anyio.Semaphore | None = None  # for those who wait for events; one for all time, as they wait often
         self._waiting = 0  # how many they are
@@ -127,6 +144,13 @@ class ToolStream:
     def result(self) -> TurnResult:
         """What the run has come to so far; complete behind the `async with`."""
         return self._collector.read()
+
+    @property
+    def threads(self) -> Threads:
+        """How many threads of tools have been left behind because they could not be stopped: `left` are still at work,
+        `dropped` came to an end too late.
+        """
+        return self._runner.threads
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._over:
@@ -189,12 +213,16 @@ class ToolStream:
         assert self._ended is not None
         try:
             with scope:
-                async with anyio.create_task_group() as tools:
-                    try:
-                        await self._read(tools)
-                    except Exception as error:
-                        self._fault = error  # and the group is not shown it: it would wrap it
-                        tools.cancel_scope.cancel()
+                with anyio.move_on_after(self._watch.begin(anyio.current_time())) as time:
+                    async with anyio.create_task_group() as tools:
+                        try:
+                            await self._read(tools)
+                        except Exception as error:
+                            self._fault = error  # and the group is not shown it: it would wrap it
+                            tools.cancel_scope.cancel()
+                if time.cancelled_caught:
+                    self._hand_out(self._account())
+                    self._hand_out(self._machine.stop("time_limit"))
                 if self._fault is not None:
                     fault = SourceError(
                         "the stream could not be read", Code.STREAM_INTERRUPTED, cause=_name(self._fault)
@@ -240,21 +268,31 @@ class ToolStream:
     async def _run_due(self, tools: TaskGroup) -> None:
         """Run what is due: beside the stream while its turn goes on, and to the end once the turn is complete."""
         calls = self._machine.take_due()
+        admitted = self._watch.admit(calls, self._machine.spent)
+        self._machine.put_back(calls[admitted:])
+        calls = calls[:admitted]
         self._running += calls
         if not self._machine.waiting:
             self._beside += 1
             tools.start_soon(self._run_beside, calls)
             return
-        outcomes = await self._runner.run(calls, self._send)
-        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
+        await self._run(calls)
         await self._end_step()
 
     async def _run_beside(self, calls: list[ToolCall]) -> None:
-        outcomes = await self._runner.run(calls, self._send)
-        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
+        await self._run(calls)
         self._beside -= 1
         if self._all_run is not None and not self._beside:
             self._all_run.set()
+
+    async def _run(self, calls: list[ToolCall]) -> None:
+        outcomes = await self._runner.run(calls, self._send)
+        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
+        if self._runner.stopped:
+            self._watch.trip("tool_stop")
+            held = {call.id for call in calls if call.id not in self._outcomes}
+            self._machine.put_back([call for call in calls if call.id in held])
+            self._running = [call for call in self._running if call.id not in held]
 
     async def _end_step(self) -> None:
         """Wait for the tools that run beside the stream, and end the step."""
@@ -269,9 +307,19 @@ class ToolStream:
         left = [call for call in self._running if call.id not in self._outcomes]
         outcomes, unsent = self._runner.settle(left)
         self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
-        self._collector.add_outcomes([self._outcomes[call.id] for call in self._running])
+        self._outcomes_of_step = [self._outcomes[call.id] for call in self._running]
+        self._collector.add_outcomes(self._outcomes_of_step)
         self._running, self._outcomes = [], {}
-        return list(unsent)
+        return unsent
+
+    def _guard(self, malformed: int, goes_on: bool) -> str | None:
+        """Return why the run has to end with the step that has just ended."""
+        if self._executes:
+            self._watch.end_turn(self._outcomes_of_step, malformed)
+            self._outcomes_of_step = []
+        if goes_on:
+            self._watch.count_tokens(self._machine.spent)
+        return self._watch.why
 
     async def _close_source(self) -> None:
         with anyio.move_on_after(_CLOSING, shield=True) as scope:
@@ -315,6 +363,21 @@ class ToolStream:
 
 def _name(error: BaseException) -> str:
     return type(error).__qualname__
+
+
+def _restore(call: ToolCall, dialects: Sequence[Dialect]) -> ToolCall:
+    """Return the call with what its model repeats of neutralised results as it was before."""
+    if not _holds_joiner(call.arguments):
+        return call
+    return replace(call, arguments=restore(call.arguments, dialects))
+
+
+def _holds_joiner(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\u2060" in value
+    if isinstance(value, dict):
+        return any(map(_holds_joiner, value)) or any(map(_holds_joiner, value.values()))
+    return isinstance(value, list) and any(map(_holds_joiner, value))
 
 
 def _judge(wish: choice.ToolChoice, calls: Sequence[ToolCall]) -> Verdict | None:

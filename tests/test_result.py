@@ -388,13 +388,18 @@ async def test_native_calls_that_failed_are_answered() -> None:
 
 
 async def test_native_calls_that_nobody_has_run() -> None:
-    """They stand in the history and await their answer."""
-    result = await result_of(ASKED, TURN, tools=None)
+    """They stand in the history and await their answer; in a run that did not come to its end they have one."""
+    finished = await result_of(ASKED, STOP, tools=None)
+    cut = await result_of(ASKED, TURN, tools=None)
+    not_run = {"role": "tool", "tool_call_id": "x", "content": "this call was not run"}
 
-    assert ["x"] == [call.id for call in result.pending]
-    assert [["assistant", "x"]] == [
-        [message["role"], message["tool_calls"][0]["id"]] for message in result.messages("openai")
-    ]
+    for result in (finished, cut):
+        assert ["x"] == [call.id for call in result.pending]
+        (assistant,) = result.messages("openai", answer_pending=False)
+        assert ["x"] == [call["id"] for call in assistant["tool_calls"]]
+        assert [assistant, not_run] == result.messages("openai", answer_pending=True)
+    assert ("finished", [assistant]) == (finished.reason, finished.messages("openai"))
+    assert ("failed", [assistant, not_run]) == (cut.reason, cut.messages("openai"))
 
 
 @pytest.mark.parametrize(("flag", "kind"), [(None, "native"), (False, "hash_marker")])

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 import structlog.testing
@@ -17,7 +18,7 @@ from pydantic import BaseModel, field_validator, model_serializer
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolFailed
-from streamtools.events import Error, Executed, Executing, Progress, UIEvent, read_ui_event
+from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
 from streamtools.tools import Runner, Tool, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +47,8 @@ class Interface:
 
 
 def _call_id(event: UIEvent) -> str:
+    if isinstance(event, Warning):
+        return ""
     assert isinstance(event, Executing | Progress | Executed | Error)
     return (event.call_id if isinstance(event, Progress | Error) else event.call.id) or ""
 
@@ -335,7 +338,7 @@ async def test_a_result_in_spite_of_the_clock_counts() -> None:
 
 
 async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
-    """The call ends in time; what the thread returns later is dropped."""
+    """The call ends in time and says that its thread goes on; what the thread returns later is dropped and counted."""
     door, left = threading.Event(), threading.Event()
 
     def block() -> str:
@@ -344,14 +347,25 @@ async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
         return "too late"
 
     interface = Interface()
-    try:
-        (outcome,) = await runner(interface, Tool(block, timeout=0.2)).run([call("block")], interface.send)
-    finally:
-        door.set()
-    await anyio.to_thread.run_sync(left.wait)
-    await anyio.wait_all_tasks_blocked()
-    assert outcome.error is Code.TOOL_TIMEOUT
-    assert interface.story == [("executing", "block"), ("error", "block")]
+    work = runner(interface, Tool(block, timeout=0.2))
+    with structlog.testing.capture_logs() as logs:
+        try:
+            (outcome,) = await work.run([call("block")], interface.send)
+            assert (work.threads.left, work.threads.dropped) == (1, 0)
+        finally:
+            door.set()
+        await anyio.to_thread.run_sync(left.wait)
+        while work.threads.left:
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+    text = "tool 'block' did not end within 0.2 seconds; it could not be stopped, and may still be at work"
+    assert (outcome.error, outcome.abandoned, outcome.text) == (Code.TOOL_TIMEOUT, True, text)
+    assert interface.story == [("executing", "block"), ("warning", ""), ("error", "block")]
+    warning = interface.events[1]
+    assert isinstance(warning, Warning)
+    assert (warning.code, warning.count, warning.seq) == (Code.ABANDONED, 1, 2)
+    assert repr(work.threads) == "<Threads left=0 dropped=1>"
+    assert ["tool_call_failed", "tool_result_dropped"] == [each["event"] for each in logs]
 
 
 async def test_threads_left_behind_keep_no_place() -> None:
@@ -629,7 +643,8 @@ async def test_a_generator_that_takes_too_long_is_closed(kind: str, timeout: flo
     await anyio.to_thread.run_sync(closed.wait)
     await anyio.wait_all_tasks_blocked()
     assert outcome.error is Code.TOOL_TIMEOUT
-    assert interface.story == [("executing", "work"), ("progress", "work"), ("error", "work")]
+    left_behind = [("warning", "")] if kind == "sync" else []
+    assert interface.story == [("executing", "work"), ("progress", "work"), *left_behind, ("error", "work")]
 
 
 @pytest.mark.parametrize("function", [count, count_async])

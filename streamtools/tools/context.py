@@ -47,7 +47,7 @@ class ToolContext(Generic[State]):
     ('Ann', False, inf)
     """
 
-    __slots__ = ("_loop_thread", "_report", "call_id", "cancelled", "deadline", "name", "state")
+    __slots__ = ("_loop_thread", "call_id", "cancelled", "deadline", "name", "report", "state")
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class ToolContext(Generic[State]):
         cannot be stopped, to look at; a coroutine is cancelled where it waits."""
         self.deadline = math.inf
         """When the call runs out of time, in seconds of `time.monotonic()`."""
-        self._report = report
+        self.report = report
+        """Takes progress in the event loop's thread."""
         self._loop_thread = threading.get_ident()
 
     @property
@@ -80,7 +81,7 @@ class ToolContext(Generic[State]):
         In a coroutine, await it. In a thread, just call it: it returns when the progress has been taken, and raises
         `CallEnded` if the call has ended meanwhile, so that the thread ends too.
         """
-        if self._report is unheard:
+        if self.report is unheard:
             return _Told()
         if threading.get_ident() == self._loop_thread:
             return self._tell(data)
@@ -92,7 +93,7 @@ class ToolContext(Generic[State]):
 
     async def _tell(self, data: Any) -> None:
         if not self.cancelled:
-            await self._report(data)
+            await self.report(data)
 
 
 class _Told:

@@ -30,7 +30,7 @@ class Guards:
     """What one run may do at most; None is no bound. Raises ValueError for a bound that is not positive."""
 
     repeated_calls: int | None = 5
-    """The same call (name and arguments) so many times in a row, across turns: the last is not run (`repeated_call`)."""
+    """The same call, name and arguments, so many times in a row: the last of them is not run (`repeated_call`)."""
     calls_per_turn: int | None = 32
     """Calls that are run in one turn; the others are not (`call_limit`)."""
     calls: int | None = 100
@@ -41,7 +41,7 @@ class Guards:
     tokens: int | None = None
     """Tokens of all turns, as far as the provider tells them: from there on, no call is run (`token_limit`)."""
     seconds: float | None = None
-    """Time on the wall from the first event to the last: then all stops where it stands (`time_limit`)."""
+    """Time on the wall since the run began: then all of it stops where it stands (`time_limit`)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -66,18 +66,25 @@ class Watch:
         self._calls = 0
         self._calls_of_turn = 0
         self._failed_turns = 0
+        self._began: float | None = None
 
     @classmethod
     def of(cls, guards: Guards | Watch | None) -> Watch:
         """Return what a user passed as `guards=` as a watch; a watch is returned itself."""
         return guards if isinstance(guards, Watch) else cls(guards)
 
+    def begin(self, now: float) -> float | None:
+        """Return how many seconds the run has left, from its first stream's beginning; None: as many as it needs."""
+        if self._began is None:
+            self._began = now
+        return None if self.guards.seconds is None else max(0.0, self._began + self.guards.seconds - now)
+
     def trip(self, why: Stop) -> None:
         """Take note that something has ended the run."""
         self.why = self.why or why
 
     def admit(self, calls: Sequence[ToolCall], tokens: int | None = None) -> int:
-        """Return how many of the next calls of the turn, from the first on, may run. `tokens` is what the run has cost."""
+        """Return how many of the next calls of the turn, from the first on, may run; `tokens` is the cost so far."""
         self.count_tokens(tokens)
         for number, call in enumerate(calls):
             self._count(call)

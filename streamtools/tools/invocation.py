@@ -4,93 +4,97 @@ Async functions run where we are, sync ones in a thread. Of generators each yiel
 is the result: what a sync generator returns, else what was yielded last (a `ToolResult` that is yielded is only that).
 
 Three endings look alike and must not be confused. Our own clock ran out: `ToolTimeout`. Somebody stops *us*: that
-passes through, or nothing could ever be stopped. The tool failed: `ToolFailed`, and this includes `SystemExit`, since a
-function that a model chose to call does not end the server, and on asyncio a `CancelledError` that nobody sent to our
-task (the tool awaited something that was cancelled), which would otherwise end the task without a word.
-`KeyboardInterrupt` and other exceptions outside `Exception` pass: they are meant for the program.
+passes through, or nothing could ever be stopped. The tool failed: `ToolFailed`; `failures` tells it from the others.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import inspect
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 import anyio
-import anyio.from_thread
-import anyio.to_thread
 
 from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
+from streamtools.tools.context import Report, ToolContext
 from streamtools.tools.definition import Tool
+from streamtools.tools.failures import is_failure
 from streamtools.tools.outcome import ToolError, ToolResult, Written
 from streamtools.tools.signature import Arguments
+from streamtools.tools.threads import Thread, Threads, in_thread, last_in_thread
 
 TIMEOUT = 60.0
 """Seconds that a tool may take if nobody says otherwise."""
 
-Report = Callable[[Any], Awaitable[object]]
-"""Takes what a tool yields while it works, as plain values."""
 
-
-async def invoke(tool: Tool, arguments: Mapping[str, Any], *, timeout: float, report: Report) -> Written:
+async def invoke(
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    context: ToolContext | None = None,
+    *,
+    timeout: float = TIMEOUT,
+    thread: Thread | None = None,
+) -> Written:
     """Return what the tool makes of the arguments, in the forms for the interface and for the model.
 
-    `timeout` is in seconds, for tools without their own; while `report` waits, the clock stands still. Raises
-    `ToolCallFailed`, of the kind that tells what happened, and whatever `report` raises.
+    `timeout` is in seconds, for tools without their own; while the context's `report` waits, the clock stands still.
+    Raises `ToolCallFailed`, of the kind that tells what happened, and whatever `report` raises: progress that cannot be
+    told ends the call, also where the tool takes no notice. `context` and `thread` serve one call; afterwards `thread`
+    tells whether the tool has been left behind at work.
     """
+    context = ToolContext(name=tool.name) if context is None else context
+    thread = Thread(Threads(), tool.name) if thread is None else thread
+    report = context.report
     args, kwargs = _arguments(tool, arguments)
+    if tool.context is not None:
+        kwargs[tool.context] = context
     seconds = timeout if tool.timeout is None else tool.timeout
     scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
     value: Any = None
     cause: BaseException | None = None
-    unheard: BaseException | None = None
+    untold: BaseException | None = None
+    telling = 0
+    left = math.inf
 
     async def told(progress: Any) -> None:
-        nonlocal unheard
-        left = scope.deadline - anyio.current_time()
-        scope.deadline = math.inf
+        nonlocal untold, telling, left
+        if not telling:
+            left = scope.deadline - anyio.current_time()
+            scope.deadline = context.deadline = math.inf
+        telling += 1
         try:
-            await report(_written(tool, progress).value)
+            await report(_written(tool, tool.write_progress, progress).value)
         except Exception as error:
-            unheard = error
+            untold = error
             raise
-        scope.deadline = anyio.current_time() + left
+        finally:
+            telling -= 1
+            if not telling:
+                scope.deadline = anyio.current_time() + left
+                context.deadline = time.monotonic() + left
 
+    context.report = told
+    context.deadline = time.monotonic() + seconds
     try:
         with scope:
-            value = await _run(tool, functools.partial(tool.function, *args, **kwargs), told)
+            value = await _run(tool, functools.partial(tool.function, *args, **kwargs), told, thread)
     except BaseException as error:
         cause = _innermost(error)
-        if cause is not unheard and not is_failure(error):
+        if cause is not untold and not is_failure(error):
             raise
-    if unheard is not None and cause is unheard:
-        raise unheard
+    finally:
+        context.cancelled = True
+    if untold is not None:
+        raise untold
     if cause is None and not scope.cancelled_caught:
-        return _written(tool, value)
+        return _written(tool, tool.write, value)
     if scope.cancel_called:
         raise ToolTimeout(tool.name, f"tool {tool.name!r} did not end within {seconds:g} seconds") from cause
     raise _failure(tool, cause) from cause
-
-
-def is_failure(error: BaseException) -> bool:
-    """Return whether code that we called has failed, rather than we were told to stop. Call it where it was caught."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(is_failure, error.exceptions))
-    if isinstance(error, asyncio.CancelledError):
-        return not _told_to_stop()
-    return isinstance(error, Exception | SystemExit | GeneratorExit)
-
-
-def _told_to_stop() -> bool:
-    """Return whether asyncio is cancelling the current task, by itself or for a cancel scope around us."""
-    if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
-        return False  # trio has an exception of its own
-    task = asyncio.current_task()
-    return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -114,32 +118,19 @@ def _arguments(tool: Tool, arguments: Mapping[str, Any]) -> Arguments:
         raise _failure(tool, error) from error
 
 
-def _written(tool: Tool, value: Any) -> Written:
+def _written(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
     try:
-        return tool.write(value)
+        return write(value)
     except Exception as error:
         text = f"tool {tool.name!r} returned what cannot be written as JSON"
         raise ToolOutputError(tool.name, text) from error
 
 
-async def _run(tool: Tool, work: Callable[[], Any], told: Report) -> Any:
+async def _run(tool: Tool, work: Callable[[], Any], told: Report, thread: Thread) -> Any:
     if tool.yields:
-        return await (_last_of(work(), told) if tool.is_async else _last_in_thread(work, told))
-    value = work() if tool.is_async else await _in_thread(work)
+        return await (_last_of(work(), told) if tool.is_async else last_in_thread(work, told, thread))
+    value = work() if tool.is_async else await in_thread(work, thread)
     return await value if inspect.isawaitable(value) else value
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Return the result of `work`. If we are stopped, the thread goes on alone, and what it says then is dropped.
-
-    Its limiter is its own: the runner bounds the calls, and an abandoned thread holds no place that others wait for.
-    """
-
-    def boxed() -> tuple[Any]:  # trio refuses a function that returns a coroutine, which a lambda may well do
-        return (work(),)
-
-    (value,) = await anyio.to_thread.run_sync(boxed, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
-    return value
 
 
 async def _last_of(steps: AsyncGenerator[Any, None], told: Report) -> Any:
@@ -149,50 +140,3 @@ async def _last_of(steps: AsyncGenerator[Any, None], told: Report) -> Any:
             if not isinstance(value, ToolResult):
                 await told(value)
     return value
-
-
-async def _last_in_thread(work: Callable[[], Generator[Any, None, Any]], told: Report) -> Any:
-    """Return the last word of a generator that lives in one thread from its start to its end.
-
-    What it yields is handed over to our task, so that nothing is told after we were stopped. A thread that was left
-    behind ends at its next yield.
-    """
-    outbox, inbox = anyio.create_memory_object_stream[Any](0)
-    result: Any = None
-    failure: BaseException | None = None
-    is_left = False
-
-    def step_through() -> Any:
-        value = None
-        with contextlib.closing(work()) as steps:
-            while True:
-                try:
-                    value = next(steps)
-                except StopIteration as end:
-                    return value if end.value is None else end.value
-                if is_left:  # and the event loop may be closed by now
-                    return None
-                if not isinstance(value, ToolResult):
-                    anyio.from_thread.run(outbox.send, value)
-
-    async def work_in_thread() -> None:
-        nonlocal result, failure
-        with outbox:
-            try:
-                result = await _in_thread(step_through)
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                failure = error  # raised below: a task that ends with SystemExit would end the whole loop
-
-    try:
-        with inbox, outbox:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(work_in_thread)
-                async for value in inbox:
-                    await told(value)
-    finally:
-        is_left = True
-    if failure is not None:
-        raise failure
-    return result

@@ -18,7 +18,6 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, StreamToolsError
 from streamtools.events import Error, Executed, whole
 
-
 _SHOWN_OF_LONG = 1000  # characters of a result that is too long for the model
 
 

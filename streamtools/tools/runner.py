@@ -4,6 +4,9 @@ For each call the interface is sent `executing`, progress, and `executed` or `er
 end; the outcomes come back in the order of the calls, as the model wants them. What a tool does wrong becomes its
 outcome: a name and a code for the log, a sentence that gives nothing away for the model and the interface.
 
+Calls begin in their order, one at a time, through one gate. A sequential tool keeps the gate until it has ended, and
+begins only when nothing else is at work: what stands before it is done then, and what stands behind it has not begun.
+
 A run can be cancelled at any point. What has ended by then is kept, and `settle` accounts for the rest without waiting,
 so that also a cancelled turn has one outcome and one closing event for each call.
 """
@@ -17,15 +20,22 @@ from typing import Any, TypeAlias
 
 import anyio
 import structlog
+from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed
-from streamtools.events import Error, Executed, Executing, Progress, UIEvent
-from streamtools.tools.invocation import TIMEOUT, invoke, is_failure
-from streamtools.tools.outcome import ToolOutcome, message_of
+from streamtools.events import Executing, Progress, UIEvent, Warning
+from streamtools.tools.context import ToolContext
+from streamtools.tools.failures import is_failure
+from streamtools.tools.invocation import TIMEOUT, invoke
+from streamtools.tools.outcome import ToolOutcome, message_of, shorten
 from streamtools.tools.registry import ToolRegistry
+from streamtools.tools.threads import Thread, Threads
 
 log = structlog.get_logger(__name__)
+
+RESULT_LIMIT = 100_000
+"""Characters of one result that the model gets if nobody says otherwise."""
 
 Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 """Delivers an event and returns, or raises and has not delivered it."""
@@ -35,18 +45,25 @@ OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 
 
 class _Account:
-    """What is known of one call: when it was taken up, how it ended, whether that was sent."""
+    """What is known of one call: when it began, its thread, how it ended, and what of that is still to be sent."""
 
-    __slots__ = ("began", "outcome", "sent")
+    __slots__ = ("began", "endings", "has_begun", "outcome", "place", "thread")
 
     def __init__(self) -> None:
+        self.has_begun = False
         self.began: float | None = None
+        self.thread: Thread | None = None
         self.outcome: ToolOutcome | None = None
-        self.sent = False
+        self.endings: list[UIEvent] = []
+        self.place: object | None = None  # what it holds of those that may work at the same time
 
 
 class Runner:
-    """Executes calls with the tools of a registry, for one stream; several `run` at the same time share its limit."""
+    """Executes calls with the tools of a registry, for one stream; several `run` at the same time share its limits.
+
+    `stopped` is True once a tool has asked to end the run: no further call begins then. `threads` counts those that
+    were left behind.
+    """
 
     def __init__(
         self,
@@ -55,70 +72,130 @@ class Runner:
         number: Callable[[], int],
         concurrency: int = 8,
         timeout: float = TIMEOUT,
+        result_limit: int | None = RESULT_LIMIT,
         on_tool_result: OnToolResult | None = None,
+        restore: Callable[[ToolCall], ToolCall] | None = None,
+        state: Any = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`number` gives each event its `seq`; `timeout` is in seconds, for tools without their own."""
+        """`number` gives each event its `seq`; `timeout` is in seconds, for tools without their own; `result_limit` is
+        how many characters of a result the model gets. `restore` takes back what was done to texts that a call may
+        repeat; `state` is what tools find in their context.
+        """
         self.registry = registry
+        self.stopped = False
+        self.threads = Threads()
         self._number = number
         self._timeout = timeout
+        self._result_limit = result_limit
         self._on_tool_result = on_tool_result
+        self._restore = restore
+        self._state = state
         self._clock = clock
         self._places = anyio.CapacityLimiter(concurrency)
+        self._gate = anyio.Lock(fast_acquire=True)
+        self._busy: set[str] = set()  # ids of calls that have begun and not ended
+        self._idle: anyio.Event | None = None
         self._accounts: dict[str, _Account] = {}
 
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:
         """Return the outcome of each call, in their order; `send` gets the events as they happen.
 
-        What `send` raises ends the run, in an exception group. After that, and after a cancellation, `settle(calls)`.
+        Once a tool has stopped the run, calls that have not begun never do, and have no outcome and no event. What
+        `send` raises ends the run, in an exception group. After that, and after a cancellation, `settle(calls)`.
         """
-        places: list[object] = []
+        if self._restore is not None:
+            calls = [self._restore(call) for call in calls]
         for call in calls:
             self._accounts[call.id] = _Account()
         try:
             async with anyio.create_task_group() as tasks:
                 for call in calls:
-                    place = object()
-                    await self._places.acquire_on_behalf_of(place)
-                    places.append(place)
-                    await send(Executing(call, seq=self._number()))
-                    tasks.start_soon(self._work, call, send, place, places)
-        finally:  # a task that is cancelled before its first step cannot give its place back itself
-            for place in places:
-                self._places.release_on_behalf_of(place)
-        outcomes, unsent = self.settle(calls)
+                    async with self._gate:
+                        tool = self.registry.get(call.name)
+                        sequential = tool is not None and tool.sequential
+                        if sequential:
+                            await self._wait_until_idle()
+                        account = self._accounts[call.id]
+                        await self._take_place(account)
+                        if self.stopped:
+                            break
+                        self._busy.add(call.id)
+                        await send(Executing(call, seq=self._number()))
+                        account.has_begun = True
+                        tasks.start_soon(self._work, call, account, send)
+                        if sequential:
+                            await self._wait_until_idle()
+        finally:  # a task that is cancelled before its first step cannot do so itself
+            for call in calls:
+                self._give_place_back(self._accounts[call.id])
+                self._note_end(call)
+        held = [call for call in calls if not self._accounts[call.id].has_begun]
+        for call in held:
+            del self._accounts[call.id]
+        outcomes, unsent = self.settle([call for call in calls if call.id in self._accounts] if held else calls)
         for event in unsent:  # of a task that was cancelled by its own tool, and not by us
             await send(event)
         return outcomes
 
-    def settle(self, calls: Sequence[ToolCall]) -> tuple[list[ToolOutcome], list[Executed | Error]]:
+    def settle(self, calls: Sequence[ToolCall]) -> tuple[list[ToolOutcome], list[UIEvent]]:
         """Return one outcome for each call, in order, and the closing events that are still to be sent.
 
         For after a run. A call that has not ended is `tool_cancelled`, and so is one that `run` never saw. To settle
         again changes no outcome and has no more events.
         """
         outcomes: list[ToolOutcome] = []
-        unsent: list[Executed | Error] = []
+        unsent: list[UIEvent] = []
         for call in calls:
             account = self._accounts.setdefault(call.id, _Account())
             if account.outcome is None:
                 text = f"tool {call.name[:64]!r} was cancelled before it ended"
-                account.outcome = self._refused(call, account, Code.TOOL_CANCELLED, text)
+                self._end(account, self._refused(call, account, Code.TOOL_CANCELLED, text))
+            assert account.outcome is not None
             outcomes.append(account.outcome)
-            if not account.sent:
-                unsent.append(account.outcome.event(self._number()))
-                account.sent = True
+            unsent += [replace(event, seq=self._number()) for event in account.endings]
+            account.endings.clear()
         return outcomes, unsent
 
-    async def _work(self, call: ToolCall, send: Send, place: object, places: list[object]) -> None:
-        account = self._accounts[call.id]
-        account.began = self._clock()
-        account.outcome = await self._execute(call, account, send)
-        places.remove(place)
-        self._places.release_on_behalf_of(place)
-        await self._tell(account.outcome)
-        await send(account.outcome.event(self._number()))
-        account.sent = True
+    # When a call may begin.
+
+    async def _take_place(self, account: _Account) -> None:
+        place = object()
+        await self._places.acquire_on_behalf_of(place)
+        account.place = place
+
+    def _give_place_back(self, account: _Account) -> None:
+        if account.place is not None:
+            self._places.release_on_behalf_of(account.place)
+            account.place = None
+
+    async def _wait_until_idle(self) -> None:
+        while self._busy:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def _note_end(self, call: ToolCall) -> None:
+        self._busy.discard(call.id)
+        if self._idle is not None and not self._busy:
+            self._idle.set()
+            self._idle = None
+
+    # One call.
+
+    async def _work(self, call: ToolCall, account: _Account, send: Send) -> None:
+        try:
+            account.began = self._clock()
+            outcome = await self._execute(call, account, send)
+            self._end(account, outcome)
+            self.stopped = self.stopped or outcome.stop
+            self._give_place_back(account)
+            await self._tell(outcome)
+            while account.endings:
+                await send(replace(account.endings[0], seq=self._number()))
+                del account.endings[0]
+        finally:
+            self._give_place_back(account)
+            self._note_end(call)
 
     async def _execute(self, call: ToolCall, account: _Account, send: Send) -> ToolOutcome:
         async def report(progress: Any) -> None:
@@ -126,21 +203,49 @@ class Runner:
 
         try:
             tool = self.registry.find(call.name)
-            value, text = await invoke(tool, call.arguments, timeout=self._timeout, report=report)
+            context = ToolContext(call.id, call.name, state=self._state, report=report)
+            if not tool.is_async:
+                account.thread = Thread(self.threads, call.name, call.id)
+            written = await invoke(tool, call.arguments, context, timeout=self._timeout, thread=account.thread)
         except ToolCallFailed as error:
             outcome = self._refused(call, account, error.code, str(error))
             _log_failure(outcome, error)
             return outcome
+        text = shorten(written.text, self._result_limit)
+        if text is not written.text:
+            account.endings.append(_too_long(call, len(written.text)))
         return ToolOutcome(
-            call=call, result=value, text=text, error=None, message=message_of(value), elapsed=self._elapsed(account)
+            call=call,
+            result=written.value,
+            text=text,
+            error=None,
+            message=message_of(written.value),
+            elapsed=self._elapsed(account),
+            stop=written.stop,
+            neutralise=tool.neutralise,
         )
 
     def _refused(self, call: ToolCall, account: _Account, code: Code, text: str) -> ToolOutcome:
+        abandoned = account.thread is not None and account.thread.is_left
+        if abandoned:
+            text += "; it could not be stopped, and may still be at work"
         # Which tools there are helps the model, and is not for the reader.
         message = f"no tool named {call.name[:64]!r}" if code is Code.UNKNOWN_TOOL else text
         return ToolOutcome(
-            call=call, result=None, text=text, error=code, message=message, elapsed=self._elapsed(account)
+            call=call,
+            result=None,
+            text=text,
+            error=code,
+            message=message,
+            elapsed=self._elapsed(account),
+            abandoned=abandoned,
         )
+
+    def _end(self, account: _Account, outcome: ToolOutcome) -> None:
+        account.outcome = outcome
+        if outcome.abandoned:
+            account.endings.append(_abandoned(outcome.call))
+        account.endings.append(outcome.event(0))
 
     def _elapsed(self, account: _Account) -> float:
         return 0.0 if account.began is None else self._clock() - account.began
@@ -156,6 +261,16 @@ class Runner:
             if not is_failure(error):
                 raise
             log.warning("on_tool_result_failed", tool=outcome.call.name[:64], call_id=outcome.call.id, **_where(error))
+
+
+def _abandoned(call: ToolCall) -> Warning:
+    message = f"the thread of tool {call.name[:64]!r} cannot be stopped and was left behind; its result will be dropped"
+    return Warning(Code.ABANDONED, message, count=1)
+
+
+def _too_long(call: ToolCall, length: int) -> Warning:
+    message = f"the result of tool {call.name[:64]!r} is too long for the model, which was told so instead"
+    return Warning(Code.RESULT_TOO_LONG, message, count=length)
 
 
 def _log_failure(outcome: ToolOutcome, error: ToolCallFailed) -> None:

@@ -1,0 +1,30 @@
+"""Whether code that we called has failed, or we ourselves were told to stop: both come as exceptions, and look alike.
+
+`SystemExit` is a failure, since a function that a model chose to call does not end the server, and on asyncio so is a
+`CancelledError` that nobody sent to our task (the tool awaited something that was cancelled), which would otherwise end
+the task without a word. `KeyboardInterrupt` and other exceptions outside `Exception` are meant for the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import anyio
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether code that we called has failed, rather than we were told to stop. Call it where it was caught."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_failure, error.exceptions))
+    if isinstance(error, asyncio.CancelledError):
+        return not _told_to_stop()
+    return isinstance(error, Exception | SystemExit | GeneratorExit)
+
+
+def _told_to_stop() -> bool:
+    """Return whether asyncio is cancelling the current task, by itself or for a cancel scope around us."""
+    if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
+        return False  # trio has an exception of its own
+    task = asyncio.current_task()
+    return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)
