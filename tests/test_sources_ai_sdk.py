@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamtools import sources
 from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import (
@@ -417,6 +418,26 @@ TOLD: dict[str, tuple[str, list[str]]] = {
 def test_what_a_reader_is_told(name: str, expected: list[str]) -> None:
     """The whole way, from bytes to the events of the interface."""
     assert expected == story(*read(AISDKMessages, *STREAMS[name][0]))
+
+
+READ: dict[str, Any] = {
+    "gemini": {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]},
+    "ollama": {"message": {"content": "a"}, "done": True, "done_reason": "stop"},
+    "ai_sdk": {"type": "text-delta", "delta": "a"},
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", READ)
+async def test_sources_of_dicts_and_of_bytes(name: str) -> None:
+    """The source that has the adapter's name reads both alike."""
+    value = READ[name]
+    data = json.dumps(value).encode() + b"\n" if name == "ollama" else sse(value)
+    make = getattr(sources, name)
+    both = [[event async for batch in make([each]) for event in batch] for each in (value, data)]
+    assert both[0] == both[1]
+    assert both[0][0] == TextDelta("a")
+    assert isinstance(both[0][-1], TextDelta if name == "ai_sdk" else ProviderCompleted)
 
 
 _whole = b"".join(frame for frames, _ in STREAMS.values() for frame in frames)

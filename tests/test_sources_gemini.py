@@ -76,7 +76,7 @@ Stream = tuple[list[bytes], list[SourceEvent]]
 """Events as they are framed, and what they mean."""
 
 TEXT: dict[str, Stream] = {
-    # Each chunk counts anew; what has not changed is not told again. There is no sentinel.
+    # Each chunk has the counts so far, and the last ones are told. There is no sentinel.
     "text": (
         [
             chunk(say("Par"), usageMetadata={"promptTokenCount": 9, "totalTokenCount": 9}, modelVersion="m"),
@@ -97,7 +97,6 @@ TEXT: dict[str, Stream] = {
         ],
         [
             TextDelta("Par"),
-            SourceUsage(Usage(input=9, total=9)),
             TextDelta("is"),
             TextDelta("."),
             SourceUsage(Usage(input=13, output=7, total=20, cache_read=2, reasoning=4)),
@@ -109,9 +108,12 @@ TEXT: dict[str, Stream] = {
         [
             chunk(say("a"), usageMetadata={"trafficType": "ON_DEMAND"}),
             chunk(finish="STOP", usageMetadata={"thoughtsTokenCount": 3}),
+            chunk(say("b"), usageMetadata={"trafficType": "ON_DEMAND"}),
+            sse({"usageMetadata": {"trafficType": "ON_DEMAND"}}),
         ],
         [
             TextDelta("a"),
+            TextDelta("b"),
             SourceUsage(Usage(output=3, reasoning=3)),
             stop(usage=Usage(output=3, reasoning=3)),
         ],
@@ -256,6 +258,16 @@ TEXT: dict[str, Stream] = {
     "an error in mid-stream, and a blank line after it": (
         [chunk(say("a")), ERROR.replace("\n", "\r\n").encode() + b"\r\n", chunk(say("b"), finish="STOP")],
         [TextDelta("a"), BROKEN],
+    ),
+    # What was counted before it is told: it has been paid for.
+    "an error behind a usage": (
+        [
+            chunk(say("a"), usageMetadata={"promptTokenCount": 9}),
+            sse({"usageMetadata": {"promptTokenCount": 8}, "candidates": []}),
+            chunk(say("b"), usageMetadata={"promptTokenCount": 7}),
+            ERROR.encode(),
+        ],
+        [TextDelta("a"), TextDelta("b"), SourceUsage(Usage(input=7)), BROKEN],
     ),
     "an error in a list": ([f"[{ERROR}]\n".encode().replace(b"[{", b"[\n{")], [BROKEN]),
     "an error in an event": (
@@ -508,9 +520,9 @@ INTERACTIONS: dict[str, Stream] = {
         [
             TextDelta("a"),
             TextDelta("b"),
-            SourceUsage(COUNTED),
             ToolCallStart("step 1", None, "f"),
             NativeToolCall("step 1", "f", {"a": 1}),
+            SourceUsage(COUNTED),
             stop("completed", usage=COUNTED),
         ],
     ),

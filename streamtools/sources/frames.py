@@ -143,10 +143,13 @@ class SSEDecoder(_Decoder):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
-        if self._between and len(chunk) <= self._limit and _CR not in chunk:
-            frame = self._read(chunk, b"\n")
-            if frame is not None:
-                return [frame]
+        if self._between and len(chunk) <= self._limit:
+            if _CR not in chunk:
+                frame = self._read(chunk, b"\n")
+                if frame is not None:
+                    return [frame]
+            elif chunk[:6] == b"data: " and chunk[-4:] == b"\r\n\r\n" and _is_one_line(chunk[:-4]):
+                return [Frame(chunk[6:-4], "message", self._id)]  # as Google frames all that it sends
         frames = super().feed(chunk)
         self._between = self._start is None and not (self._held or self._dropped or self._after_cr)
         return frames
@@ -192,6 +195,10 @@ class SSEDecoder(_Decoder):
         if not data and not event and not bare:
             return None
         return Frame(b"\n".join(data) if data else bytes(bare.rstrip(b"\n")), event or "message", self._id)
+
+
+def _is_one_line(block: bytes) -> bool:
+    return _CR not in block and _LF not in block
 
 
 class LineDecoder(_Decoder):

@@ -8,7 +8,7 @@ Peculiar here: the finish reason is STOP for calls too; it may come with every c
 counts then. There is no sentinel. A call is whole in one part; Vertex can stream it, as a name, then values with their
 paths (`partial_args.py`), and it ends with the first piece that does not announce another. A new call before that ends
 nothing: the one before was cut off. Errors in mid-stream are bare JSON without `data:`. A blocked prompt has no
-candidates. The usage of every chunk is the sum so far.
+candidates. The usage of every chunk is the sum so far, and is told once, at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.interactions import Interactions, read_sums, text_in
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.partial_args import PartialArgs
-from streamtools.sources.words import bounded, finish_reason, read_fault
+from streamtools.sources.words import Fault, bounded, finish_reason, read_fault
 
 _COUNTS = {
     "input": ("promptTokenCount",),
@@ -89,6 +89,7 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
     event_type: None = msgspec.field(default=None, name="event_type")
 
 
+_NOTHING = _Counts()
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
@@ -143,10 +144,8 @@ class Gemini(FrameAdapter):
                     events.append(TextDelta(self._text.join(part.text) if self._text.half else part.text))
         if candidate.finish_reason:
             self._finish(candidate.finish_reason)
-        counts = chunk.usage_metadata
-        if counts is not None and counts != self._counts:
-            self._counts = counts
-            self._count(msgspec.to_builtins(counts), events)
+        if chunk.usage_metadata is not None and chunk.usage_metadata != _NOTHING:
+            self._counts = chunk.usage_metadata
 
     def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
         if frame.data.startswith(b"[DONE]"):  # not Google's; a proxy may add it
@@ -157,12 +156,10 @@ class Gemini(FrameAdapter):
         first = value[0] if isinstance(value, list) and value else value
         if isinstance(first, dict) and first.get("error") and "event_type" not in first:
             self._read_chunk(first, events)
-            self._flush(events)
             self._fail(read_fault(first), events)
         elif isinstance(value, dict) and isinstance(value.get("event_type"), str):
             self._read_step(value, events)
         elif frame.event == "error":
-            self._flush(events)
             self._fail(read_fault(value), events)
         elif isinstance(value, dict) and not _KNOWN.isdisjoint(value):
             self._read_chunk(value, events)
@@ -179,11 +176,7 @@ class Gemini(FrameAdapter):
             else:
                 events.append(event)
         if fault is not None:
-            self._flush(events)
             self._fail(fault, events)
-        elif self._steps.usage != self._usage and self._steps.usage is not None:
-            self._usage = self._steps.usage
-            events.append(SourceUsage(self._usage))
 
     def _read_chunk(self, chunk: dict[str, Any], events: list[SourceEvent]) -> None:
         candidates = chunk.get("candidates")
@@ -196,7 +189,8 @@ class Gemini(FrameAdapter):
         if isinstance(feedback, dict) and feedback.get("blockReason"):
             self._blocked = self._blocked or str(feedback["blockReason"])
             self._pass_raw({"promptFeedback": feedback}, events)
-        self._count(chunk.get("usageMetadata"), events)
+        self._count()
+        self._usage = read_sums(chunk.get("usageMetadata"), _COUNTS, _BESIDES) or self._usage
 
     def _read_candidate(self, candidate: dict[str, Any], events: list[SourceEvent]) -> None:
         content = candidate.get("content")
@@ -288,11 +282,12 @@ class Gemini(FrameAdapter):
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
             self._reason = reason
 
-    def _count(self, told: Any, events: list[SourceEvent]) -> None:
-        usage = read_sums(told, _COUNTS, _BESIDES)
-        if usage is not None and usage != self._usage:
-            self._usage = usage
-            events.append(SourceUsage(usage))
+    def _count(self) -> None:
+        """Read what was counted last; to do so for each chunk would cost more than its text."""
+        if self._counts is not None:
+            self._usage = read_sums(msgspec.to_builtins(self._counts), _COUNTS, _BESIDES) or self._usage
+            self._counts = None
+        self._usage = self._steps.usage or self._usage
 
     def _end(self, events: list[SourceEvent]) -> None:
         self._flush(events)
@@ -306,9 +301,16 @@ class Gemini(FrameAdapter):
             raw, reason = self._blocked or "", "content_filter"
         events.append(ProviderCompleted(finish_reason=reason, raw_finish_reason=bounded(raw, 100), usage=self._usage))
 
+    def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
+        self._flush(events)
+        super()._fail(fault, events)
+
     def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character."""
+        """Append what waited for the other half of a character, and what was counted."""
         if thought := self._thought.close():
             events.append(ReasoningDelta(thought))
         if text := self._text.close():
             events.append(TextDelta(text))
+        self._count()
+        if self._usage is not None:
+            events.append(SourceUsage(self._usage))
