@@ -27,6 +27,7 @@ from streamtools.events import (
 )
 from streamtools.sources import Latitude
 from tests.cuts import cut, every_cut, places
+from tests.test_machine import story
 
 Event = tuple[str, dict[str, Any]]
 
@@ -485,6 +486,17 @@ def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
         assert isinstance(warning, SourceWarning)
         assert warning.code is Code.BAD_FRAME
     assert [ChainCompleted("c-1")] == rest
+
+
+@pytest.mark.parametrize(
+    "name", ["a chain that ends in asking for tools", "calls that only the request for tools names"]
+)
+def test_calls_end_as_pending(name: str) -> None:
+    """No result is posted to the service, so its calls are told and nobody runs them."""
+    told = story(*read(native(*RUNS[name][0])))
+    calls = ["thinking t", "t is f", "call t", "not thinking t"]
+    assert calls == [line for line in told if line in calls]
+    assert told[-1].endswith("pending t")
 
 
 def test_arguments_that_nest_are_not_passed_on() -> None:
