@@ -118,6 +118,7 @@ SANS_IO = (
     "sources.openai",
     "sources.responses",
     "sources.output_items",
+    "sources.response_calls",
     "sources.anthropic",
     "sources.latitude",
     "sources.gemini",

@@ -5,6 +5,7 @@ The streams are written by hand after what the provider, its SDK and gateways in
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -815,3 +816,11 @@ def test_runs(stream: list[bytes], story: list[str]) -> None:
     told = machine.start()
     told += [each for event in read(Anthropic, *stream) for each in machine.feed(event)] + machine.close()
     assert story == [tell(event) for event in told]
+
+
+@pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
+def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
+    """The name of the server-sent event is not needed."""
+    adapter = Anthropic()
+    values = [json.loads(frame.partition(b"data: ")[2]) for frame in stream]
+    assert read(Anthropic, *stream) == [each for value in values for each in adapter.take(value)] + adapter.close()

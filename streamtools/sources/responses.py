@@ -7,10 +7,8 @@ deltas, or lose some; the whole text goes with the end of the turn, where the ma
 Events of a part that repeat a sequence number are dropped: they come when a stream is resumed before the place where it
 broke off. Servers that do not count, or send the same number always, lose nothing by that; and items are known again.
 
-Function calls are calls, and so are those of custom tools, whose free text becomes the argument `input`. Tools that
-OpenAI runs itself are told when they are done, and the item follows as it came, because it holds their results. Items
-of tools that are the client's and no functions (computer, shell, patch) pass as they came, and so does what is no text:
-annotations, audio, images, the progress of hosted tools. A refusal is text, and its turn was filtered.
+Items of tools that are the client's and no functions (computer, shell, patch) pass as they came, and so does what is no
+text: annotations, audio, images, the progress of hosted tools. A refusal is text, and its turn was filtered.
 """
 
 from __future__ import annotations
@@ -22,21 +20,18 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
-from streamtools.errors import Code
 from streamtools.events import (
-    NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
     SourceEvent,
     SourceUsage,
     TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
 )
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, fits
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.output_items import TEXTS, Item, Items, objects, string, text_of
 from streamtools.sources.pairs import Pairs
+from streamtools.sources.response_calls import CALLS, HOSTED, ResponseCalls
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
 
 _USAGE = {
@@ -47,17 +42,6 @@ _USAGE = {
     "cache_write": ("input_tokens_details.cache_write_tokens",),
     "reasoning": ("output_tokens_details.reasoning_tokens",),
 }
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The client's calls, and where each has what the model wrote."""
-
-_HOSTED = {
-    "web_search_call": "action",
-    "file_search_call": "queries",
-    "code_interpreter_call": "code",
-    "image_generation_call": "prompt",
-    "mcp_call": "arguments",
-}
-"""The calls that the provider runs itself, likewise."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -89,6 +73,7 @@ class Responses(FrameAdapter):
         self._thought = Pairs()
         self._id: str | None = None  # of the response
         self._items = Items()
+        self._calls = ResponseCalls(self._items, limits)
         self._speaker: tuple[Any, Any, Item] | None = None  # the id, the index and the item of the last delta of text
         self._room = limits.text  # characters that may still be kept to be compared
         self._unsigned = False  # reasoning has come, and no signature behind it
@@ -177,9 +162,8 @@ class Responses(FrameAdapter):
             return
         kind = string(told.get("type")) or ""
         item = self._items.add(kind, told.get("id"), event.output_index)
-        if kind in _CALLS:
-            self._begin_call(item, told, events)
-            item.given = _arguments(kind, told)
+        if kind in CALLS:
+            self._calls.begin(item, told, events)
 
     def _finish_item(self, event: _Event, events: list[SourceEvent]) -> None:
         if isinstance(event.item, dict):
@@ -191,27 +175,17 @@ class Responses(FrameAdapter):
         item = self._items.get(kind, told.get("id"), index, told.get("call_id"))
         if item.done:
             return
-        if kind in _CALLS:
-            self._finish_call(item, told, status, events)
+        if kind in CALLS:
+            self._calls.finish(item, told, status, events)
         elif kind == "message":
             self._finish_message(item, told, status, events)
         elif kind == "reasoning":
             self._finish_reasoning(item, told, events)
         else:
-            if kind in _HOSTED:
-                self._tell_hosted(item, told, events)
+            if kind in HOSTED:
+                self._calls.tell_hosted(item, told, events)
             self._pass_raw(told, events)
         item.forget()
-
-    def _tell_hosted(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
-        field = _HOSTED[item.kind]
-        arguments = told.get(field)
-        if not fits(arguments, self._limits.depth):
-            arguments = None  # the item says so itself
-        elif arguments is not None and not isinstance(arguments, dict) and item.kind != "mcp_call":
-            arguments = {field: arguments}
-        name = string(told.get("name")) or item.kind.removesuffix("_call")
-        events.append(NativeToolCall(item.key, name, arguments, string(told.get("id")), provider_executed=True))
 
     # Text and reasoning.
 
@@ -293,70 +267,19 @@ class Responses(FrameAdapter):
 
     # Calls.
 
-    def _begin_call(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Announce a call, or what more is known of it now."""
-        known = item.call_id, item.name
-        self._items.name_call(item, told.get("call_id"), told.get("name"))
-        if not item.begun or known != (item.call_id, item.name):
-            item.begun = True
-            events.append(ToolCallStart(item.key, item.call_id, item.name))
-
     def _add_arguments(self, event: _Event, events: list[SourceEvent]) -> None:
-        item = self._item(event, "function_call")
-        self._write(item, item.pairs.join(event.delta), events)
+        self._calls.add(self._item(event, "function_call"), event.delta, events)
 
     def _add_input(self, event: _Event, events: list[SourceEvent]) -> None:
-        item = self._item(event, "custom_tool_call")
-        self._write(item, item.pairs.join(event.delta), events)
-
-    def _write(self, item: Item, piece: str, events: list[SourceEvent]) -> None:
-        """Append a piece of a call's arguments; those of a custom tool are written as JSON on the way."""
-        if not piece:
-            return
-        if item.kind == "custom_tool_call":
-            piece = _escape(piece) if item.streamed else '{"input":"' + _escape(piece)
-        if not item.streamed:
-            self._begin_call(item, {}, events)
-            item.streamed = True
-            item.given = None  # what it was added with is only its beginning
-        events.append(ToolCallDelta(item.key, piece))
+        self._calls.add(self._item(event, "custom_tool_call"), event.delta, events)
 
     def _settle_arguments(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._settle_call(self._item(event, "function_call"), event, events)
+        told = {"name": event.name, "arguments": event.arguments}
+        self._calls.settle(self._item(event, "function_call"), told, events)
 
     def _settle_input(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._settle_call(self._item(event, "custom_tool_call"), event, events)
-
-    def _settle_call(self, item: Item, event: _Event, events: list[SourceEvent]) -> None:
-        if not item.done:
-            self._begin_call(item, {"name": event.name}, events)
-            item.given = _arguments(item.kind, {"arguments": event.arguments, "input": event.input}) or item.given
-            item.told = True
-
-    def _finish_call(self, item: Item, told: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
-        """End a call, unless it is told to be cut off, or only stands in a response that is."""
-        item.given = _arguments(item.kind, told) or item.given
-        state = told.get("status")
-        if state == "completed" or (state != "incomplete" and (item.told or status in ("", "completed"))):
-            self._items.name_call(item, told.get("call_id"), told.get("name"))
-            self._end_call(item, events)
-            return
-        self._begin_call(item, told, events)
-        if not item.streamed and isinstance(item.given, str):
-            events.append(ToolCallDelta(item.key, item.given))
-
-    def _end_call(self, item: Item, events: list[SourceEvent]) -> None:
-        given = item.given
-        if not fits(given, self._limits.depth):
-            events.append(NativeToolCall(item.key, item.name, None, item.call_id, fault=Code.TOO_DEEP))
-            return
-        self._write(item, item.pairs.close(), events)
-        if item.kind == "custom_tool_call":
-            if item.streamed:
-                events.append(ToolCallDelta(item.key, '"}'))
-            elif given is None:
-                given = {"input": ""}
-        events.append(NativeToolCall(item.key, item.name, given, item.call_id))
+        told = {"name": event.name, "input": event.input}
+        self._calls.settle(self._item(event, "custom_tool_call"), told, events)
 
     # The response.
 
@@ -383,9 +306,7 @@ class Responses(FrameAdapter):
         for index, each in enumerate(output if isinstance(output, list) else ()):
             if isinstance(each, dict):
                 self._finish(each, index, status, events)
-        for item in self._items.all:
-            if item.told and not item.done:
-                self._end_call(item, events)
+        self._calls.finish_told(events)
         messages = [each for each in objects(output) if each.get("type") == "message"]
         text = "".join(text_of(objects(each.get("content"))) for each in messages)
         details = response.get("incomplete_details")
@@ -404,19 +325,6 @@ class Responses(FrameAdapter):
             events.append(ReasoningDelta(thought))
         if text := self._text.close():
             events.append(TextDelta(text))
-
-
-def _arguments(kind: str, told: dict[str, Any]) -> Any:
-    """Return what a call's arguments are told to be, or None; an empty text may mean that they come elsewhere."""
-    value = told.get(_CALLS[kind])
-    if kind == "custom_tool_call":
-        return {"input": text} if (text := string(value)) else None
-    return value if isinstance(value, dict) else string(value)
-
-
-def _escape(text: str) -> str:
-    """Return `text` as it stands inside a JSON string."""
-    return msgspec.json.encode(text).decode()[1:-1]
 
 
 _Act = Callable[[Responses, _Event, list[SourceEvent]], None]

@@ -1,0 +1,132 @@
+"""The calls among the items of a response, into source events. Sans-IO.
+
+Function calls are calls, and so are those of custom tools, whose free text becomes the argument `input` and is written
+as JSON on the way. A call is complete when its item is done, or, in a response that ends well, when its arguments have
+been told whole; one that says that it is incomplete is left open. What hosted tools are asked is told when they are
+done; their results stand in the item, which passes as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from streamtools.calls import Limits
+from streamtools.errors import Code
+from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart
+from streamtools.sources.adapter import fits
+from streamtools.sources.output_items import Item, Items, string
+
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""The client's calls, by the type of their items, and where each has what the model wrote."""
+
+HOSTED = {
+    "web_search_call": "action",
+    "file_search_call": "queries",
+    "code_interpreter_call": "code",
+    "image_generation_call": "prompt",
+    "mcp_call": "arguments",
+}
+"""The calls that the provider runs itself, likewise."""
+
+
+class ResponseCalls:
+    """The calls of one response. `told` is always what an event says of a call: its item, or what stands for that."""
+
+    def __init__(self, items: Items, limits: Limits) -> None:
+        self._items = items
+        self._limits = limits
+
+    def begin(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append that a call begins, which may tell its arguments already."""
+        self._announce(item, told, events)
+        item.given = _arguments(item.kind, told)
+
+    def add(self, item: Item, delta: str, events: list[SourceEvent]) -> None:
+        """Append a piece of a call's arguments, which may be cut in mid-character."""
+        self._write(item, item.pairs.join(delta), events)
+
+    def settle(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Take note of arguments that are told whole, before their item is done."""
+        if not item.done:
+            self._announce(item, told, events)
+            item.given = _arguments(item.kind, told) or item.given
+            item.told = True
+
+    def finish(self, item: Item, told: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
+        """End a call, unless it is told to be cut off, or only stands in a response that is.
+
+        `status` is that of the response, or empty where the item itself is done.
+        """
+        item.given = _arguments(item.kind, told) or item.given
+        state = told.get("status")
+        if state == "completed" or (state != "incomplete" and (item.told or status in ("", "completed"))):
+            self._items.name_call(item, told.get("call_id"), told.get("name"))
+            self._end(item, events)
+            return
+        self._announce(item, told, events)
+        if not item.streamed and isinstance(item.given, str):
+            events.append(ToolCallDelta(item.key, item.given))
+
+    def finish_told(self, events: list[SourceEvent]) -> None:
+        """End the calls whose arguments have been told whole and whose items never were done."""
+        for item in self._items.all:
+            if item.told and not item.done:
+                self._end(item, events)
+
+    def tell_hosted(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append what a tool of the provider was asked."""
+        field = HOSTED[item.kind]
+        arguments = told.get(field)
+        if not fits(arguments, self._limits.depth):
+            arguments = None  # the item says so itself
+        elif arguments is not None and not isinstance(arguments, dict) and item.kind != "mcp_call":
+            arguments = {field: arguments}
+        name = string(told.get("name")) or item.kind.removesuffix("_call")
+        events.append(NativeToolCall(item.key, name, arguments, string(told.get("id")), provider_executed=True))
+
+    def _announce(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append that a call begins, or what more is known of it now."""
+        known = item.call_id, item.name
+        self._items.name_call(item, told.get("call_id"), told.get("name"))
+        if not item.begun or known != (item.call_id, item.name):
+            item.begun = True
+            events.append(ToolCallStart(item.key, item.call_id, item.name))
+
+    def _write(self, item: Item, piece: str, events: list[SourceEvent]) -> None:
+        if not piece:
+            return
+        if item.kind == "custom_tool_call":
+            piece = _escape(piece) if item.streamed else '{"input":"' + _escape(piece)
+        if not item.streamed:
+            self._announce(item, {}, events)
+            item.streamed = True
+            item.given = None  # what it was added with is only its beginning
+        events.append(ToolCallDelta(item.key, piece))
+
+    def _end(self, item: Item, events: list[SourceEvent]) -> None:
+        given = item.given
+        if not fits(given, self._limits.depth):
+            events.append(NativeToolCall(item.key, item.name, None, item.call_id, fault=Code.TOO_DEEP))
+            return
+        self._write(item, item.pairs.close(), events)
+        if item.kind == "custom_tool_call":
+            if item.streamed:
+                events.append(ToolCallDelta(item.key, '"}'))
+            elif given is None:
+                given = {"input": ""}
+        events.append(NativeToolCall(item.key, item.name, given, item.call_id))
+
+
+def _arguments(kind: str, told: dict[str, Any]) -> Any:
+    """Return what a call's arguments are told to be, or None; an empty text may mean that they come elsewhere."""
+    value = told.get(CALLS[kind])
+    if kind == "custom_tool_call":
+        return {"input": text} if (text := string(value)) else None
+    return value if isinstance(value, dict) else string(value)
+
+
+def _escape(text: str) -> str:
+    """Return `text` as it stands inside a JSON string."""
+    return msgspec.json.encode(text).decode()[1:-1]
