@@ -281,6 +281,14 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ),
         [*(TextDelta(each) for each in "abcde"), done()],
     ),
+    "an end whose number is too low": (
+        frames(*numbered(CREATED, delta("a"), delta("b")), *numbered(END)),
+        [TextDelta("a"), TextDelta("b"), done()],
+    ),
+    "an error whose number is too low": (
+        frames(*numbered(CREATED, delta("a"), delta("b")), *numbered({"type": "error", "message": "no"})),
+        [TextDelta("a"), TextDelta("b"), SourceError("no")],
+    ),
     "another response": (
         frames(CREATED, CREATED, event("created", response=None), delta("a"))
         + frames(event("created", response={"id": "resp_2"}), delta("b"), END),

@@ -117,15 +117,15 @@ class Responses(FrameAdapter):
         if (act := _WHOLE.get(name)) is not None:
             self._speaker = None
             act(self, event, events)
-        elif repeats or name in _NOTHING:
+        elif name in _ENDS:
+            self._complete(_ENDS[name], event, events)
+        elif (repeats and name not in _ERRORS) or name in _NOTHING:
             return
         elif (act := _PARTS.get(name)) is not None:
             act(self, event, events)
         elif (act := _DELTAS.get(name)) is not None and isinstance(event.delta, str):
             if event.delta:
                 act(self, event, events)
-        elif name in _ENDS:
-            self._complete(_ENDS[name], event, events)
         elif (value := self._decode(frame, events)) is not UNREADABLE or name in _ERRORS:
             if name == "response.output_text.annotation.added":
                 self._item(event, "message").cited = True
