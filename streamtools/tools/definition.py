@@ -1,33 +1,31 @@
 """A tool: a function, and what a model has to know to call it.
 
-`@tool` reads both from the function itself: its name, the first paragraph of its docstring, its type hints. What it
-makes stays callable as the function that it was. Everything that costs is done here, once: a call by a model then only
-reads its arguments and calls.
+`@tool` reads both from the function itself: its name, its docstring, its type hints. What it makes stays callable as
+the function that it was. Everything that costs is done here, once: a call by a model then only reads its arguments and
+calls.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
 from streamtools.calls import Rejected
 from streamtools.errors import ToolInputError
+from streamtools.tools.docstrings import Documentation, read_docstring
+from streamtools.tools.hints import body_of, is_unbound_method, without_bound
 from streamtools.tools.outcome import Written, write
-from streamtools.tools.signature import (
-    Arguments,
-    body_of,
-    explain,
-    input_of,
-    input_of_schema,
-    output_of,
-    without_bound,
-)
+from streamtools.tools.refusals import explain
+from streamtools.tools.returns import outputs_of
+from streamtools.tools.signature import Arguments, handler_input_of, input_of
+from streamtools.tools.tool_clients import schema_of_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -41,14 +39,38 @@ else:
     P = ParamSpec("P")
     R = TypeVar("R")
 
+Rest = ParamSpec("Rest")
+Self_ = TypeVar("Self_")
+Returned = TypeVar("Returned")
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what OpenAI and Anthropic both accept
+
+
+class ToolOptions(TypedDict, total=False):
+    """What can be said of a tool beside its function."""
+
+    name: str | None
+    """What the model calls it: 1 to 64 of A-Z, a-z, 0-9, `_` and `-`. Default: the function's name."""
+    description: str | None
+    """What it is for. Default: the docstring, up to its first section."""
+    parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    """A JSON schema, or a parameter list of `toolClients`: the function is then a handler of one dict of arguments."""
+    timeout: float | None
+    """Seconds for one call; None leaves it to the runner, and `math.inf` waits for ever."""
+    sequential: bool
+    """Whether no other tool runs at the same time."""
+    neutralise: bool
+    """Whether results that travel as text are kept from looking like calls."""
+    examples: Sequence[Mapping[str, Any]]
+    """Arguments as a model might give them; they are checked, and published with the schema."""
 
 
 class Tool(Generic[P, R]):
     """A function that a model may call by name.
 
-    `parameters` is the JSON schema of the arguments; `input_type` and `output_type` are the Python types behind the
-    two ends. `timeout` is in seconds; None leaves it to the runner, and `math.inf` waits for ever.
+    `parameters` is the JSON schema of the arguments and `output_schema` that of the result, if its type is declared;
+    `input_type` and `output_type` are the Python types behind them. `context` names the parameter that takes the
+    `ToolContext`. The rest are the `ToolOptions`.
 
     >>> def add(a: int, b: int = 1) -> int:
     ...     "Add two numbers."
@@ -60,59 +82,84 @@ class Tool(Generic[P, R]):
     ['a']
     """
 
-    def __init__(
-        self,
-        function: Callable[P, R],
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Define a tool. With `parameters`, a JSON schema, the function is a handler that takes one dict of arguments.
+    _options: ToolOptions
+    function: Callable[P, R]
 
-        Raises ValueError for a name that providers refuse, a timeout that is not positive or a schema of no object,
-        and TypeError for a signature that no JSON object fits, naming the tool and the parameter.
+    def __init__(self, function: Callable[P, R], **options: Unpack[ToolOptions]) -> None:
+        """Define a tool; another tool as `function` lends its function, and its options where there are no others.
+
+        Raises ValueError for a name or a schema that providers refuse, for examples that do not fit and for a timeout
+        that is not positive, and TypeError for a signature that no JSON object fits, naming the tool and the parameter.
         """
-        body = body_of(function)
+        if isinstance(function, Tool):
+            options = function._options | options
+            function = function.function
+        if isinstance(function, staticmethod):
+            function = function.__func__
+        if not callable(function):
+            raise TypeError(f"a tool is made of something that can be called, and not of {function!r}")
         functools.update_wrapper(self, function, updated=())
-        self.name = _checked(name if name is not None else _name_of(function))
-        self.description = description if description is not None else _first_paragraph(function)
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"tool {self.name!r}: a timeout is a positive number of seconds, not {timeout!r}")
-        self.timeout = timeout
+        body = body_of(function)
+        self._options = options
         self.function = function
+        name = options.get("name")
+        self.name = _checked(_name_of(function) if name is None else name)
+        documented = _documentation(function)
+        description = options.get("description")
+        self.description = documented.description if description is None else description
+        self.timeout = _seconds(options.get("timeout"), self.name)
+        self.sequential = options.get("sequential", False)
+        self.neutralise = options.get("neutralise", True)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
         self.yields = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
+        self.is_unbound = is_unbound_method(function)
+        parameters = options.get("parameters")
         try:
-            taken = input_of(function) if parameters is None else input_of_schema(parameters)
+            if parameters is None:
+                taken = input_of(function, documented.parameters)
+            else:
+                schema = parameters if isinstance(parameters, Mapping) else schema_of_parameters(parameters)
+                taken = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self.input_type, self._read = taken
-        self.output_type, self._output = output_of(function)
+        self.parameters, self.input_type, self._read, self.context = taken
+        (self.output_type, self._output, self.output_schema), progress = outputs_of(function)
+        self._progress = progress.adapter
+        self._add_examples(options.get("examples", ()))
 
     @classmethod
-    def from_function(
-        cls,
-        function: Callable[P, R],
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-    ) -> Tool[P, R]:
+    def from_function(cls, function: Callable[P, R], **options: Unpack[ToolOptions]) -> Tool[P, R]:
         """Return the tool that calls `function`; raises as the constructor does."""
-        return cls(function, name=name, description=description, parameters=parameters, timeout=timeout)
+        return cls(function, **options)
+
+    def replace(self, **options: Unpack[ToolOptions]) -> Tool[P, R]:
+        """Return a tool of the same function, with these options in place of its own."""
+        return Tool(self, **options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, as if it had never been made a tool."""
         return self.function(*args, **kwargs)
 
+    @overload
+    def __get__(self, instance: None, owner: type) -> Tool[P, R]: ...
+    @overload
+    def __get__(
+        self: Tool[Concatenate[Self_, Rest], Returned], instance: Self_, owner: type
+    ) -> Tool[Rest, Returned]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        """Return the tool of an object, for a tool that was defined in the body of the object's class."""
+        if instance is None or not self.is_unbound:
+            return self
+        bound = copy.copy(self)
+        bound.function = bound.__wrapped__ = self.function.__get__(instance, owner)  # type: ignore[attr-defined]
+        bound.is_unbound = False
+        return bound
+
     def __repr__(self) -> str:
         return f"<Tool {self.name}{inspect.signature(self.function)}>"
 
     def read(self, arguments: Mapping[str, Any]) -> Arguments:
-        """Return the function's own arguments for those of a call.
+        """Return the function's own arguments for those of a call, all but the `ToolContext`.
 
         Raises `ToolInputError` where they do not fit, and whatever else the validators of the user raise.
         """
@@ -132,27 +179,27 @@ class Tool(Generic[P, R]):
         """Return a result in the forms for the interface and for the model; raises what its serialiser raises."""
         return write(value, self._output)
 
+    def write_progress(self, value: Any) -> Written:
+        """Return what a generator has yielded, as `write` does for results."""
+        return write(value, self._progress)
+
+    def _add_examples(self, examples: Sequence[Mapping[str, Any]]) -> None:
+        if not examples:
+            return
+        for each in examples:
+            try:
+                self.read(each)
+            except ToolInputError as error:
+                raise ValueError(f"tool {self.name!r}: an example is refused: {error}") from error
+        self.parameters["examples"] = [dict(each) for each in examples]
+
 
 @overload
-def tool(
-    function: Callable[P, R],
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    timeout: float | None = None,
-) -> Tool[P, R]: ...
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    timeout: float | None = None,
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a tool: as `@tool`, as `@tool(name=…)`, or as `tool(function, name=…)`; see `Tool`."""
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Make a function a tool: as `@tool`, as `@tool(name=…)`, or as `tool(function, name=…)`; see `ToolOptions`."""
     return functools.partial(Tool, **options) if function is None else Tool(function, **options)
 
 
@@ -162,11 +209,17 @@ def _checked(name: str) -> str:
     return name
 
 
+def _seconds(timeout: float | None, name: str) -> float | None:
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"tool {name!r}: a timeout is a positive number of seconds, not {timeout!r}")
+    return timeout
+
+
 def _name_of(function: Callable[..., Any]) -> str:
     function = without_bound(function)
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _first_paragraph(function: Callable[..., Any]) -> str:
-    text = body_of(function).__doc__ or without_bound(function).__doc__ or ""
-    return " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+def _documentation(function: Callable[..., Any]) -> Documentation:
+    """Return what the function's docstring says; of a callable object, its `__call__`'s, or else its class's."""
+    return read_docstring(body_of(function).__doc__ or without_bound(function).__doc__)

@@ -143,7 +143,7 @@ class ToolRegistry:
             read = read_arguments(dict(arguments) if isinstance(arguments, Mapping) else arguments).value
         except Rejected as error:
             raise ToolInputError(name, f"the arguments of {name!r} do not fit: {error.message}") from None
-        return (await invoke(found, read, timeout=timeout, report=_unheard)).value
+        return (await invoke(found, read, timeout=timeout)).value
 
     def find(self, name: str) -> Tool:
         """Return the tool of exactly this name. Raises `UnknownTool` with a text that helps a model to choose again."""
@@ -182,10 +182,6 @@ def _each(tools: ToolsLike) -> Iterator[Tool]:
         yield Tool(tools)
     else:
         raise TypeError(f"{tools!r} is no tool, function, registry or collection of them")
-
-
-async def _unheard(progress: Any) -> None:
-    """Take progress that nobody waits for."""
 
 
 def _openai(tool: Tool) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Both are built once, when the tool is defined, by pydantic and from the type hints; a call then costs one pass over its
 JSON. A function whose only parameter is a model, a dataclass or a typed dict takes that record itself; any other takes
-its parameters by name; a plain schema leaves the object to its handler.
+its parameters by name; a plain schema leaves the object to its handler. A parameter for the `ToolContext` is not the
+model's.
 
 Arguments are read as JSON rather than as Python values, because strict models and encoded bytes differ between the two,
 and because the tool then owns what it gets: it can change nothing in the call that the interface is shown.
@@ -10,82 +11,79 @@ and because the tool then owns what it gets: it can change nothing in the call t
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import inspect
-import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
-from pydantic.errors import PydanticUserError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
 from streamtools.calls import Rejected
 from streamtools.errors import Code
+from streamtools.tools.docstrings import read_docstring
+from streamtools.tools.hints import (
+    EMPTY,
+    UNUSABLE,
+    bare,
+    body_of,
+    hint_of,
+    is_context,
+    is_record,
+    is_unbound_method,
+    parameters_of,
+)
+from streamtools.tools.schemas import JsonSchema, schema_of, snapshot
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """The positional and the named arguments of one call of a function."""
 
-_UNUSABLE = (PydanticUserError, NameError, TypeError)  # what pydantic and typing say of a type they can do nothing with
-_ERRORS_TOLD = 10  # a model corrects the first few and then asks again
-_EMPTY = inspect.Parameter.empty
-
 
 class Input(NamedTuple):
-    """What a tool takes: the JSON schema of one object, the type behind it, and the reader of its JSON."""
+    """What a tool takes: the JSON schema of one object, the type behind it, and the reader of its JSON.
 
-    schema: dict[str, Any]
+    `context` is the name of the parameter that takes the `ToolContext`.
+    """
+
+    schema: JsonSchema
     type: Any
     read: Callable[[bytes], Arguments]
+    context: str | None = None
 
 
-class Schema(GenerateJsonSchema):
-    """A schema as models need it: no titles that repeat a parameter's name, no complaint about odd defaults."""
+def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Input:
+    """Return what `function` takes; `described` says what its parameters mean where their types do not.
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False: the name says it."""
-        return False
-
-    def emit_warning(self, kind: Any, detail: str) -> None:
-        """Do nothing: a default that no JSON can show is merely not shown."""
-
-
-def without_bound(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what partial objects are made of."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def body_of(function: Callable[..., Any]) -> Any:
-    """Return the function, method or class that a call of `function` runs; of a callable object, its `__call__`."""
-    function = without_bound(function)
-    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+    Raises TypeError, naming the parameter, where no JSON object can say it.
+    """
+    parameters = parameters_of(function)
+    hints = {each.name: hint_of(function, each) for each in parameters}
+    context = _context(parameters, hints)
+    parameters = [each for each in parameters if each.name != context]
+    body = body_of(function)
+    hidden = set(inspect.signature(getattr(body, "__func__", body)).parameters) - {each.name for each in parameters}
+    if len(parameters) == 1 and is_record(hints[parameters[0].name]):
+        taken = _record(parameters[0], hints[parameters[0].name])
+        if taken is not None:
+            return taken._replace(context=context)
+    return _keywords(parameters, hints, described, hidden)._replace(context=context)
 
 
-def input_of(function: Callable[..., Any]) -> Input:
-    """Return what `function` takes. Raises TypeError, naming the parameter, where no JSON object can say it."""
-    bound = function.keywords if isinstance(function, functools.partial) else {}
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in bound]
-    hints = {each.name: _hint(function, each) for each in parameters}
-    if len(parameters) == 1 and _is_record(hints[parameters[0].name]):
-        return _record(parameters[0], hints[parameters[0].name])
-    return _keywords(parameters, hints)
-
-
-def input_of_schema(schema: Mapping[str, Any]) -> Input:
+def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) -> Input:
     """Return an input that is one dict by a schema of the user's own; of the schema, only `required` is checked.
 
-    Raises ValueError for a schema that describes no object.
+    Raises ValueError for a schema that providers refuse, and TypeError for a function that takes no single dict.
     """
-    if schema.get("type", "object") != "object":
-        raise ValueError(f"the schema of a tool's parameters is an object's, not of type {schema['type']!r}")
-    required = [str(name) for name in schema.get("required", ())]
+    kept = snapshot(schema)
+    parameters = parameters_of(function)
+    context = _context(parameters, {each.name: _known(function, each) for each in parameters})
+    given: list[Any] = [None] * (1 + is_unbound_method(function))
+    try:
+        inspect.signature(function).bind(*given, **({} if context is None else {context: None}))
+    except TypeError as error:
+        raise TypeError(f"a handler takes one dict of arguments, and nothing else that it needs: {error}") from error
+    required = kept.get("required", [])
 
     def read(data: bytes) -> Arguments:
         arguments: dict[str, Any] = from_json(data)
@@ -93,61 +91,49 @@ def input_of_schema(schema: Mapping[str, Any]) -> Input:
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Field required" for name in missing))
         return (arguments,), {}
 
-    return Input({"type": "object", "properties": {}, **schema}, dict[str, Any], read)
+    return Input(kept, dict[str, Any], read, context)
 
 
-def output_of(function: Callable[..., Any]) -> tuple[Any, TypeAdapter[Any] | None]:
-    """Return the type that `function` is declared to return, and what writes it if that is more than plain values.
-
-    A declared type decides what is published: fields that a subclass adds stay inside, as in a web framework.
-    """
-    body = body_of(function)
-    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-        return Any, None
+def _known(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     try:
-        hint = _resolve(inspect.signature(function).return_annotation, body)
-        return (Any, None) if hint in (_EMPTY, Any) else (hint, TypeAdapter(hint))
-    except _UNUSABLE:
-        return Any, None
+        return hint_of(function, parameter)
+    except TypeError:
+        return Any
 
 
-def explain(error: ValidationError) -> str:
-    """Return what is wrong as `place: reason` pairs, without the values that were given.
-
-    Messages of a user's own validators are repeated as they are: they are written for whoever wrote the input.
-    """
-    errors = error.errors(include_url=False, include_input=False)
-    told = [_told(each) for each in errors[:_ERRORS_TOLD]]
-    return "; ".join(told if len(errors) <= _ERRORS_TOLD else [*told, f"and {len(errors) - _ERRORS_TOLD} more"])
-
-
-def _told(error: Any) -> str:
-    reason = error["msg"]
-    if error["type"] == "union_tag_invalid":  # the one message of pydantic's own that repeats a value
-        reason = f"{error['ctx']['discriminator']} is none of {error['ctx']['expected_tags']}"
-    place = ".".join(str(part)[:60] for part in error["loc"])
-    return f"{place}: {reason[:200]}" if place else reason[:200]
+def _context(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
+    found = [each for each in parameters if is_context(hints[each.name])]
+    for each in found:
+        _refuse_positional(each)
+    if len(found) > 1:
+        raise TypeError(f"parameters {found[0].name!r} and {found[1].name!r} both take the ToolContext")
+    return found[0].name if found else None
 
 
-def _record(parameter: inspect.Parameter, hint: Any) -> Input:
+def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
+    """Return the input that is this record, or None if its type is written as something else than an object."""
     _refuse_positional(parameter)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
-        schema = adapter.json_schema(schema_generator=Schema)
-    except _UNUSABLE as error:
+        schema = schema_of(adapter)
+    except UNUSABLE as error:
         raise _unreadable([parameter], error) from error
-    if "$ref" in schema:  # a type that refers to itself
-        schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
     if schema.get("type") != "object":
-        return _keywords([parameter], {parameter.name: hint})
-    schema.pop("title", None)
+        return None
+    _describe(schema, read_docstring(typing.cast("str | None", bare(hint).__doc__)).parameters)
     return Input(schema, hint, lambda data: ((), {parameter.name: adapter.validate_json(data)}))
 
 
-def _keywords(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Input:
+def _keywords(
+    parameters: Sequence[inspect.Parameter],
+    hints: Mapping[str, Any],
+    described: Mapping[str, str],
+    hidden: set[str],
+) -> Input:
     """Return an input that reads each parameter by its name, and gives the function only what was said.
 
     The fields have names of our own, so that a parameter may be called `schema` or `_x`; their aliases are the names.
+    `hidden` are parameters that are not the model's to fill, also where any further name is welcome.
     """
     names: dict[str, str] = {}
     fields: dict[str, Any] = {}
@@ -162,16 +148,18 @@ def _keywords(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any])
         field = f"p{len(fields)}"
         names[field] = parameter.name
         named = _under(parameter.name, hint)
-        fields[field] = named if parameter.default is _EMPTY else (named, parameter.default)
-        if parameter.default is not _EMPTY and not isinstance(parameter.default, FieldInfo):
+        fields[field] = named if parameter.default is EMPTY else (named, parameter.default)
+        if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
             unsaid.add(field)
     try:
         model = _model(fields, extra)
-        schema = model.model_json_schema(schema_generator=Schema)
-    except _UNUSABLE as error:
+        schema = schema_of(TypeAdapter(model))
+    except UNUSABLE as error:
         raise _unreadable(_culprits(parameters, hints), error) from error
-    schema.pop("title", None)
     schema.setdefault("properties", {})
+    _describe(
+        schema, {model.model_fields[field].alias or name: described.get(name, "") for field, name in names.items()}
+    )
     validate = model.__pydantic_validator__.validate_json
 
     def read(data: bytes) -> Arguments:
@@ -180,9 +168,21 @@ def _keywords(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any])
         arguments = {
             name: getattr(said, field) for field, name in names.items() if field in given or field not in unsaid
         }
-        return (), {**said.__pydantic_extra__, **arguments} if said.__pydantic_extra__ else arguments
+        more = said.__pydantic_extra__
+        if not more:
+            return (), arguments
+        if taken := [name for name in more if name in hidden]:
+            raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Extra inputs are not permitted" for name in taken))
+        return (), {**more, **arguments}
 
     return Input(schema, model, read)
+
+
+def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:
+    for name, text in described.items():
+        part = schema.get("properties", {}).get(name)
+        if text and isinstance(part, dict):
+            part.setdefault("description", text)
 
 
 def _under(name: str, hint: Any) -> Any:
@@ -207,22 +207,12 @@ def _refuse_positional(parameter: inspect.Parameter) -> None:
         raise TypeError(f"parameter '*{parameter.name}' has no name for its values, and members of a JSON object do")
 
 
-def _is_record(hint: Any) -> bool:
-    if typing.get_origin(hint) is Annotated:
-        hint = typing.get_args(hint)[0]
-    kind = typing.get_origin(hint) or hint
-    if not inspect.isclass(kind):
-        return False
-    is_typed_dict = hasattr(kind, "__required_keys__")  # typing and typing_extensions do not recognise each other's
-    return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or is_typed_dict
-
-
 def _culprits(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Sequence[inspect.Parameter]:
     """Return those of the parameters that cannot be read on their own."""
 
     def refused(parameter: inspect.Parameter) -> bool:
         try:
-            _keywords([parameter], hints)
+            _keywords([parameter], hints, {}, set())
         except TypeError:
             return True
         return False
@@ -233,34 +223,3 @@ def _culprits(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any])
 def _unreadable(parameters: Sequence[inspect.Parameter], error: Exception) -> TypeError:
     names = ", ".join(repr(each.name) for each in parameters)
     return TypeError(f"parameter {names} cannot be read from JSON: {str(error).partition(chr(10))[0]}")
-
-
-def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    try:
-        hint = _resolve(parameter.annotation, body_of(function))
-    except _UNUSABLE as error:
-        raise TypeError(f"the type of parameter {parameter.name!r} is unknown: {error}") from error
-    return Any if hint is _EMPTY else hint
-
-
-def _resolve(annotation: Any, body: Any) -> Any:
-    """Return the type that an annotation means where it was written, or where the tool is being defined."""
-    if annotation is _EMPTY:
-        return _EMPTY
-    holder: Any = SimpleNamespace(__annotations__={"it": annotation})
-    names = getattr(inspect.unwrap(body), "__globals__", {})
-    try:
-        return typing.get_type_hints(holder, names, include_extras=True)["it"]
-    except NameError:
-        return typing.get_type_hints(holder, names, _caller_names(), include_extras=True)["it"]
-
-
-def _caller_names() -> dict[str, Any]:
-    """Return the local names of whoever defines the tool: types may be local to a function, as in a request's handler.
-
-    Looked up only for annotations that the function's module cannot explain.
-    """
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "streamtools":
-        frame = frame.f_back
-    return {} if frame is None else dict(frame.f_locals)
