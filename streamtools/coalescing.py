@@ -51,7 +51,12 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         members = list(group)
         if kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
-            if joined or kind is CallDelta or getattr(members[-1], "signature", None):
+            if (
+                joined
+                or kind is CallDelta
+                or getattr(members[-1], "signature", None)
+                or getattr(members[-1], "id", None)
+            ):
                 merged.append(msgspec.structs.replace(members[-1], text=joined))
         else:
             merged.extend(members)

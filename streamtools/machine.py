@@ -308,7 +308,7 @@ class StreamMachine:
                 self._room -= len(text)
                 return self._feed_text(text)
             case ReasoningDelta(text, signature, block, redacted):
-                told = text or signature
+                told = text or signature or block
                 return [Reasoning(text, self.number(), signature, block, redacted)] if told else []
             case SourceUsage(usage):
                 self._usage = usage
