@@ -1,5 +1,7 @@
 """From a provider's bytes to UI events, as a multiple of what `httpx-sse` and `.json()` cost for the same bytes.
 
+Ollama's lines are no server-sent events; beside them stand `aiter_lines` of httpx and `json.loads`.
+
     python benchmarks/bench_pipeline.py
 
 Both read the same chunks from the same kind of object in the same event loop. Beyond what the other side does, ours
@@ -10,9 +12,11 @@ turns once for each of them, as it does when they come from a socket; that cost 
 from __future__ import annotations
 
 import codecs
+import json
 import random
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -31,12 +35,7 @@ from streamtools import StreamMachine, ToolStream, sources
 from streamtools.events import Call, Done, Text, UIEvent
 from streamtools.parsing.dialects import hash_marker
 
-TARGET = 0.6
 HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
-UNIT = "× httpx-sse"
-
-WIRES: dict[str, Callable[[list[str]], list[bytes]]] = {"openai": wires.openai, "latitude": wires.latitude}
-SOURCES: dict[str, Callable[[object], sources.Source]] = {"openai": sources.openai, "latitude": sources.latitude}
 
 
 class Chunks(httpx.AsyncByteStream, httpx.SyncByteStream):
@@ -101,6 +100,46 @@ async def aread_with_httpx_sse(open_: Open, keep: list[Any] | None = None) -> No
                 keep.append(value)
 
 
+def read_with_lines(open_: Open, keep: list[Any] | None = None) -> None:
+    """Read lines and their JSON, without an event loop."""
+    for line in open_().iter_lines():
+        value = json.loads(line)
+        if keep is not None:
+            keep.append(value)
+
+
+async def aread_with_lines(open_: Open, keep: list[Any] | None = None) -> None:
+    """Read lines and their JSON."""
+    async for line in open_().aiter_lines():
+        value = json.loads(line)
+        if keep is not None:
+            keep.append(value)
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One provider's stream, and what stands beside it."""
+
+    wire: Callable[[list[str]], list[bytes]]
+    source: Callable[[object], sources.Source]
+    beside: Callable[..., None] = read_with_httpx_sse
+    abeside: Callable[..., Awaitable[None]] = aread_with_httpx_sse
+    unit: str = "× httpx-sse"
+    target: float = 0.6
+
+
+PROVIDERS = {
+    "openai": Provider(wires.openai, sources.openai),
+    "latitude": Provider(wires.latitude, sources.latitude),
+    "responses": Provider(wires.responses, sources.responses),
+    "anthropic": Provider(wires.anthropic, sources.anthropic),
+    "gemini": Provider(wires.gemini, sources.gemini),
+    "ollama": Provider(wires.ollama, sources.ollama, read_with_lines, aread_with_lines, "× lines", 1.0),
+}
+BARE = ("openai", "latitude")
+"""For these an iterator of bytes is measured too, and chunks that arrive: neither depends on the format."""
+
+
 def read(provider: str, open_: Open, keep: list[UIEvent] | None = None) -> None:
     """Read UI events with an adapter and a machine, without an event loop."""
     adapter, machine = sources.adapter(provider), StreamMachine()
@@ -118,7 +157,7 @@ def read(provider: str, open_: Open, keep: list[UIEvent] | None = None) -> None:
 
 async def aread(provider: str, open_: Open, keep: list[UIEvent] | None = None) -> None:
     """Read UI events from a `ToolStream`."""
-    async with ToolStream(SOURCES[provider](open_())) as events:
+    async with ToolStream(PROVIDERS[provider].source(open_())) as events:
         async for event in events:
             if keep is not None:
                 keep.append(event)
@@ -153,52 +192,52 @@ def cases(smoke: bool) -> Iterator[Case]:
     call = hash_marker().write_call("get_weather", texts.small_arguments(random.Random(8)))
     written, visible = before + call + behind, before + behind
 
-    for provider, wire in WIRES.items():
-        frames = wire(texts.cut(written))
+    for name, provider in PROVIDERS.items():
+        frames = provider.wire(texts.cut(written))
         for count in (1, 16):
             chunks = wires.chunks(frames, count)
-            section = f"{provider}, {count} frame{'s' * (count > 1)} a chunk"
+            section = f"{name}, {count} frame{'s' * (count > 1)} a chunk"
             opened = partial(response, chunks)
 
-            def check_sync(open_: Open = opened, provider: str = provider) -> None:
+            def check_sync(open_: Open = opened, name: str = name, provider: Provider = provider) -> None:
                 values: list[Any] = []
                 events: list[UIEvent] = []
-                read_with_httpx_sse(open_, values)
-                read(provider, open_, events)
+                provider.beside(open_, values)
+                read(name, open_, events)
                 check(written, visible, values, events)
 
             yield Comparison(
                 section,
                 "adapter and machine, no event loop",
                 len(frames),
-                timed(partial(read, provider, opened)),
-                timed(partial(read_with_httpx_sse, opened)),
+                timed(partial(read, name, opened)),
+                timed(partial(provider.beside, opened)),
                 check_sync,
-                TARGET,
-                UNIT,
+                provider.target,
+                provider.unit,
             )
-            for name, open_ in (
-                ("ToolStream, a response of httpx", opened),
-                ("ToolStream, an iterator of bytes", partial(Bare, chunks)),
-                ("ToolStream, a response, chunks arrive", partial(response, chunks, arriving=True)),
-            ):
+            rows = [("ToolStream, a response of httpx", opened)]
+            if name in BARE:
+                rows.append(("ToolStream, an iterator of bytes", partial(Bare, chunks)))
+                rows.append(("ToolStream, a response, chunks arrive", partial(response, chunks, arriving=True)))
+            for row, open_ in rows:
 
-                def check_async(open_: Open = open_, provider: str = provider) -> None:
+                def check_async(open_: Open = open_, name: str = name, provider: Provider = provider) -> None:
                     values: list[Any] = []
                     events: list[UIEvent] = []
-                    anyio.run(aread_with_httpx_sse, open_, values)
-                    anyio.run(aread, provider, open_, events)
+                    anyio.run(provider.abeside, open_, values)
+                    anyio.run(aread, name, open_, events)
                     check(written, visible, values, events)
 
                 yield Comparison(
                     section,
-                    name,
+                    row,
                     len(frames),
-                    in_loop(partial(aread, provider, open_)),
-                    in_loop(partial(aread_with_httpx_sse, open_)),
+                    in_loop(partial(aread, name, open_)),
+                    in_loop(partial(provider.abeside, open_)),
                     check_async,
-                    TARGET,
-                    UNIT,
+                    provider.target,
+                    provider.unit,
                 )
 
 

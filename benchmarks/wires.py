@@ -59,10 +59,108 @@ def latitude(deltas: list[str]) -> list[bytes]:
     ]
 
 
+def responses(deltas: list[str]) -> list[bytes]:
+    """Return the events of OpenAI's Responses, about 230 bytes a delta; two of the last repeat the text."""
+    text = "".join(deltas)
+    item = "msg_0a7c91e2b4fd3a5268c0d1e9f7b36a42"
+    part = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
+    place = {"item_id": item, "output_index": 0, "content_index": 0}
+    message = {"id": item, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
+    whole = message | {"status": "completed", "content": [part | {"text": text}]}
+    response = {"id": "resp_5f2e", "object": "response", "status": "in_progress", "model": "gpt-4o-mini", "output": []}
+    usage = {"input_tokens": 31, "output_tokens": len(deltas), "total_tokens": 31 + len(deltas)}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": response},
+        {"type": "response.in_progress", "response": response},
+        {"type": "response.output_item.added", "output_index": 0, "item": message},
+        {"type": "response.content_part.added", "part": part} | place,
+        *({"type": "response.output_text.delta", "delta": delta, "logprobs": []} | place for delta in deltas),
+        {"type": "response.output_text.done", "text": text} | place,
+        {"type": "response.content_part.done", "part": part | {"text": text}} | place,
+        {"type": "response.output_item.done", "output_index": 0, "item": whole},
+        {
+            "type": "response.completed",
+            "response": response | {"status": "completed", "output": [whole], "usage": usage},
+        },
+    ]
+    return [
+        b"event: %s\n%s" % (event["type"].encode(), _data(event | {"sequence_number": n}))
+        for n, event in enumerate(events)
+    ]
+
+
+def anthropic(deltas: list[str]) -> list[bytes]:
+    """Return Anthropic's events, about 130 bytes a delta, with the padding that it puts behind some of them."""
+    usage = {"input_tokens": 31, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
+    message = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None, "usage": usage}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "ping"},
+        *(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": delta}}
+            for delta in deltas
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "usage": {"output_tokens": len(deltas)},
+        },
+        {"type": "message_stop"},
+    ]
+    return [
+        b"event: %s\n%s" % (event["type"].encode(), _data(event)[:-2] + b" " * (n % 8) + b"\n\n")
+        for n, event in enumerate(events)
+    ]
+
+
+def gemini(deltas: list[str]) -> list[bytes]:
+    """Return Gemini's responses, about 330 bytes a delta, with their spaces, their CRLF, and counts in each."""
+
+    def frame(count: int, delta: str, finish: str | None = None) -> bytes:
+        candidate: dict[str, Any] = {"content": {"parts": [{"text": delta}], "role": "model"}, "index": 0}
+        counts = {
+            "promptTokenCount": 31,
+            "candidatesTokenCount": count,
+            "totalTokenCount": 31 + count,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 31}],
+        }
+        value = {
+            "candidates": [candidate | {"finishReason": finish} if finish else candidate],
+            "usageMetadata": counts,
+            "modelVersion": "gemini-2.5-flash",
+            "responseId": "x7QhaZyvG5m0mtkP3Z6Q0A4",
+        }
+        return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\r\n\r\n"
+
+    return [*(frame(count, delta) for count, delta in enumerate(deltas)), frame(len(deltas), "", "STOP")]
+
+
+def ollama(deltas: list[str]) -> list[bytes]:
+    """Return Ollama's lines, about 130 bytes a delta."""
+    head = {"model": "llama3.2", "created_at": "2026-11-07T20:22:19.184789123Z"}
+    counts = {"total_duration": 182242375, "prompt_eval_count": 31, "eval_count": len(deltas)}
+
+    def line(delta: str, **more: Any) -> bytes:
+        value = head | {"message": {"role": "assistant", "content": delta}, "done": False} | more
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+    return [*(line(delta) for delta in deltas), line("", done=True, done_reason="stop", **counts)]
+
+
 def text_of(value: dict[str, Any]) -> str:
     """Return the piece of text in one frame's JSON, as somebody reads it who does without a library."""
     if "choices" in value:
         return "".join(choice["delta"].get("content") or "" for choice in value["choices"])
+    if "candidates" in value:
+        return "".join(part["text"] for part in value["candidates"][0]["content"]["parts"])
+    if "done" in value:
+        return str(value["message"]["content"])
+    if value["type"] == "response.output_text.delta":
+        return str(value["delta"])
+    if value["type"] == "content_block_delta":
+        return str(value["delta"]["text"])
     return str(value.get("textDelta", ""))
 
 

@@ -51,13 +51,9 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         members = list(group)
         if kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
-            if (
-                joined
-                or kind is CallDelta
-                or getattr(members[-1], "signature", None)
-                or getattr(members[-1], "id", None)
-            ):
-                merged.append(msgspec.structs.replace(members[-1], text=joined))
+            last = members[-1]
+            if joined or kind is CallDelta or (isinstance(last, Reasoning) and (last.signature or last.id)):
+                merged.append(msgspec.structs.replace(last, text=joined))
         else:
             merged.extend(members)
     return [_anonymous(event, rename) for event in merged]
