@@ -233,6 +233,15 @@ class StreamMachine:
         return self._end_turn(self._parser.close())
 
     @property
+    def may_go_on(self) -> bool:
+        """Whether another request may follow: the provider has ended its answer, and nothing has stopped the run."""
+        return self._is_complete and not (self._closed or self._failed or self._why)
+
+    def go_on(self) -> None:
+        """Take note that another request follows, whose answer is not earned yet."""
+        self._earned = self.stopped = False
+
+    @property
     def _is_complete(self) -> bool:
         """Whether the provider has ended the run, and nothing of it is left to be done."""
         return self._earned and not (self._open or self.waiting)

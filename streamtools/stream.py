@@ -96,6 +96,7 @@ class ToolStream:
             execute = "never"
         armed = choose_dialects(dialects)
         self._source = source
+        self._wish = wish
         self._watch = Watch.of(guards)
         self._executes = execute != "never"
         self._outcomes_of_step: list[ToolOutcome] = []
@@ -105,7 +106,7 @@ class ToolStream:
             execute=execute,
             native_tool_calls=native_tool_calls,
             self_contained=self_contained,
-            judge=None if wish.mode == "auto" else lambda calls: _judge(wish, calls),
+            judge=None if wish.mode == "auto" else lambda calls: _judge(self._wish, calls),
             guard=self._guard,
             run_id=run_id,
             **options,
@@ -216,7 +217,13 @@ class ToolStream:
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as time:
                     async with anyio.create_task_group() as tools:
                         try:
-                            await self._read(tools)
+                            while True:
+                                await self._read(tools)
+                                following = await self._follow()
+                                if following is None:
+                                    break
+                                await self._close_source()
+                                self._source = following
                         except Exception as error:
                             self._fault = error  # and the group is not shown it: it would wrap it
                             tools.cancel_scope.cancel()
@@ -264,6 +271,10 @@ class ToolStream:
                 await self._wait_for_room()
         if self._running:  # eager calls of a turn that never became complete
             await self._end_step()
+
+    async def _follow(self) -> EventSource | None:
+        """Return what is read next, in a run of several requests. Here there is one."""
+        return None
 
     async def _run_due(self, tools: TaskGroup) -> None:
         """Run what is due: beside the stream while its turn goes on, and to the end once the turn is complete."""
