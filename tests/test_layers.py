@@ -54,6 +54,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"markers", "declared", "repair"},
         {"closings", "near_misses", "options", "output"},
         {"reader", "drafts"},
+        {"heads"},
         {"envelope", "markdown", "raw_text", "reasoning", "visible"},
         {"json_text"},
         {"broken_json"},

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamtools.parsing.declared import Signatures
 from streamtools.parsing.dialects import Dialect, Opener, Tag
+from streamtools.parsing.heads import Heads
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.near_misses import NearMisses
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
@@ -55,8 +56,8 @@ class Armed:
                 for count in range(opener.line_feeds):
                     marker = Marker(("\n" * (count + 1), *opener.parts), ahead=opener.ahead)
                     self._entries.append(Entry(marker, (opener, dialect, count + 1), even_in_code))
-        self.line_feeds = max((entry.armament[2] for entry in self._entries), default=0)
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.armament[2]]
+        self.holds_line_feeds = any(_is_call(entry) and entry.armament[2] for entry in self._entries)
         self.tags = ReasoningTags(
             TAGS,
             [entry.marker for entry in calls if entry.marker.where != "start"],
@@ -70,23 +71,15 @@ class Armed:
         )
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
-        self.line_start = "".join({entry.marker.first for entry in [*inline, *lines]})
-        self.anywhere = "".join({entry.marker.first for entry in inline})
-        self.in_code = "".join({entry.marker.first for entry in inline if entry.in_code})
+        anywhere = {entry.marker.head for entry in inline}
         if reasoning == "anywhere":
-            self.anywhere += self.tags.firsts
-        self.near = _near_misses(dialects, calls, names)
-        self.line_start += self.near.line_start
-        self.anywhere += self.near.anywhere
-        self.behind_feed = self._behind_feed()
-        self.watched_in_code = self.in_code + self.near.in_code
-
-    def _behind_feed(self) -> str | None:
-        """Return the characters that stand behind the line feed with which a marker begins; None if any may."""
-        seconds = [entry.marker.second for entry in self._entries if entry.marker.first == "\n"]
-        if "" in seconds or "\n" in self.near.line_start + self.near.anywhere + self.near.in_code:
-            return None
-        return "".join(sorted({*seconds}))
+            anywhere |= {*self.tags.firsts}
+        self.near = near = _near_misses(dialects, calls, names)
+        self.heads = Heads(
+            anywhere=anywhere | near.anywhere,
+            line_start={entry.marker.head for entry in lines} | near.line_start,
+            in_code={entry.marker.head for entry in inline if entry.in_code} | near.in_code,
+        )
 
     def closing(self, tag: Tag) -> ReasoningEnd:
         """Return how the reasoning ends that a tag opens."""

@@ -53,6 +53,7 @@ LINE_END = LineEnd()
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "behind_call"]
 
+_HEAD = 4  # characters of a marker by which it is told from others before all of it is looked for
 _MARK = "()"  # an empty group: the match has come this far
 _NEVER = "(?!)"  # matches nothing
 
@@ -73,8 +74,8 @@ class Marker:
     not_after: str = ""
     first: str = field(init=False)
     """The character with which it begins."""
-    second: str = field(init=False)
-    """The character behind it, or "" if several may stand there."""
+    head: str = field(init=False)
+    """The first characters of it, up to the first of them that is not fixed."""
     last: str = field(init=False)
     """The characters with one of which it is committed to."""
 
@@ -87,7 +88,7 @@ class Marker:
             if not isinstance(each, str | LineEnd):
                 raise ValueError(f"a marker ends with a fixed character or a line end, and this one ends with {each!r}")
         object.__setattr__(self, "first", self.parts[0][0])
-        object.__setattr__(self, "second", self._fixed()[1:2])
+        object.__setattr__(self, "head", self._fixed()[:_HEAD])
         object.__setattr__(self, "last", "".join(each[-1] if isinstance(each, str) else "\n" for each in lasts))
 
     def _fixed(self) -> str:
@@ -125,7 +126,7 @@ class Markers(Generic[T]):
         # By what they begin with: two characters, or one where the text at hand has no more or the second is not fixed.
         self._groups: dict[str, _Group[T]] = {}
         self._open: dict[str, _Group[T]] = {}
-        heads = [(marker.first + marker.second, (marker, companion)) for marker, companion in entries]
+        heads = [(marker.head[:2], (marker, companion)) for marker, companion in entries]
         for head in dict.fromkeys(head for head, _ in heads):
             alike = [(other, entry) for other, entry in heads if other[0] == head[0]]
             self._groups[head[0]] = _Group([entry for _, entry in alike])

@@ -41,9 +41,9 @@ class NearMisses:
             for known in (prose, code)
             for begins in (False, True)
         ]
-        self.anywhere = "".join({marker.first for marker, _ in prose if marker.where == "anywhere"})
-        self.line_start = "".join({marker.first for marker, _ in prose if marker.where != "anywhere"})
-        self.in_code = "".join({marker.first for marker, _ in code if marker.where == "anywhere"})
+        self.anywhere = {marker.head for marker, _ in prose if marker.where == "anywhere"}
+        self.line_start = {marker.head for marker, _ in prose if marker.where != "anywhere"}
+        self.in_code = {marker.head for marker, _ in code if marker.where == "anywhere"}
         self._start = _look_at_start(names) if names else None
 
     def look(self, *, in_code: bool, begins: bool) -> Look | None:
@@ -123,9 +123,15 @@ class Watch:
             self._settle(at)
             if not self.left:
                 return
-        found = look(text, at, ended) if at or not last else look(last[-1] + text, 1, ended)
+        before = text[at - 1] if at else last[-1:]
+        whole, place = (text, at) if at or not before else (before + text, 1)
+        found = look(whole, place, ended)
         if found is not False:
-            self._look(Candidate(look, text[at - 1] if at else last[-1:], at), text, ended)
+            self._take_in(Candidate(look, before, at), found, whole, place)
+
+    def has_due(self, shown: int) -> bool:
+        """Whether there is something to report in the text at hand up to `shown`."""
+        return self._due <= shown or bool(self._reports)
 
     def report(self, shown: int) -> list[tuple[int, str, str]]:
         """Return those that are complete in the text at hand up to `shown`: their ends, what is said, their texts."""
@@ -146,17 +152,14 @@ class Watch:
         waiting = self._candidates
         self.clear()
         for candidate in waiting:
-            self._look(candidate, text, ended)
+            whole = candidate.before + text[candidate.origin :]
+            self._take_in(candidate, candidate.look(whole, candidate.at, ended), whole, candidate.at)
 
     def pause(self, text: str, shown: int) -> None:
         """All of the text at hand has been read, and is forgotten but for what stands behind `shown`."""
         for candidate in self._candidates:
             candidate.before += text[candidate.origin : shown]
             candidate.origin = 0
-
-    def _look(self, candidate: Candidate, text: str, ended: bool) -> None:
-        whole = candidate.before + text[candidate.origin :]
-        self._take_in(candidate, candidate.look(whole, candidate.at, ended), whole, candidate.at)
 
     def _take_in(
         self, candidate: Candidate, found: tuple[str, int] | Literal[False] | None, text: str, at: int

@@ -67,7 +67,7 @@ class Parser:
         self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta without consequences
         self._hidden: Span | ReasoningText | None = None  # whoever takes such a delta, if not the reader
-        self._lines = False  # what comes is likely to be text, and its lines can be followed by themselves
+        self._even = False  # what comes is likely to be text, and can be gone over by itself
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -98,11 +98,12 @@ class Parser:
             if events is not None:
                 self._leaves = span.leaves or always
                 return events if span.state is State.OPEN else self._run("", events)
-        elif self._lines:
+        elif self._even:
             events = self._prose.turn(delta)
             if events is not None:
-                self._leaves = self._prose.leaves or always
+                self._leaves = self._prose.leaves
                 return events
+            delta = ""
         return self._run(delta, [])
 
     def close(self) -> list[UIEvent]:
@@ -112,7 +113,7 @@ class Parser:
         self._ended = True
         events = self._run("", [])
         self._closed = True
-        self._hidden, self._leaves, self._lines = None, always, False  # so that a later `feed` is noticed
+        self._hidden, self._leaves, self._even = None, always, False  # so that a later `feed` is noticed
         return events
 
     def reset(self) -> None:
@@ -150,7 +151,7 @@ class Parser:
         self._span: Span | None = None
         self._body: Generator[None, None, None] | None = None
         self._reasoning: ReasoningText | None = None
-        self._hidden, self._leaves, self._lines = None, always, False
+        self._hidden, self._leaves, self._even = None, always, False
         self._visible.reset()
         self._output.begin()
         self._prose.begin()
@@ -186,16 +187,15 @@ class Parser:
         """Name the search that finds nothing in a delta without consequences."""
         self._hidden = None
         self._leaves = always
-        self._lines = False
+        self._even = False
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves or always
         elif self._reasoning is not None:
             if not self._reasoning.held:
                 self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
         else:
-            leaves = self._prose.leaves
-            if leaves is not None:
-                self._lines, self._leaves = True, leaves
+            self._even = self._prose.choose()
+            self._leaves = self._prose.leaves
 
     def _begin_with(self, found: Begun | Thought) -> str:
         """Begin what prose has found; return the text behind it."""

@@ -14,7 +14,7 @@ from streamtools.errors import Code
 from streamtools.events import Markup, UIEvent, Warning
 from streamtools.parsing.armed import BEHIND_CALL, CALLS_ONLY, IN_CODE, LINE_START, START, Armament, Armed
 from streamtools.parsing.dialects import Dialect, Opener
-from streamtools.parsing.markdown import Markdown
+from streamtools.parsing.markdown import BODY, Markdown
 from streamtools.parsing.near_misses import Watch
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
@@ -59,26 +59,26 @@ class Prose:
         self._armed = armed
         self._output = output
         self._visible = visible
-        self._markdown = Markdown(
-            armed.anywhere, armed.line_start, armed.watched_in_code, armed.line_feeds, armed.behind_feed
-        )
+        self.markdown = Markdown(armed.heads)
         self._watch = Watch()
         self._near_misses = options.limits.calls  # as many are reported in a turn
         self._thinks, self._thinks_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
         self._direct = options.after_call == "show" and not options.trim  # released text is shown as it is
-        self._ended = False
+        self.leaves: Callable[[str], object] = always  # see `choose`
         self.begin()
 
     def begin(self) -> None:
         """Begin a turn."""
+        self._ended = False
         self.held = ""  # text that may yet become a marker
+        self._met: tuple[int, _Mark] | None = None  # what `turn` has found in it
         self.last = ""  # the text that was shown last; its last character comes before what is read next
         self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
         self._fresh = True  # nothing but white space since the start, or since a call
         self._start = True  # no other call than those that count only at the start of a message
         self._behind_call = False
-        self._markdown.reset()
+        self.markdown.reset()
         self._watch.begin(self._near_misses)
 
     def begin_behind_reasoning(self) -> None:
@@ -87,53 +87,65 @@ class Prose:
         self._behind_call = False
         self._line_feeds = _BEHIND_REASONING
         self.last = ""
-        self._markdown.reset()
+        self.markdown.reset()
 
     def resume(self, last: str, *, several_lines: bool) -> None:
         """Go on behind a call, of which this is the `last` character."""
         self.last = last
-        self._markdown.resume(last == "\n", several_lines=several_lines)
+        self.markdown.resume(last == "\n", several_lines=several_lines)
         self._fresh = not self._visible.refuses
         self._behind_call = True
 
-    @property
-    def leaves(self) -> Callable[[str], object] | None:
-        """What finds nothing in text that may be shown as it is; None where not even `turn` may be asked first."""
-        if not self._direct or self._fresh or self._line_feeds or self._watch.open:
-            return None
-        if self.held:
-            return None if self.held.strip("\n") else always
-        return self._markdown.search if self._markdown.calm else always
+    def choose(self) -> bool:
+        """Name what finds nothing in text that may be shown as it is; return whether `turn` may be asked at all."""
+        even = self._direct and not (self._fresh or self._line_feeds)
+        self.leaves = self.markdown.leaves if even and not (self.held or self._watch.open) else always
+        return even
 
     def turn(self, delta: str) -> list[UIEvent] | None:
-        """Show text and line ends that mean nothing to Markdown; None if it is anything else.
+        """Show text, and hold back what may become a marker; None if more is in it, which is for `read` to tell.
 
-        Prose ends a line every few deltas, so that this is worth a shorter way.
+        A short way: every few deltas of prose end a line, and every few of Markdown mean something to it.
         """
         text = self.held + delta if self.held else delta
-        moved = self._markdown.turn(text)
-        if moved < 0:
-            return None
-        self.held = text[moved:]
-        if not moved:
-            return []
-        self.last = text = text[:moved]
+        markdown, watch, end = self.markdown, self._watch, len(text)
+        if watch.open:
+            watch.resume(text, False)
+        at = markdown.seek(text, 0, end)
+        if at == end and not watch.open:
+            self.held = ""
+            self.leaves = markdown.search if markdown.phase == BODY else always
+        else:
+            at, mark = self._read_on(text, at)
+            if mark or watch.has_due(at):
+                self.held, self._met = text, (at, mark)
+                return None
+            self.held, shown = text[at:], text[:at]
+            if watch.open:
+                watch.pause(text, at)
+            self.leaves = always if self.held or watch.open else markdown.leaves
+            if not shown:
+                return []
+            text = shown
+        self.last = text
         return [self._output.make_text(text)]
 
     def read(self, delta: str, ended: bool) -> Begun | Thought | None:
         """Show what is certain to be text; return what begins behind it, or None if nothing does so far."""
-        text = delta
-        if self.held:
-            text, self.held = self.held + delta, ""
+        text = self.held + delta if self.held else delta
+        self.held = ""
         self._ended = ended
-        if self._line_feeds:
-            text = self._skip_line_feeds(text)
-        if self._watch.open:
-            self._watch.resume(text, ended)
+        met, self._met = self._met, None
+        if met is None:  # not what `turn` left
+            if self._line_feeds:
+                text = self._skip_line_feeds(text)
+            if self._watch.open:
+                self._watch.resume(text, ended)
         while True:
-            at, mark = self._read_start(text) if self._fresh else _HERE
+            at, mark = met or (self._read_start(text) if self._fresh else _HERE)
+            met = None
             if mark is False:
-                at, mark = self._read_on(text, at)
+                at, mark = self._read_on(text, self.markdown.seek(text, at, len(text)))
             if not mark:
                 if mark is None:
                     self._hold(text, at)
@@ -170,11 +182,11 @@ class Prose:
         first = found.start() if found else len(text)
         at = 0
         mark: _Mark = False
-        while (at := self._markdown.seek(text, at, first)) < first:
+        while (at := self.markdown.seek(text, at, first)) < first:
             mark = self._marker_at(text, at)
             if mark is not False:
                 return at, mark
-            at = self._markdown.step(text, at)
+            at = self.markdown.step(text, at)
         if found:
             mark = self._thought_at(text, first)
             if not mark:
@@ -186,29 +198,32 @@ class Prose:
         return first, mark
 
     def _read_on(self, text: str, at: int) -> tuple[int, _Mark]:
-        """Read text from a place on, and return what begins in it, with its place."""
-        markdown, end = self._markdown, len(text)
-        while (at := markdown.seek(text, at, end)) < end:
+        """Read text from a place on where a marker may begin; return what begins there or behind it, with its place."""
+        markdown, end = self.markdown, len(text)
+        while at < end:
             mark = self._marker_at(text, at)
             if self._thinks_anywhere and mark is False and not (markdown.in_code or self._visible.refuses):
                 mark = self._thought_at(text, at)
             if mark is not False:
                 return at, mark
             self._look(text, at)
-            at = markdown.step(text, at)
+            at = markdown.seek(text, markdown.step(text, at), end)
         return end, False
 
     # What begins at a place.
 
     def _marker_at(self, text: str, at: int) -> _Mark:
-        markdown = self._markdown
+        markdown = self.markdown
         if text[at] == "\n":  # what may follow it stands at the beginning of a line
-            place = LINE_START | (IN_CODE if markdown.in_code_behind_line else 0)
+            in_code = markdown.in_code_behind_line
+            if self._armed.holds_line_feeds and at + 1 == len(text) and not (in_code or self._ended):
+                return None
+            place = LINE_START | (IN_CODE if in_code else 0)
         else:
             place = (LINE_START if markdown.at_line_start else 0) | (IN_CODE if markdown.in_code else 0)
         if self._fresh:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
-        if self._visible.refuses:
+        if not self._direct and self._visible.refuses:
             place |= CALLS_ONLY
         markers = self._armed.markers(place)
         if at or not self.last:
@@ -230,7 +245,7 @@ class Prose:
             self._visible.flush()
         self._hide(text[at:begin])
         while at < begin:
-            at = self._markdown.step(text, at)  # the line that they end is over
+            at = self.markdown.step(text, at)  # the line that they end is over
         self._start = opener.where == "start"
         return Begun(opener, dialect, text[begin:behind], text[behind:])
 
@@ -243,7 +258,7 @@ class Prose:
 
     def _look(self, text: str, at: int) -> None:
         if self._watch.left and self._visible.shows:
-            markdown = self._markdown
+            markdown = self.markdown
             look = self._armed.near.look(in_code=markdown.in_code, begins=markdown.at_block_start)
             if look is not None:
                 self._watch.add(look, self.last, text, at, self._ended)
