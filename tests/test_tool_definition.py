@@ -8,7 +8,7 @@ import enum
 import functools
 import inspect
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type
 
@@ -396,13 +396,16 @@ def test_the_decorator_makes_a_tool_of_a_function_that_stays_callable() -> None:
         """Add two
         numbers.
 
-        Nothing of this is for the model.
+        Also negative ones.
+
+        Returns:
+            Nothing of this is for the model.
         """
         return a + b
 
     assert_type(add(1), int)
     assert add(2, b=3) == 5
-    assert (add.name, add.description) == ("add", "Add two numbers.")
+    assert (add.name, add.description) == ("add", "Add two numbers.\n\nAlso negative ones.")
     assert "Add two\n" in (add.__doc__ or "")
     assert str(inspect.signature(add)) == "(a: 'int', b: 'int' = 1) -> 'int'"
     assert repr(add) == "<Tool add(a: 'int', b: 'int' = 1) -> 'int'>"
@@ -501,7 +504,7 @@ def test_a_wrapper_shows_the_signature_of_what_it_wraps() -> None:
 
 
 def test_generators_are_known_as_such() -> None:
-    """What they yield is progress, so that their annotation does not type the result."""
+    """The annotation types what they yield, and thereby the last word; where a return type is declared, that is it."""
 
     async def count(to: int) -> AsyncIterator[int]:
         yield to
@@ -509,8 +512,17 @@ def test_generators_are_known_as_such() -> None:
     def count_here(to: int) -> Iterator[int]:
         yield to
 
-    assert (True, True, Any) == (Tool(count).is_async, Tool(count).yields, Tool(count).output_type)
-    assert (False, True, Any) == (Tool(count_here).is_async, Tool(count_here).yields, Tool(count_here).output_type)
+    def rows(to: int) -> Generator[int, None, Public]:
+        yield to
+        return Public(name="Ann")
+
+    def bare():  # type: ignore[no-untyped-def]  # the subject of the test
+        yield 1
+
+    assert (True, True, int) == (Tool(count).is_async, Tool(count).yields, Tool(count).output_type)
+    assert (False, True, int) == (Tool(count_here).is_async, Tool(count_here).yields, Tool(count_here).output_type)
+    assert (True, Public) == (Tool(rows).yields, Tool(rows).output_type)
+    assert (True, Any) == (Tool(bare).yields, Tool(bare).output_type)
 
 
 def test_types_may_be_local_to_where_the_tool_is_defined() -> None:
@@ -588,12 +600,12 @@ def publish() -> Public:
 
 def test_a_declared_type_decides_what_is_published() -> None:
     """What a subclass adds to the declared return type stays inside."""
-    assert Tool(publish).write(publish()) == ({"name": "Ann"}, '{"name":"Ann"}')
+    assert Tool(publish).write(publish())[:2] == ({"name": "Ann"}, '{"name":"Ann"}')
 
 
 def test_a_result_of_another_type_than_declared_is_written_as_what_it_is() -> None:
     """Typing is gradual: a wrong annotation loses no result."""
-    assert Tool(publish).write({"a": [1]}) == ({"a": [1]}, '{"a":[1]}')
+    assert Tool(publish).write({"a": [1]})[:2] == ({"a": [1]}, '{"a":[1]}')
 
 
 @pytest.mark.parametrize(
@@ -623,7 +635,7 @@ def test_a_result_of_another_type_than_declared_is_written_as_what_it_is() -> No
 )
 def test_results_become_plain_values_and_text(value: Any, plain_value: Any, text: str) -> None:
     """The interface gets what JSON can hold; the model gets a string as it is and everything else as compact JSON."""
-    assert (plain_value, text) == Tool(untyped).write(value)
+    assert (plain_value, text) == Tool(untyped).write(value)[:2]
 
 
 CIRCLE: list[Any] = []
@@ -651,6 +663,6 @@ def test_a_result_that_is_no_json_is_refused(value: Any) -> None:
 )
 def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_value: Any, text: str) -> None:
     """Each gets its own, and what is left out equals the other."""
-    assert (plain_value, text) == Tool(untyped).write(result)
+    assert (plain_value, text) == Tool(untyped).write(result)[:2]
     assert result.for_ui == plain_value
     assert result.for_model == (plain_value if result.model is msgspec.UNSET else result.model)

@@ -9,14 +9,19 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, overload
+from typing import Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, overload
 
 import structlog
 
-from streamtools.calls import Rejected, read_arguments
+from streamtools.calls import Rejected, new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool
-from streamtools.tools.definition import Tool, tool
+from streamtools.tools.answers import extend_messages
+from streamtools.tools.context import ToolContext
+from streamtools.tools.definition import Tool, ToolOptions, tool
+from streamtools.tools.formats import write_definitions, write_line
 from streamtools.tools.invocation import TIMEOUT, invoke
+from streamtools.tools.outcome import ToolOutcome
+from streamtools.tools.processing import process
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +37,8 @@ ToolsLike: TypeAlias = Union[
     None,
 ]
 """What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
+
+Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama", "mcp", "tool_clients"]
 
 OnDuplicate: TypeAlias = Literal["replace", "error", "keep"]
 
@@ -72,28 +79,22 @@ class ToolRegistry:
                 self._add(one)
         return self
 
+    def merge(self, *tools: ToolsLike, prefix: str = "") -> Self:
+        """Add tools from outside, of a plugin or another server, and return the registry.
+
+        They never take the place of a tool that is there: one whose name is taken stays out, and a warning is logged.
+        `prefix` goes before their names.
+        """
+        for each in tools:
+            for one in _each(each):
+                self._add(one.replace(name=prefix + one.name) if prefix else one, "keep")
+        return self
+
     @overload
-    def tool(
-        self,
-        function: Callable[P, R],
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-    ) -> Tool[P, R]: ...
+    def tool(self, function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
     @overload
-    def tool(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    def tool(self, function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
         """Define and register a function: as `@registry.tool`, or `@registry.tool(name=…)` with `tool`'s options."""
 
         def define(function: Callable[..., Any]) -> Tool:
@@ -124,26 +125,76 @@ class ToolRegistry:
     def __repr__(self) -> str:
         return f"<ToolRegistry {', '.join(self._tools) or '(empty)'}>"
 
-    def definitions(self, format: str = "openai") -> list[dict[str, Any]]:
-        """Return the tools as a provider's request holds them; they are the caller's to change."""
-        if format not in FORMATS:
-            raise ValueError(f"no tool definitions for {format!r}; there are {', '.join(FORMATS)}")
-        return [copy.deepcopy(FORMATS[format](each)) for each in self]
+    def only(self, *names: str) -> ToolRegistry:
+        """Return a registry of these tools alone, for one request, in the order that they have here.
+
+        Raises `UnknownTool` for a name that is not here.
+        """
+        wanted = {self.find(name).name for name in names}
+        return self._select(lambda name: name in wanted)
+
+    def without(self, *names: str) -> ToolRegistry:
+        """Return a registry of all but these tools, for one request.
+
+        Raises `UnknownTool` for a name that is not here: a slip would leave the tool allowed that was meant.
+        """
+        unwanted = {self.find(name).name for name in names}
+        return self._select(lambda name: name not in unwanted)
+
+    @overload
+    def definitions(self, format: Format = "openai") -> list[dict[str, Any]]: ...
+    @overload
+    def definitions(self, format: Literal["compact"]) -> list[str]: ...
+    def definitions(self, format: str = "openai") -> list[dict[str, Any]] | list[str]:
+        """Return the tools as a provider's request holds them; they are the caller's to change.
+
+        `"gemini"` is one object with all of them; `"compact"` is a line of text for each, for a prompt.
+        """
+        if format == "compact":
+            return [write_line(each) for each in self]
+        return copy.deepcopy(write_definitions(self, format))
 
     async def execute(
-        self, name: str, arguments: str | Mapping[str, Any] | None = None, *, timeout: float = TIMEOUT
+        self,
+        name: str,
+        arguments: str | Mapping[str, Any] | None = None,
+        *,
+        timeout: float = TIMEOUT,
+        state: Any = None,
     ) -> Any:
         """Return the result of the tool `name` as plain values, the ones that an interface would get.
 
         `arguments` is the JSON of an object, or an object; nothing stands for none. `timeout` is in seconds, for tools
-        without their own. Raises `UnknownTool`, `ToolInputError`, `ToolFailed`, `ToolOutputError` and `ToolTimeout`.
+        without their own; `state` is what the tool finds in its `ToolContext`. Raises `UnknownTool`, `ToolInputError`,
+        `ToolFailed`, `ToolOutputError` and `ToolTimeout`.
         """
         found = self.find(name)
         try:
             read = read_arguments(dict(arguments) if isinstance(arguments, Mapping) else arguments).value
         except Rejected as error:
             raise ToolInputError(name, f"the arguments of {name!r} do not fit: {error.message}") from None
-        return (await invoke(found, read, timeout=timeout)).value
+        context = ToolContext(new_call_id(), name, state=state)
+        return (await invoke(found, read, context, timeout=timeout)).value
+
+    async def process_tool_calls(
+        self,
+        response: object,
+        *,
+        fail_fast: bool = False,
+        concurrency: int = 8,
+        timeout: float = TIMEOUT,
+        state: Any = None,
+    ) -> list[ToolOutcome]:
+        """Run the calls of a finished answer, and return one outcome for each, in their order.
+
+        `response` is what an SDK returned (OpenAI's chat completion or Response, Anthropic's message, Ollama's chat),
+        such an answer as a dict, or a list of `ToolCall`. A call that failed, or was none, has an outcome with an
+        `error`; what the others have done is not lost. With `fail_fast`, calls run one after another, and none after
+        one that failed. `timeout` and `state` are those of `execute`. Raises `UnreadableSource` for any other object.
+        """
+        return await process(self, response, fail_fast=fail_fast, concurrency=concurrency, timeout=timeout, state=state)
+
+    extend_messages = staticmethod(extend_messages)
 
     def find(self, name: str) -> Tool:
         """Return the tool of exactly this name. Raises `UnknownTool` with a text that helps a model to choose again."""
@@ -155,12 +206,20 @@ class ToolRegistry:
         hint = f". Did you mean {close[0]!r}?" if close else ""
         raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{hint}")
 
-    def _add(self, tool: Tool) -> None:
+    def _select(self, keep: Callable[[str], bool]) -> ToolRegistry:
+        selected = ToolRegistry(on_duplicate=self._on_duplicate)
+        selected._tools = {name: tool for name, tool in self._tools.items() if keep(name)}
+        return selected
+
+    def _add(self, tool: Tool, on_duplicate: OnDuplicate | None = None) -> None:
+        on_duplicate = on_duplicate or self._on_duplicate
+        if tool.is_unbound:
+            raise TypeError(f"tool {tool.name!r} is a method: register that of an object of its class")
         if tool.name in self._tools and self._tools[tool.name] is not tool:
-            if self._on_duplicate == "error":
+            if on_duplicate == "error":
                 raise ValueError(f"a tool named {tool.name!r} is already registered")
-            log.warning(Code.DUPLICATE_TOOL.value, tool=tool.name, on_duplicate=self._on_duplicate)
-            if self._on_duplicate == "keep":
+            log.warning(Code.DUPLICATE_TOOL.value, tool=tool.name, on_duplicate=on_duplicate)
+            if on_duplicate == "keep":
                 return
         self._tools[tool.name] = tool
 
@@ -182,12 +241,3 @@ def _each(tools: ToolsLike) -> Iterator[Tool]:
         yield Tool(tools)
     else:
         raise TypeError(f"{tools!r} is no tool, function, registry or collection of them")
-
-
-def _openai(tool: Tool) -> dict[str, Any]:
-    described = {"description": tool.description} if tool.description else {}
-    return {"type": "function", "function": {"name": tool.name, **described, "parameters": tool.parameters}}
-
-
-FORMATS: dict[str, Callable[[Tool], dict[str, Any]]] = {"openai": _openai}
-"""How each provider wants to be told of a tool."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import structlog
@@ -29,8 +29,10 @@ from streamtools.tools.context import ToolContext
 from streamtools.tools.failures import is_failure
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.outcome import ToolOutcome, message_of, shorten
-from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.threads import Thread, Threads
+
+if TYPE_CHECKING:
+    from streamtools.tools.registry import ToolRegistry
 
 log = structlog.get_logger(__name__)
 

@@ -53,9 +53,19 @@ def parameters_of_schema(schema: JsonSchema) -> list[dict[str, Any]]:
 
 def type_of(schema: JsonSchema) -> str:
     """Return the one type that a schema allows beside null, or `object` if it does not say or allows several."""
+    told = _types(schema) - {"null"}
+    return told.pop() if len(told) == 1 else "object"
+
+
+def _types(schema: Any) -> set[str]:
+    if not isinstance(schema, dict):
+        return {"object"}
     kind = schema.get("type")
-    kinds = kind if isinstance(kind, list) else [kind] if kind else []
-    for each in schema.get("anyOf", ()) if not kinds else ():
-        kinds.append(type_of(each) if isinstance(each, dict) and each.get("type") else "object")
-    told = {each for each in kinds if each != "null"}
-    return str(told.pop()) if len(told) == 1 else "object"
+    if isinstance(kind, str):
+        return {kind}
+    if isinstance(kind, list):
+        return set(kind)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values and all(isinstance(each, str) for each in values):
+        return {"string"}
+    return {each for part in schema.get("anyOf", ()) for each in _types(part)} or {"object"}

@@ -1,0 +1,51 @@
+"""The calls of a finished answer, run: the same runner as for a stream, without anybody who watches."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from streamtools.calls import Rejected, ToolCall
+from streamtools.errors import Code
+from streamtools.events import UIEvent
+from streamtools.tools.answers import read_answer
+from streamtools.tools.outcome import ToolOutcome
+from streamtools.tools.runner import Runner
+
+if TYPE_CHECKING:
+    from streamtools.tools.registry import ToolRegistry
+
+
+async def process(
+    registry: ToolRegistry, response: object, *, fail_fast: bool, concurrency: int, timeout: float, state: Any
+) -> list[ToolOutcome]:
+    """Return one outcome for each call of the answer, in their order; see `ToolRegistry.process_tool_calls`."""
+    asked = read_answer(response).asked
+    runner = Runner(registry, number=itertools.count().__next__, concurrency=concurrency, timeout=timeout, state=state)
+    good = [call for call, rejected in asked if rejected is None]
+    ended: dict[str, ToolOutcome] = {}
+    if fail_fast:
+        for call, rejected in asked:
+            if rejected is not None or (await runner.run([call], _unwatched))[0].error is not None or runner.stopped:
+                break
+    else:
+        await runner.run(good, _unwatched)
+    outcomes, _ = runner.settle(good)
+    ended = {outcome.call.id: outcome for outcome in outcomes}
+    return [ended[call.id] if rejected is None else _refuse(call, rejected) for call, rejected in asked]
+
+
+async def _unwatched(event: UIEvent) -> None:
+    """Take an event that nobody waits for."""
+
+
+def _refuse(call: ToolCall, rejected: Rejected) -> ToolOutcome:
+    text = rejected.message if rejected.code is Code.TRUNCATED else f"not a valid call: {rejected.message}"
+    return ToolOutcome(
+        call=call,
+        result=None,
+        text=f"{text}; send the call again",
+        error=rejected.code,
+        message=rejected.message,
+        elapsed=0.0,
+    )
