@@ -348,6 +348,11 @@ CALLS: dict[str, Stream] = {
         [chunk(call(name="f", args={}) | {"thoughtSignature": "s"}, finish="STOP")],
         [NativeToolCall("1", "f", {}, signature="s"), stop()],
     ),
+    # Google's SDK writes the same bytes in another alphabet.
+    "a signature from the SDK": (
+        [chunk({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "--__"}, finish="STOP")],
+        [NativeToolCall("1", "f", {}, signature="++//"), stop()],
+    ),
     # Vertex, with streamed arguments: the name, values that go on and end, and a call that is empty.
     "streamed arguments": (
         [

@@ -111,6 +111,29 @@ def test_what_was_not_sent_is_left_out() -> None:
     assert frame == Frame(b'{"choices":[],"serviceTier":"flex"}')
 
 
+class Told(Shape):
+    """An event of the helper of OpenAI's SDK, `chat.completions.stream()`."""
+
+    type: str
+    chunk: Chunk | None = None
+    snapshot: Any = None
+
+
+def test_events_of_a_helper() -> None:
+    """The chunk is in one of them; what the others say of it has been said, and nobody writes the snapshots again."""
+    told = [
+        each
+        for value in VALUES
+        for each in (
+            Told(type="chunk", chunk=Chunk.model_validate(value), snapshot=object()),
+            Told(type="content.delta", snapshot=object()),
+            Told(type="tool_calls.function.arguments.done"),
+        )
+    ]
+    assert take(*told) == EVENTS
+    assert take(Told(type="other"), Told(type="chunk")) == [SourceRaw({"type": "other"}), SourceRaw({"type": "chunk"})]
+
+
 def test_objects_inside_of_dicts() -> None:
     """Wherever an SDK left one; times and the like are written as JSON has them."""
     item = {"choices": [Choice(delta=Delta(content="a"), finish_reason="stop")], "at": datetime.date(2026, 1, 1)}

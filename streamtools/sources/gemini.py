@@ -50,6 +50,7 @@ _BESIDES = {
 }
 _KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
 _PLAIN = {"text", "thought", "thoughtSignature"}
+_AS_SENT = str.maketrans("-_", "+/")  # signatures are bytes: base64 on the wire, and the SDK writes another alphabet
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
@@ -211,6 +212,8 @@ class Gemini(FrameAdapter):
 
     def _read_part(self, part: dict[str, Any], events: list[SourceEvent]) -> None:
         text, call, signature = part.get("text"), part.get("functionCall"), text_in(part, "thoughtSignature")
+        if signature:
+            signature = signature.translate(_AS_SENT)
         rest = {name: value for name, value in part.items() if name not in _PLAIN and value is not None}
         if isinstance(call, dict):
             self._read_call(call, signature, events)

@@ -43,6 +43,15 @@ _USAGE = {
 _CUT = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons nobody knows whether the last call is complete."""
 
+_HELPER = frozenset(
+    (
+        *("content.delta", "content.done", "refusal.delta", "refusal.done"),
+        *("logprobs.content.delta", "logprobs.content.done", "logprobs.refusal.delta", "logprobs.refusal.done"),
+        *("tool_calls.function.arguments.delta", "tool_calls.function.arguments.done"),
+    )
+)
+"""What the helper of OpenAI's SDK (`chat.completions.stream()`) says beside its `chunk` events, which hold it all."""
+
 _DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 _OBJECTS = ("delta", "message")
 
@@ -95,6 +104,14 @@ class OpenAIChat(FrameAdapter):
     @property
     def ended(self) -> bool:
         return self._over or self._reason is not None
+
+    def take(self, item: object) -> list[SourceEvent]:
+        if type(item) is not bytes and isinstance(kind := getattr(item, "type", None), str):
+            if kind in _HELPER:
+                return []
+            if kind == "chunk" and (chunk := getattr(item, "chunk", None)) is not None:
+                item = chunk
+        return super().take(item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
