@@ -1,0 +1,31 @@
+"""What the tests of SDKs share: a provider on this machine that also answers clients which block the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from tests.loopback import Loopback
+
+_PIECE = 61  # bytes; it divides neither frames nor characters
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """A function that serves a body, in small pieces and from another thread, and returns the address.
+
+    With `drop`, the connection is closed behind the body without a proper end.
+    """
+    with start_blocking_portal() as portal, ExitStack() as servers:
+
+        def start(body: bytes, declared: str, *, drop: bool = False) -> str:
+            pieces = [body[at : at + _PIECE] for at in range(0, len(body), _PIECE)]
+            server = Loopback(pieces, declared=declared, drop=drop)
+            return servers.enter_context(portal.wrap_async_context_manager(server)).url.rstrip("/")
+
+        yield start
