@@ -131,6 +131,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
     tool itself, and nobody else must. Not `answerable`: nobody can give the provider a result, so the call is told and
     stays pending. `fault`: what the provider tells in the place of a call cannot be one.
+    `emulated`: the model was asked for it, so that what is declared of its native calls says nothing here.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -142,6 +143,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     signature: str | None = None
     answerable: bool = True
     fault: Code | None = None
+    emulated: bool = False
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):

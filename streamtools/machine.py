@@ -452,7 +452,7 @@ class StreamMachine:
         if self._self_contained:
             events += [self._object(call, _OF_AGENT, Code.SUPERSEDED) for call in written + native]
             return []
-        if self._declares_native is False and not wrote and self._native.seen:
+        if self._declares_native is False and not wrote and self._native.seen and not self._native.emulated:
             message = "a model that is declared to make no native calls has made one"
             events.append(Warning(Code.UNDECLARED_NATIVE, message, seq=self.number()))
         self._malformed = self._native.seen - len(native) + sum(len(parser.errors) for parser in parsers)

@@ -77,6 +77,7 @@ class NativeCalls:
         self.calls: list[ToolCall] = []
         self.seen = 0
         self.unanswerable: set[str] = set()
+        self.emulated = False
         self._open: dict[str, _Draft] = {}
         self._ended: set[str] = set()
         self._bad: set[str] = set()  # provider ids of calls that ended as errors
@@ -116,6 +117,7 @@ class NativeCalls:
             draft.fault = Rejected(Code.SUPERSEDED, "the provider runs this tool itself")
         if event.fault is not None:
             draft.fault = Rejected(event.fault, _FAULTS.get(event.fault, "the call could not be read"))
+        self.emulated = self.emulated or event.emulated
         if not event.answerable:
             self.unanswerable.add(draft.id)
         self._end(event.key, given, event.signature, events)

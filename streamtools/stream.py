@@ -51,6 +51,23 @@ class EventSource(Protocol):
     async def aclose(self) -> None: ...
 
 
+class StreamOptions(ParserOptions, total=False):
+    """The parameters of `ToolStream` but for its source and its tools, for those that pass them on."""
+
+    dialects: Dialects
+    execute: Literal["completed", "eager", "never"]
+    tool_choice: choice.ToolChoice | str | Mapping[str, Any] | None
+    on_tool_result: OnToolResult | None
+    native_tool_calls: bool | None
+    self_contained: bool
+    concurrency: int
+    tool_timeout: float
+    tool_state: Any
+    result_limit: int | None
+    guards: Guards | Watch | None
+    run_id: str | None
+
+
 class ToolStream:
     """One run, as an asynchronous context manager that is also the iterator of its UI events.
 

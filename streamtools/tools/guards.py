@@ -61,6 +61,7 @@ class Watch:
     def __init__(self, guards: Guards | None = None) -> None:
         self.guards = Guards() if guards is None else guards
         self.why: Stop | None = None
+        self.last_turn = False  # no request follows that could take results, so no call is run
         self._last: str | None = None  # the fingerprint of the last call
         self._row = 0  # how many times it came
         self._calls = 0
@@ -115,6 +116,8 @@ class Watch:
         self._last = said
         if _is_met(self._row, self.guards.repeated_calls):
             self.trip("repeated_call")
+        elif self.last_turn:
+            self.trip("max_steps")
         elif _is_met(self._calls, self.guards.calls) or _is_met(self._calls_of_turn, self.guards.calls_per_turn):
             self.trip("call_limit")
         else:
