@@ -7,13 +7,20 @@ Calls that another kind superseded are in no history: nobody answers them.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from streamtools.calls import ToolCall
+from streamtools.conversation.messages import (
+    Answer,
+    Format,
+    Step,
+    Thought,
+    Unanswered,
+    steps_to_history,
+    write_messages,
+)
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -28,49 +35,13 @@ from streamtools.events import (
     Usage,
     UsageReport,
     Warning,
-    whole,
 )
 from streamtools.native import DIALECT as NATIVE
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import compact, neutralise
 from streamtools.tools import ToolOutcome
 
 _TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
-_NOT_RUN = "this call was not run"
 _WARNINGS = 1000  # of a run are kept; all of them are events
-_odd = re.compile(r"[^A-Za-z0-9_-]")
-
-
-class Answer(NamedTuple):
-    """What the model is told of one call."""
-
-    dialect: str | None
-    name: str
-    text: str
-    call_id: str
-    neutralise: bool = True
-
-
-class Thought(NamedTuple):
-    """One block of reasoning that came in a channel of its own, with what goes back to the provider unchanged."""
-
-    text: str
-    signature: str | None = None
-    id: str | None = None
-    redacted: bool = False
-
-
-@dataclass
-class Step:
-    """One turn of the model: what it wrote, reasoning left out, and what it is told of each of its calls, in order.
-
-    `calls` are its native calls; one that was malformed has no arguments.
-    """
-
-    text: str = ""
-    answers: list[Answer] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
-    thoughts: list[Thought] = field(default_factory=list)
 
 
 @dataclass
@@ -97,41 +68,21 @@ class TurnResult:
     steps: list[Step] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
 
-    def messages(self, format: str = "openai", *, answer_pending: bool | None = None) -> list[dict[str, Any]]:
+    def messages(self, format: Format = "openai", *, answer_pending: bool | None = None) -> list[dict[str, Any]]:
         """Return the messages that continue the history: for each turn the assistant's, and those with the results.
 
-        Each result of a native call is a `tool` message. Results of calls in text stand in one user message, one block
-        a call, in the form of the call's dialect. Raises ValueError for a format that is not `"openai"`.
+        They are those of a provider's request, `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`, by
+        the rules of `write_messages`. Results of calls in text stand in one user message, one block a call, in the form
+        of the call's dialect. Raises ValueError for another format.
 
-        Providers want each native call answered. One that nobody has run is, where the run did not come to its end (it
-        was cancelled, cut, stopped, or it failed): that it was not run. In a finished run, who runs it puts the result
-        in; `answer_pending` says otherwise, for either.
+        Providers want each call answered before the history goes on. One that nobody has run is, where a turn follows
+        or the run did not come to its end (it was cancelled, cut, stopped, or it failed): that it was not run. At the
+        end of a finished run, who runs it puts the result in; `answer_pending` says otherwise, for either.
         """
         if answer_pending is None:
             answer_pending = self.reason not in (None, "finished")
-        if format != "openai":
-            raise ValueError(f"messages are written for 'openai', not for {format!r}")
-        messages: list[dict[str, Any]] = []
-        for step in self.steps:
-            calls = [_write_call(call) for call in step.calls]
-            if step.text or calls:
-                message = {"role": "assistant", "content": whole(step.text) or None}
-                messages.append(message | {"tool_calls": calls} if calls else message)
-            told = {answer.call_id: answer.text for answer in step.answers if answer.dialect == NATIVE}
-            for call in step.calls:
-                if call.id in told or answer_pending:
-                    content = whole(told.get(call.id, _NOT_RUN))
-                    messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
-            blocks = [self._write(answer) for answer in step.answers if answer.dialect != NATIVE]
-            if blocks:
-                messages.append({"role": "user", "content": whole("\n".join(blocks))})
-        return messages
-
-    def _write(self, answer: Answer) -> str:
-        name = _odd.sub("_", answer.name)[:64]
-        text = neutralise(_unescape(answer.text), self.dialects) if answer.neutralise else answer.text
-        dialect = next((each for each in self.dialects if each.id == answer.dialect), None)
-        return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
+        unanswered: Unanswered = "cancelled" if answer_pending else None
+        return write_messages(steps_to_history(self.steps), format, dialects=self.dialects, unanswered=unanswered)
 
 
 class _Pieces:
@@ -170,6 +121,7 @@ class Collector:
         self._answers: dict[str, Answer | None] = {}  # by call id; None for a call that nobody has run
         self._names: dict[str, str] = {}  # of calls that have begun
         self._native: dict[str, ToolCall] = {}
+        self._in_text: dict[str, ToolCall] = {}
         self._thoughts: list[Thought] = []
         self._block: list[str] = []  # the reasoning that no signature has ended
         self._superseded: list[ToolCall] = []
@@ -186,7 +138,8 @@ class Collector:
         self._look()
         self.result.outcomes += outcomes
         for outcome in outcomes:
-            self._answers[outcome.call.id] = _answer(outcome.call, outcome.text)._replace(neutralise=outcome.neutralise)
+            failed = outcome.error is not None
+            self._answers[outcome.call.id] = _answer(outcome.call, outcome.text, outcome.neutralise, is_error=failed)
 
     def read(self) -> TurnResult:
         """Return the result as it stands."""
@@ -225,8 +178,7 @@ class Collector:
                 result.calls.append(call)
                 self._written.recent.append(call.raw)
                 self._answers[call.id] = None
-                if call.dialect == NATIVE:
-                    self._native[call.id] = call
+                (self._native if call.dialect == NATIVE else self._in_text)[call.id] = call
             case Error():
                 self._add_error(event)
             case Warning():
@@ -237,7 +189,8 @@ class Collector:
             case StepEnd():
                 self._end_block()
                 answers = [answer for answer in self._answers.values() if answer is not None]
-                step = Step(self._written.join(), answers, list(self._native.values()), self._thoughts)
+                native, in_text = list(self._native.values()), list(self._in_text.values())
+                step = Step(self._written.join(), answers, native, self._thoughts, in_text)
                 for call in self._superseded:
                     step.text = step.text.replace(call.raw, "", 1)
                 result.steps.append(step)
@@ -252,11 +205,12 @@ class Collector:
         if call is not None:
             if error.code is Code.TOOL_CHOICE_VIOLATION:
                 self.result.errors.append(error)
-                self._answers[call.id] = _answer(call, error.message)
+                self._answers[call.id] = _answer(call, error.message, is_error=True)
             elif error.code is Code.SUPERSEDED:
                 self.result.calls.remove(call)
                 del self._answers[call.id]
                 self._native.pop(call.id, None)
+                self._in_text.pop(call.id, None)
                 self._superseded.append(call)
             return
         if error.dialect != NATIVE:
@@ -272,29 +226,14 @@ class Collector:
             name = self._names.get(error.call_id, "unknown")
             self._native[error.call_id] = ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE)
         told = f"{error.message}; send the call again"
-        self._answers[error.call_id] = Answer(error.dialect, "error", told, error.call_id)
+        self._answers[error.call_id] = Answer(error.dialect, "error", told, error.call_id, is_error=True)
 
     def _end_block(self, signature: str | None = None, id: str | None = None, redacted: bool = False) -> None:
         text = "".join(self._block)
         self._block.clear()
         if text or signature:
-            self._thoughts.append(Thought(text, signature, id, redacted))
+            self._thoughts.append(Thought(text, signature, id, redacted, len(self._native)))
 
 
-def _answer(call: ToolCall, text: str) -> Answer:
-    return Answer(call.dialect, call.name, text, call.id)
-
-
-def _write_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": whole(call.name), "arguments": compact(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def _unescape(text: str) -> str:
-    """Return JSON text without escapes that are not needed, so that nothing is hidden in them; other text as it is."""
-    if "\\" not in text:
-        return text
-    try:
-        return compact(json.loads(text))
-    except (ValueError, RecursionError):
-        return text
+def _answer(call: ToolCall, text: str, neutralise: bool = True, *, is_error: bool) -> Answer:
+    return Answer(call.dialect, call.name, text, call.id, neutralise, is_error)

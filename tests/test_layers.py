@@ -21,7 +21,20 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "streamtools"
 
 VOCABULARY = {"errors", "calls", "events"}
-STAGES = {"sources", "parsing", "tools", "recording", "native", "machine", "extracting", "result", "stream", "texts", "coalescing"}
+HISTORY = {f"conversation.{each}" for each in ("history", "parts", "reading", "formats", "messages")}
+STAGES = {
+    "sources",
+    "parsing",
+    "tools",
+    "recording",
+    "native",
+    "machine",
+    "extracting",
+    "result",
+    "stream",
+    "texts",
+    "coalescing",
+}
 
 MAY_IMPORT: dict[str, Collection[str]] = {
     "errors": (),
@@ -38,7 +51,14 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "native": {*VOCABULARY, "parsing"},
     "machine": {*VOCABULARY, "parsing", "native"},
     "extracting": {*VOCABULARY, "sources", "parsing", "machine"},
-    "result": {*VOCABULARY, "parsing", "tools", "native"},
+    # what was said so far: read from anywhere, written for each provider
+    "conversation": {*VOCABULARY, "parsing", "tools", *HISTORY},
+    "conversation.history": {"calls", "parsing", "native"},
+    "conversation.parts": (),
+    "conversation.reading": {"calls", "native", "conversation.history", "conversation.parts"},
+    "conversation.formats": {*VOCABULARY, "parsing", "native", "conversation.history", "conversation.parts"},
+    "conversation.messages": {"parsing", *HISTORY},
+    "result": {*VOCABULARY, "parsing", "tools", "native", "conversation.messages"},
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
     "texts": {"errors", "events"},
     "replaying": {*VOCABULARY, "sources", "stream", "recording"},
@@ -67,6 +87,11 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"result"},
         {"__init__"},
     ),
+    "conversation.formats": (
+        {"__init__", "plain"},
+        {"turns"},
+        {"openai", "responses", "anthropic", "gemini", "ollama"},
+    ),
     "parsing.bodies": (  # what grammars share, and the grammars
         {"__init__", "syntax", "tags", "members", "endings"},
         {"literals", "forged_results", "json_calls", "json_holders", "named_json", "messages"},
@@ -90,6 +115,12 @@ MAY_USE: dict[str, Collection[str]] = {
     "native": {"msgspec"},
     "machine": {"msgspec", "structlog"},
     "extracting": (),
+    "conversation": (),
+    "conversation.history": {"msgspec"},
+    "conversation.parts": (),
+    "conversation.reading": (),
+    "conversation.formats": (),
+    "conversation.messages": (),
     "result": (),
     "stream": {"anyio", "structlog"},
     "texts": (),
@@ -109,6 +140,11 @@ SANS_IO = (
     "native",
     "machine",
     "extracting",
+    "conversation.history",
+    "conversation.parts",
+    "conversation.reading",
+    "conversation.formats",
+    "conversation.messages",
     "result",
     "texts",
     "sources.frames",

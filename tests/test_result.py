@@ -244,8 +244,16 @@ async def test_calls_that_nobody_has_run_have_no_answer() -> None:
     """Whoever runs them answers them."""
     assert [("assistant", HASH)] == await history(HASH, tools=None)
     assert [("assistant", HASH)] == await history(HASH, execute="never")
+
+
+async def test_calls_in_a_text_that_was_cut_are_answered() -> None:
+    """A run that did not come to its end tells the model what was not run, native or in text."""
     result = await result_of(*texts(HASH))
-    assert result.messages() == [{"role": "assistant", "content": HASH}]
+    assert [
+        {"role": "assistant", "content": HASH},
+        {"role": "user", "content": '###result say: {"result":"this call was not run"}'},
+    ] == result.messages()
+    assert result.messages()[:1] == result.messages(answer_pending=False)
 
 
 async def test_refused_calls_are_answered() -> None:
@@ -261,11 +269,11 @@ async def test_malformed_calls_that_are_text() -> None:
     assert [("assistant", written)] == await history(written, on_malformed="text")
 
 
-async def test_only_one_format_so_far() -> None:
-    """Another one is named."""
+async def test_a_format_that_there_is_not() -> None:
+    """It is named, and so are those that there are."""
     result = await result_of(STOP)
-    with pytest.raises(ValueError, match="not for 'gemini'"):
-        result.messages("gemini")
+    with pytest.raises(ValueError, match="openai, responses, anthropic, gemini, ollama, and not for 'cohere'"):
+        result.messages("cohere")  # type: ignore[arg-type]  # what mypy would have told
 
 
 # What a result must not do.
@@ -421,6 +429,7 @@ async def test_reasoning_is_kept_in_blocks() -> None:
         ReasoningDelta("b", id="r1"),
         ReasoningDelta("", "s1", "r1"),
         ReasoningDelta("", "s2", redacted=True),
+        ASKED,
         ReasoningDelta("c"),
         *texts("Hi."),
         TURN,
@@ -429,6 +438,6 @@ async def test_reasoning_is_kept_in_blocks() -> None:
     )
     first, second = result.steps
 
-    assert [("ab", "s1", "r1", False), ("", "s2", None, True), ("c", None, None, False)] == first.thoughts
-    assert [("d", None, None, False)] == second.thoughts
+    assert [("ab", "s1", "r1", False, 0), ("", "s2", None, True, 0), ("c", None, None, False, 1)] == first.thoughts
+    assert [("d", None, None, False, 0)] == second.thoughts
     assert "abcd" == result.reasoning

@@ -1,0 +1,109 @@
+"""Messages of Anthropic: a turn is a list of blocks, and the results of its calls come first in the one that follows.
+
+User and assistant alternate, so neighbours are joined. Blank text is refused, as is white space at the end of a last
+turn of the assistant's. Ids of calls are unique in the whole history and of few characters. The system prompt stands
+elsewhere in the request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from streamtools.calls import ToolCall
+from streamtools.conversation.formats.turns import Names, as_text, in_order, native
+from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought
+from streamtools.conversation.parts import anthropic_parts
+from streamtools.parsing.dialects import Dialect
+
+_FAILED = "the call failed"  # an error without words is refused
+_odd = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[str, Any]]:
+    """Return the messages of a settled history."""
+    names, ids = Names(history), _Ids()
+    messages: list[dict[str, Any]] = []
+    for message in history:
+        if isinstance(message, System):
+            continue
+        if isinstance(message, Assistant):
+            ids.begin_turn(message)
+            _add("assistant", _assistant(message, names, ids), messages)
+        elif isinstance(message, Results):
+            results = [_result(answer, ids) for answer in native(message)]
+            _add("user", results + _text(as_text(message, dialects)), messages)
+        else:
+            _add("user", anthropic_parts(message.content), messages)
+    if messages and messages[-1]["role"] == "assistant":
+        last = messages[-1]["content"][-1]
+        if last["type"] == "text":
+            last["text"] = last["text"].rstrip()
+    return messages
+
+
+def _add(role: str, blocks: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
+    if blocks and messages and messages[-1]["role"] == role:
+        messages[-1]["content"] += blocks
+    elif blocks:
+        messages.append({"role": role, "content": blocks})
+
+
+def _assistant(message: Assistant, names: Names, ids: _Ids) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for each in in_order(message):
+        if isinstance(each, str):
+            blocks += _text(each)
+        elif isinstance(each, ToolCall):
+            blocks.append(
+                {"type": "tool_use", "id": ids.of(each.id), "name": names.of(each.name), "input": each.arguments}
+            )
+        else:
+            blocks += _thought(each)
+    while blocks and "thinking" in blocks[-1]["type"]:  # a blank text stood behind it
+        blocks.pop()
+    return blocks
+
+
+def _text(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _thought(thought: Thought) -> list[dict[str, Any]]:
+    if not thought.signature or thought.id:  # others give their blocks an id
+        return []
+    if thought.redacted:
+        return [{"type": "redacted_thinking", "data": thought.signature}]
+    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature}]
+
+
+def _result(answer: Answer, ids: _Ids) -> dict[str, Any]:
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of(answer.call_id)}
+    if text := answer.text or (_FAILED if answer.is_error else ""):
+        result["content"] = text
+    return result | {"is_error": True} if answer.is_error else result
+
+
+class _Ids:
+    """The ids of calls as they are taken: others than the provider's own may hold dots, or begin anew in each turn."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._of_turn: dict[str, str] = {}
+
+    def begin_turn(self, message: Assistant) -> None:
+        """Give each call of a turn its id."""
+        self._of_turn = {}
+        for call in message.calls:
+            fitting = made = _odd.sub("_", call.id) or "call"
+            twice = 1
+            while made in self._used:
+                twice += 1
+                made = f"{fitting}_{twice}"
+            self._used.add(made)
+            self._of_turn[call.id] = made
+
+    def of(self, id: str) -> str:
+        """Return the id of a call of this turn."""
+        return self._of_turn[id]

@@ -1,0 +1,78 @@
+"""Contents of Gemini: a turn of the model is a list of parts, and results of its calls are objects.
+
+The signature of a call goes back on its part; that of a text or a thought, on the text. As many responses follow a turn
+as it holds calls, and nothing else stands beside them. The system prompt stands elsewhere in the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamtools.calls import Rejected, ToolCall, decode_json
+from streamtools.conversation.formats.turns import Names, as_text, native
+from streamtools.conversation.history import Answer, Assistant, Message, Results, System
+from streamtools.conversation.parts import gemini_parts
+from streamtools.parsing.dialects import Dialect
+
+
+def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[str, Any]]:
+    """Return the contents of a settled history."""
+    names = Names(history)
+    contents: list[dict[str, Any]] = []
+    known: set[str] = set()  # calls of the last turn that have an id of their provider's
+    for message in history:
+        if isinstance(message, System):
+            continue
+        if isinstance(message, Assistant):
+            known = {call.id for call in message.calls if call.provider_id}
+            _add("model", _model(message, names), contents)
+        elif isinstance(message, Results):
+            responses = [{"functionResponse": _response(answer, names, known)} for answer in native(message)]
+            if responses:
+                contents.append({"role": "user", "parts": responses})
+            _add("user", _text(as_text(message, dialects)), contents)
+        else:
+            _add("user", gemini_parts(message.content), contents)
+    return contents
+
+
+def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]]) -> None:
+    last = contents[-1] if contents else None
+    if parts and last and last["role"] == role and not any("functionResponse" in part for part in last["parts"]):
+        last["parts"] += parts
+    elif parts:
+        contents.append({"role": role, "parts": parts})
+
+
+def _text(text: str) -> list[dict[str, Any]]:
+    return [{"text": text}] if text else []
+
+
+def _model(message: Assistant, names: Names) -> list[dict[str, Any]]:
+    signed = [each.signature for each in message.thoughts if each.signature and not (each.id or each.redacted)]
+    parts = _text(message.text)
+    if signed:
+        parts = [{"text": message.text, "thoughtSignature": signed[-1]}]
+    return parts + [_call(call, names) for call in message.calls]
+
+
+def _call(call: ToolCall, names: Names) -> dict[str, Any]:
+    given: dict[str, Any] = {"name": names.of(call.name), "args": call.arguments}
+    part: dict[str, Any] = {"functionCall": given | {"id": call.id} if call.provider_id else given}
+    return part | {"thoughtSignature": call.signature} if call.signature else part
+
+
+def _response(answer: Answer, names: Names, known: set[str]) -> dict[str, Any]:
+    response = {"name": names.of(answer.name), "response": _as_object(answer)}
+    return response | {"id": answer.call_id} if answer.call_id in known else response
+
+
+def _as_object(answer: Answer) -> dict[str, Any]:
+    if answer.is_error:
+        return {"error": answer.text}
+    try:
+        value = decode_json(answer.text).value
+    except Rejected:
+        value = answer.text
+    return value if isinstance(value, dict) else {"result": value}

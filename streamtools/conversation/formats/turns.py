@@ -1,0 +1,94 @@
+"""What the formats share: the order of what a turn said, the names and ids of its calls, and results that are text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from streamtools.calls import ToolCall
+from streamtools.conversation.formats.plain import plain
+from streamtools.conversation.history import Answer, Assistant, Message, Results, Thought
+from streamtools.native import DIALECT as NATIVE
+from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.dialects.base import compact, neutralise
+
+_odd = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def in_order(message: Assistant) -> list[Thought | str | ToolCall]:
+    """Return what a turn said, one thing after the other; what it thought last and did nothing about is left out.
+
+    A provider that reads its own reasoning again wants it before what it led to.
+    """
+    said: list[Thought | str | ToolCall] = [each for each in message.thoughts if each.behind == 0]
+    if message.text:
+        said.append(message.text)
+    for number, call in enumerate(message.calls, 1):
+        said.append(call)
+        said += (each for each in message.thoughts if each.behind == number)
+    while said and isinstance(said[-1], Thought):
+        said.pop()
+    return said
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON text."""
+    return compact(plain(call.arguments))
+
+
+def native(message: Results) -> Iterator[Answer]:
+    """Yield the answers to native calls."""
+    return (answer for answer in message.answers if answer.dialect == NATIVE)
+
+
+def as_text(message: Results, dialects: Sequence[Dialect]) -> str:
+    """Return the answers to calls in text, one block each in the form of its dialect; "" if there are none.
+
+    They are data: what looks like structure in them is disarmed, unless their tool says otherwise.
+    """
+    blocks = [_block(answer, dialects) for answer in message.answers if answer.dialect != NATIVE]
+    return "\n".join(blocks)
+
+
+def _block(answer: Answer, dialects: Sequence[Dialect]) -> str:
+    name = fit(answer.name)
+    text = neutralise(_unescape(answer.text), dialects) if answer.neutralise else answer.text
+    dialect = next((each for each in dialects if each.id == answer.dialect), None)
+    return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
+
+
+def _unescape(text: str) -> str:
+    """Return JSON text without escapes that are not needed, so that nothing is hidden in them; other text as it is."""
+    if "\\" not in text:
+        return text
+    try:
+        return compact(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def fit(name: str) -> str:
+    """Return a name as providers take it: at most 64 of `[A-Za-z0-9_-]`."""
+    return _odd.sub("_", name)[:64]
+
+
+class Names:
+    """The names of the calls in a history, as its provider takes them.
+
+    A model may call what does not exist, by names that its provider then refuses to read. The name of a tool that has
+    answered is one that the provider has taken, and stays.
+    """
+
+    def __init__(self, history: Iterable[Message]) -> None:
+        self._taken = {
+            answer.name
+            for message in history
+            if isinstance(message, Results)
+            for answer in message.answers
+            if answer.dialect == NATIVE and not answer.is_error
+        }
+
+    def of(self, name: str) -> str:
+        """Return the name as the provider takes it."""
+        return name if name in self._taken else fit(name) or "unknown"

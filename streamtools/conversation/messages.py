@@ -1,0 +1,85 @@
+"""The messages of a request, read from and written for every provider; sans-IO.
+
+`read_messages` makes one canonical history of what a caller has, and `write_messages` the messages of one provider's
+request from it. In between there is one form (`history`), so that a conversation may go on with another provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from streamtools.conversation.formats import anthropic, gemini, ollama, openai, responses
+from streamtools.conversation.formats.plain import plain
+from streamtools.conversation.history import (
+    NOT_RUN,
+    Answer,
+    Assistant,
+    Message,
+    Results,
+    Step,
+    System,
+    Thought,
+    Unanswered,
+    User,
+    calls_as_text,
+    settle,
+    steps_to_history,
+    system_prompt,
+    without_reasoning,
+)
+from streamtools.conversation.reading import read_messages
+from streamtools.parsing.dialects import Dialect
+
+__all__ = [
+    "NOT_RUN",
+    "Answer",
+    "Assistant",
+    "Format",
+    "Message",
+    "Results",
+    "Step",
+    "System",
+    "Thought",
+    "Unanswered",
+    "User",
+    "calls_as_text",
+    "read_messages",
+    "settle",
+    "steps_to_history",
+    "system_prompt",
+    "without_reasoning",
+    "write_messages",
+]
+
+Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama"]
+
+_WRITERS: dict[str, Callable[[Sequence[Message], Sequence[Dialect]], list[dict[str, Any]]]] = {
+    "openai": openai.write,
+    "responses": responses.write,
+    "anthropic": anthropic.write,
+    "gemini": gemini.write,
+    "ollama": ollama.write,
+}
+
+
+def write_messages(
+    history: Sequence[Message],
+    format: Format | str,
+    *,
+    dialects: Sequence[Dialect] = (),
+    unanswered: Unanswered = None,
+) -> list[dict[str, Any]]:
+    """Return the messages of a request, which share nothing with the history.
+
+    Answers to calls in text stand in one user message, one block a call, in the form of the call's dialect, which is
+    one of `dialects`; there what looks like structure is disarmed. `unanswered` says what becomes of calls without an
+    answer. `"anthropic"` and `"gemini"` want the system's words outside of the messages: see `system_prompt`.
+
+    Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
+    no place for.
+    """
+    if format not in _WRITERS:
+        raise ValueError(f"messages are written for {', '.join(get_args(Format))}, and not for {format!r}")
+    messages: list[dict[str, Any]] = plain(_WRITERS[format](settle(history, unanswered), dialects))
+    return messages

@@ -1,0 +1,211 @@
+"""Messages that a caller has, from wherever, into one history.
+
+Taken are OpenAI's chat messages, Anthropic's blocks, the items of Responses, Ollama's messages, and messages of a
+history; a list may mix them. A history that a provider would refuse is a mistake of the caller's, which is named here
+and not by the provider in the middle of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from streamtools.calls import ToolCall, read_envelope
+from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought, User
+from streamtools.conversation.parts import read_part
+from streamtools.native import DIALECT as NATIVE
+
+
+def read_messages(messages: Iterable[Mapping[str, Any] | Message]) -> list[Message]:
+    """Return the history that `messages` are.
+
+    Raises ValueError for what is no message, and for a result whose call does not stand in the turn before it; it says
+    which message that is, counted from 0.
+    """
+    reader = _Reader()
+    for place, message in enumerate(messages):
+        try:
+            reader.add(message, place)
+        except ValueError as error:
+            raise ValueError(f"message {place}: {error}") from None
+    return reader.history
+
+
+class _Reader:
+    """The history so far, and the native calls of its last turn that have no answer."""
+
+    def __init__(self) -> None:
+        self.history: list[Message] = []
+        self._open: dict[str, str] = {}  # the id and the name of each
+        self._in_items = False  # the last turn of the assistant's goes on with the next item of Responses
+
+    def add(self, message: Mapping[str, Any] | Message, place: int) -> None:
+        if isinstance(message, System | User):
+            self._in_items = False
+            self.history.append(message)
+        elif isinstance(message, Assistant):
+            self._say(message)
+        elif isinstance(message, Results):
+            for answer in message.answers:
+                self._answer(answer)
+        elif not isinstance(message, Mapping):
+            raise ValueError(f"a message is an object, not {type(message).__name__}")
+        elif "role" in message:
+            self._add_said(message, place)
+        else:
+            self._add_item(message, place)
+
+    def _add_said(self, message: Mapping[str, Any], place: int) -> None:
+        content = message.get("content")
+        match message["role"]:
+            case "system" | "developer":
+                self.add(System(_text(content)), place)
+            case "user":
+                self._add_user(content)
+            case "assistant":
+                self._add_assistant(message, place)
+            case "tool":
+                self._add_result(message)
+            case role:
+                raise ValueError(f"the role {role!r} is none of system, developer, user, assistant and tool")
+
+    def _add_user(self, content: object) -> None:
+        if isinstance(content, str):
+            self.add(User(content), 0)
+            return
+        parts: list[dict[str, Any]] = []
+        for part in _list(content):
+            if isinstance(part, Mapping) and part.get("type") == "tool_result":
+                self._answer_to(part.get("tool_use_id"), part.get("content"), is_error=part.get("is_error") is True)
+            else:
+                parts.append(read_part(part))
+        if parts:
+            self.add(User(parts), 0)
+
+    def _add_assistant(self, message: Mapping[str, Any], place: int) -> None:
+        content, texts = message.get("content"), []
+        calls: list[ToolCall] = []
+        thoughts: list[Thought] = []
+        for part in [content] if isinstance(content, str) else _list(content or []):
+            match part:
+                case str() as text:
+                    texts.append(text)
+                case {"type": "text" | "output_text", "text": str() as text} | {
+                    "type": "refusal",
+                    "refusal": str() as text,
+                }:
+                    texts.append(text)
+                case {"type": "thinking", "thinking": str() as text}:
+                    thoughts.append(Thought(text, part.get("signature"), behind=len(calls)))
+                case {"type": "redacted_thinking", "data": str() as data}:
+                    thoughts.append(Thought("", data, redacted=True, behind=len(calls)))
+                case {"type": "tool_use"}:
+                    calls.append(_read_call(part, part.get("id"), f"call_{place}_{len(calls)}"))
+                case _:
+                    kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+                    raise ValueError(f"a part of type {kind!r} of the assistant's cannot be read")
+        if isinstance(thinking := message.get("thinking"), str) and thinking:
+            thoughts.append(Thought(thinking))
+        for call in _list(message.get("tool_calls") or []):
+            id = call.get("id") if isinstance(call, Mapping) else None
+            calls.append(_read_call(call, id, f"call_{place}_{len(calls)}"))
+        if not texts and isinstance(refusal := message.get("refusal"), str):
+            texts.append(refusal)
+        said = Assistant("".join(texts), tuple(calls), tuple(thoughts))
+        if self._in_items and not calls and isinstance(last := self.history[-1], Assistant):
+            self.history[-1] = replace(last, text="\n".join(filter(None, (last.text, said.text))))
+        else:
+            self._say(said)
+
+    def _add_item(self, item: Mapping[str, Any], place: int) -> None:
+        """Add an item of Responses that is no message: a piece of a turn, or a result."""
+        kind = item.get("type")
+        if kind == "function_call_output":
+            self._answer_to(item.get("call_id"), item.get("output"))
+            return
+        last = self.history[-1] if self.history else None
+        said = last if isinstance(last, Assistant) else Assistant()
+        if kind == "reasoning":
+            if last is said and not self._in_items:
+                said = Assistant()
+            text = "\n\n".join(_text([part]) for part in _list(item.get("summary") or []))
+            thought = Thought(text, item.get("encrypted_content"), item.get("id"), behind=len(said.calls))
+            grown = replace(said, thoughts=(*said.thoughts, thought))
+        elif kind == "function_call":
+            call = _read_call({**item, "id": None}, item.get("call_id"), f"call_{place}_0")
+            grown = replace(said, calls=(*said.calls, call))
+        else:
+            raise ValueError(f"it has no role, and an item of type {kind!r} cannot be read")
+        if said is last:
+            self.history.pop()
+        self._say(grown)
+        self._in_items = True
+
+    def _say(self, said: Assistant) -> None:
+        self._in_items = False
+        self._open = {call.id: call.name for call in said.calls}
+        if len(self._open) < len(said.calls):
+            raise ValueError("two calls of one turn have the same id")
+        self.history.append(said)
+
+    def _add_result(self, message: Mapping[str, Any]) -> None:
+        """Add the result of a call, which is named by its id, or else by its tool, as older servers do."""
+        id = message.get("tool_call_id")
+        if not id:
+            name = message.get("tool_name") or message.get("name")
+            id = next((each for each, called in self._open.items() if name in (None, called)), None)
+        self._answer_to(id, message.get("content"))
+
+    def _answer_to(self, id: object, content: object, *, is_error: bool = False) -> None:
+        if not isinstance(id, str) or id not in self._open:
+            raise ValueError(f"it answers call {id!r}, which does not stand without an answer in the turn before it")
+        text = _text("" if content is None else content)
+        self._answer(Answer(NATIVE, self._open[id], text, id, is_error=is_error))
+
+    def _answer(self, answer: Answer) -> None:
+        if answer.dialect == NATIVE and self._open.pop(answer.call_id, None) is None:
+            raise ValueError(f"it answers call {answer.call_id!r}, which does not stand in the turn before it")
+        self._in_items = False
+        last = self.history[-1] if self.history else None
+        if isinstance(last, Results):
+            self.history[-1] = Results((*last.answers, answer))
+        else:
+            self.history.append(Results((answer,)))
+
+
+def _read_call(call: object, id: object, made: str) -> ToolCall:
+    """Return a call as the history holds it; its id is `made` if it has none."""
+    read = read_envelope(call)
+    extra = call.get("extra_content") if isinstance(call, Mapping) else None
+    google = extra.get("google") if isinstance(extra, Mapping) else None
+    signature = google.get("thought_signature") if isinstance(google, Mapping) else None
+    return ToolCall(
+        id=id if isinstance(id, str) and id else made,
+        name=read.name,
+        arguments=read.arguments,
+        dialect=NATIVE,
+        provider_id=id if isinstance(id, str) and id else None,
+        signature=signature if isinstance(signature, str) else None,
+    )
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"a text or a list was expected, not {type(value).__name__}")
+    return list(value)
+
+
+def _text(content: object) -> str:
+    """Return a content that consists of text."""
+    if isinstance(content, str):
+        return content
+    parts = [read_part({**part, "type": "text"} if _is_text(part) else part) for part in _list(content)]
+    for part in parts:
+        if part.get("type") != "text":
+            raise ValueError(f"a part of type {part.get('type')!r} stands where only text can")
+    return "".join(part["text"] for part in parts)
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in ("output_text", "summary_text")
