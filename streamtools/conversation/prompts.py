@@ -1,0 +1,169 @@
+"""What a model is told about its tools where they are called in text: which there are, and how a call is written.
+
+What is told stands in a section of the system prompt, between `<tool_instructions>` and `</tool_instructions>`, each on
+a line of its own. That is how the section is found again: another call of `augment_system_prompt` replaces it where it
+stands, and with no tools takes it away. What tools say of themselves is data; it is neutralised, so that a description
+can neither show a call that nobody meant nor end the section.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streamtools.conversation.samples import sample_arguments
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
+from streamtools.parsing.dialects.base import compact as compact_json
+from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects.nonces import new_nonce
+from streamtools.tools import Tool, ToolRegistry
+from streamtools.tools.formats import write_line
+from streamtools.tools.registry import ToolsLike
+
+__all__ = ["Example", "augment_system_prompt", "few_shot", "new_nonce"]
+
+BEGIN: Final = "<tool_instructions>"
+END: Final = "</tool_instructions>"
+
+_section = re.compile(rf"^{BEGIN}\n.*?\n{END}$", re.DOTALL | re.MULTILINE)
+_mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")
+
+_SEPARATOR = "\n\n"
+_MOST = 3  # examples that few_shot makes of what tools give as examples
+
+
+@dataclass(frozen=True)
+class Example:
+    """A call as it should be: a question that needs it, what the tool said, and the answer that follows.
+
+    A `result` that is a text goes to the model as it is, anything else as JSON, as with real results.
+    """
+
+    question: str
+    name: str
+    arguments: Mapping[str, Any]
+    result: Any
+    answer: str
+
+
+def augment_system_prompt(
+    base: str | None,
+    tools: ToolsLike,
+    dialect: str | Dialect = "tilde_fence",
+    *,
+    compact: bool = False,
+    examples: Sequence[Example] = (),
+) -> str:
+    """Return the system prompt `base` with a section that teaches a model to call `tools` in a `dialect`.
+
+    A section that is there already is replaced in its place, and without tools it is taken out: a prompt that has none
+    is then returned as it is. Otherwise the section comes last, behind a blank line. Tools are told in the order of
+    their registration, with their JSON schemas or, if `compact`, in one line each. Raises ValueError for a dialect
+    that is unknown or cannot be taught, and `UnknownTool` for an example of another tool.
+    """
+    registry = ToolRegistry.of(tools)
+    section = _write_section(registry, _teachable(dialect), short=compact, examples=examples) if registry else ""
+    base = base or ""
+    parts = _section.split(base)
+    if len(parts) > 1:
+        first, *rest = parts
+        return _joined(first.removesuffix("\n\n"), section, "".join(rest).removeprefix("\n\n"))
+    return _joined(base if base.strip() else "", section) if section else base
+
+
+def few_shot(dialect: str | Dialect, tools: ToolsLike, examples: Sequence[Example] = ()) -> list[dict[str, str]]:
+    """Return messages in which tools have been called before: what a base model goes by, which follows no instructions.
+
+    Each example is a question of the user, the call, its result and the answer, as OpenAI's chat has messages (and
+    `read_messages` reads them): they belong between the system prompt and the conversation. Without `examples` they are
+    made of the tools' own, for up to three calls. No tools, no messages. Raises as `augment_system_prompt` does.
+    """
+    registry = ToolRegistry.of(tools)
+    if not registry:
+        return []
+    known = _teachable(dialect)
+    return [
+        {"role": role, "content": content}
+        for example in examples or _made_examples(registry)
+        for role, content in zip(("user", "assistant") * 2, _exchange(example, registry, known), strict=True)
+    ]
+
+
+def _teachable(dialect: str | Dialect) -> Dialect:
+    (known,) = choose_dialects((dialect,))
+    if not known.teachable:
+        raise ValueError(f"calls of the dialect {known.id!r} hold tokens of a chat template, which no prompt can write")
+    return known
+
+
+def _write_section(registry: ToolRegistry, dialect: Dialect, *, short: bool, examples: Sequence[Example]) -> str:
+    first = next(iter(registry))
+    parts = [
+        "You can use these tools:",
+        "\n".join(_plain(_tell(tool, short=short), dialect) for tool in registry),
+        dialect.instructions(first.name, sample_arguments(first)[0]).rstrip("\n"),
+    ]
+    if examples:
+        parts += ["This is how it goes:", *(_transcript(each, registry, dialect) for each in examples)]
+    return f"{BEGIN}\n{_without_marks(_SEPARATOR.join(parts))}\n{END}"
+
+
+def _tell(tool: Tool, *, short: bool) -> str:
+    if short:
+        return write_line(tool)
+    return compact_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+
+
+def _plain(text: str, dialect: Dialect) -> str:
+    """Return what a tool says of itself, without anything that a model which repeats it would call."""
+    others = [DIALECTS[each] for each in DEFAULT_DIALECTS if each != dialect.id]
+    return neutralise(text, [dialect, *others] if dialect.id in DEFAULT_DIALECTS else [dialect])
+
+
+def _without_marks(text: str) -> str:
+    return _mark.sub("<\u2060", text)
+
+
+def _transcript(example: Example, registry: ToolRegistry, dialect: Dialect) -> str:
+    question, call, result, answer = _exchange(example, registry, dialect)
+    turns = (("User", question), ("You", call), ("Result", result), ("You", answer))
+    return _SEPARATOR.join(f"{who}:\n{text}" for who, text in turns)
+
+
+def _exchange(example: Example, registry: ToolRegistry, dialect: Dialect) -> tuple[str, str, str, str]:
+    """Return the question, the call, the result and the answer as texts. Raises `UnknownTool`."""
+    name = registry.find(example.name).name
+    result = example.result if isinstance(example.result, str) else compact_json(example.result)
+    return (
+        example.question,
+        dialect.write_call(name, dict(example.arguments)),
+        dialect.write_result(name, _plain(result, dialect)),
+        example.answer,
+    )
+
+
+def _made_examples(registry: ToolRegistry) -> list[Example]:
+    """Return examples made of what tools give as examples: the first of each, then the second, and so on."""
+    rounds = itertools.zip_longest(*([(tool, each) for each in sample_arguments(tool)] for tool in registry))
+    pairs = [pair for each in rounds for pair in each if pair is not None]
+    return [_made_example(*pair) for pair in pairs[:_MOST]]
+
+
+def _made_example(tool: Tool, arguments: Mapping[str, Any]) -> Example:
+    told = ", ".join(
+        f"{name} {value if isinstance(value, str) else compact_json(value)}" for name, value in arguments.items()
+    )
+    return Example(
+        question=f"Please use {tool.name}" + (f": {told}" if told else ""),
+        name=tool.name,
+        arguments=arguments,
+        result={"result": "done"},
+        answer="Done.",
+    )
+
+
+def _joined(*parts: str) -> str:
+    return _SEPARATOR.join(filter(None, parts))

@@ -1,0 +1,71 @@
+"""Arguments for the example of a call, where a tool has none of its own: read from its JSON schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamtools.tools import Tool
+from streamtools.tools.schemas import inline
+
+_FORMATS = {
+    "date": "2025-01-31",
+    "date-time": "2025-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "email": "name@example.org",
+    "uri": "https://example.org",
+}
+_GIVEN = ("examples", "enum")  # lists of values, of which any will do
+
+
+def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
+    """Return arguments that a model might give `tool`: its own examples, or else one that its schema tells.
+
+    That has the required parameters, or, if none is, the first one.
+    """
+    examples = tool.parameters.get("examples")
+    if examples:
+        return [dict(each) for each in examples]
+    return [_members(inline(tool.parameters))]
+
+
+def _members(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = schema.get("required", ())
+    names = [name for name in properties if name in required] or list(properties)[:1]
+    return {name: _value(properties[name], name) for name in names}
+
+
+def _value(schema: Any, name: str) -> Any:
+    """Return a value that a schema allows, as far as it is a simple one."""
+    if not isinstance(schema, Mapping):
+        return "..."
+    if "const" in schema:
+        return schema["const"]
+    for key in _GIVEN:
+        if isinstance(schema.get(key), list) and schema[key]:
+            return schema[key][0]
+    if schema.get("default") is not None:
+        return schema["default"]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if each := next((each for each in schema.get(key, ()) if not _is_null(each)), None):
+            return _value(each, name)
+    kinds = schema.get("type")
+    kind = kinds if isinstance(kinds, str) else next((each for each in kinds or () if each != "null"), None)
+    match kind:
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return True
+        case "array":
+            return [_value(schema.get("items", {}), name)]
+        case "object":
+            return _members(schema)
+        case "string":
+            return _FORMATS.get(schema.get("format", ""), f"some {name.replace('_', ' ')}")
+        case _:
+            return "..."
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "null"
