@@ -83,14 +83,13 @@ def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
 
 def context_ignored(patch: pytest.MonkeyPatch) -> None:
     """Markdown is followed, and nobody asks."""
-    init = Markdown.__init__
+    choose = Markdown._choose
 
-    def look_everywhere(
-        markdown: Markdown, anywhere: str = "", line_start: str = "", in_code: str = "", *feeds: Any
-    ) -> None:
-        init(markdown, anywhere, line_start, anywhere, *feeds)
+    def look_everywhere(markdown: Markdown) -> None:
+        choose(markdown)
+        markdown.search, markdown._may_begin = markdown._heads.text_search, markdown._heads.inline
 
-    patch.setattr(Markdown, "__init__", look_everywhere)
+    patch.setattr(Markdown, "_choose", look_everywhere)
     patch.setattr(Markdown, "in_code", property(lambda markdown: False))
     patch.setattr(Markdown, "in_code_behind_line", property(lambda markdown: False))
 
@@ -100,7 +99,7 @@ def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:
     feed = Parser.feed
 
     def forget(parser: Parser, delta: str) -> list[UIEvent]:
-        parser._prose._markdown.resume(True, several_lines=True)
+        parser._prose.markdown.resume(True, several_lines=True)
         return feed(parser, delta)
 
     patch.setattr(Parser, "feed", forget)
