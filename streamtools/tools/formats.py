@@ -35,12 +35,13 @@ def _anthropic(tool: Tool) -> Definition:
             raise ValueError(
                 f"tool {tool.name!r}: Anthropic takes no parameter called {name!r}, but 1 to 64 of A-Z, a-z, 0-9, _ . -"
             )
-    return _named(tool) | {"input_schema": tool.parameters}
+    schema = _without_examples(tool)
+    examples = tool.parameters.get("examples")
+    return _named(tool) | {"input_schema": schema} | ({"input_examples": examples} if examples else {})
 
 
 def _gemini(tool: Tool) -> Definition:
-    schema = {key: value for key, value in tool.parameters.items() if key != "examples"}
-    return _named(tool) | {"parametersJsonSchema": schema}
+    return _named(tool) | {"parametersJsonSchema": _without_examples(tool)}
 
 
 def _ollama(tool: Tool) -> Definition:
@@ -115,6 +116,10 @@ def _type(schema: JsonSchema | bool) -> str:
     arrays = [schema, *(each for each in schema.get("anyOf", ()) if isinstance(each, dict))]
     items: JsonSchema = next((each["items"] for each in arrays if isinstance(each.get("items"), dict)), {})
     return f"{type_of(items)}[]" if type_of(items) in _SCALARS else "array"
+
+
+def _without_examples(tool: Tool) -> JsonSchema:
+    return {key: value for key, value in tool.parameters.items() if key != "examples"}
 
 
 def _named(tool: Tool) -> Definition:

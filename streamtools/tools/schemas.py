@@ -89,8 +89,8 @@ def inline(schema: JsonSchema) -> JsonSchema:
         reference = part.get("$ref")
         if isinstance(reference, str):
             beside = {key: value for key, value in part.items() if key != "$ref"}
-            target = {} if reference in seen else definitions.get(reference, {})
-            return {**written_out(target, (*seen, reference)), **beside}
+            target = {} if reference in seen else definitions.get(reference)
+            return {**(written_out(target, (*seen, reference)) if isinstance(target, dict) else {}), **beside}
         return _inside(part, lambda inner: written_out(inner, seen))
 
     top = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}

@@ -120,7 +120,10 @@ def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
         raise _unreadable([parameter], error) from error
     if schema.get("type") != "object":
         return None
-    _describe(schema, read_docstring(typing.cast("str | None", bare(hint).__doc__)).parameters)
+    documented = read_docstring(bare(hint).__doc__)
+    if "description" in schema and documented.parameters:
+        schema["description"] = documented.description
+    _describe(schema, documented.parameters)
     return Input(schema, hint, lambda data: ((), {parameter.name: adapter.validate_json(data)}))
 
 
