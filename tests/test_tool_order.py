@@ -99,8 +99,8 @@ async def test_a_barrier_can_be_cancelled(name: str) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_barrier_is_not_kept_by_a_tool_that_stops_its_own_task() -> None:
-    """However a call ends, what stands behind it goes on."""
+async def test_a_tool_that_stops_its_own_task() -> None:
+    """It takes its siblings with it, each of which has an outcome, and is no barrier to the next run."""
 
     async def vanish() -> None:
         task = asyncio.current_task()
@@ -110,8 +110,11 @@ async def test_a_barrier_is_not_kept_by_a_tool_that_stops_its_own_task() -> None
 
     diary, interface = Diary(), Interface()
     calls = [call("vanish"), call("alone", "b", name="b"), call("work", "c", name="c")]
-    outcomes = await runner(interface, vanish, *diary.tools).run(calls, interface.send)
-    assert [Code.TOOL_CANCELLED, None, None] == [outcome.error for outcome in outcomes]
+    work = runner(interface, vanish, *diary.tools)
+    outcomes = await work.run(calls, interface.send)
+    assert [Code.TOOL_CANCELLED] * 3 == [outcome.error for outcome in outcomes]
+    assert ["error"] * 3 == [kind for kind, _ in interface.story if kind != "executing"]
+    assert ["b"] == [outcome.text for outcome in await work.run(calls[1:2], interface.send)]
 
 
 async def test_behind_the_end_nothing_begins() -> None:

@@ -132,10 +132,9 @@ class Runner:
             for call in calls:
                 self._give_place_back(self._accounts[call.id])
                 self._note_end(call)
-        held = [call for call in calls if not self._accounts[call.id].has_begun]
-        for call in held:
-            del self._accounts[call.id]
-        outcomes, unsent = self.settle([call for call in calls if call.id in self._accounts] if held else calls)
+        if self.stopped:
+            calls = [call for call in calls if self._accounts[call.id].has_begun]
+        outcomes, unsent = self.settle(calls)
         for event in unsent:  # of a task that was cancelled by its own tool, and not by us
             await send(event)
         return outcomes
