@@ -1,0 +1,60 @@
+"""The request of a Latitude run, as the seed's chat front end sends it: to be posted to whoever runs the prompt.
+
+The whole history goes along although the run has an id: that is how it is done there. Calls come back as text behind
+`###:`, whose tools the request lists as `toolClients`; read the answer with `sources.latitude`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from streamtools.conversation.messages import Message, write_messages
+from streamtools.parsing.dialects import Dialects, choose_dialects
+from streamtools.tools import ToolRegistry, ToolsLike
+
+PROMPT = "briefPlanner"
+"""The prompt that is run if none is named."""
+
+
+def latitude_request(
+    messages: Iterable[Mapping[str, Any] | Message],
+    *,
+    prompt_path: str | None = None,
+    conversation_uuid: str | None = None,
+    tools: ToolsLike | Iterable[Mapping[str, Any]] = None,
+    media: Iterable[Any] = (),
+    dialects: Dialects = None,
+    **extras: Any,
+) -> dict[str, Any]:
+    """Return the body of the request.
+
+    Messages that are dicts go along as they are. `tools` are ours, or dicts that are `toolClients` already. `extras`
+    (`todos`, `briefs`, …) are the application's own, and pass. Raises ValueError for one that would replace ours.
+
+    >>> latitude_request([{"role": "user", "content": "Hi"}], conversation_uuid="c1", todos=[])["todos"]
+    []
+    """
+    armed = choose_dialects(dialects)
+    body: dict[str, Any] = {
+        "messages": [
+            written
+            for each in messages
+            for written in (
+                [dict(each)] if isinstance(each, Mapping) else write_messages([each], "openai", dialects=armed)
+            )
+        ],
+        "promptPath": prompt_path or PROMPT,
+    }
+    if conversation_uuid is not None:
+        body["conversationUuid"] = conversation_uuid
+    offered = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, Mapping) else tools
+    ready = isinstance(offered, list) and bool(offered) and all(type(each) is dict for each in offered)
+    ours: dict[str, Any] = {
+        "media": list(media),
+        "toolClients": offered if ready else ToolRegistry.of(tools).definitions("tool_clients"),
+    }
+    taken = {"conversationUuid", *body, *ours} & extras.keys()
+    if taken:
+        raise ValueError(f"{', '.join(sorted(taken))} is given by a parameter of its own")
+    return body | extras | ours

@@ -1,0 +1,294 @@
+"""Sending one request: attempts, timeouts, and a response that is closed whatever happens.
+
+A request is sent again only as long as nothing of an answer has come, because behind the first byte somebody may have
+seen it. Redirects are not followed: a key goes to the host that it was meant for. Times are bounded here and not by the
+HTTP client, which has one bound for each read: a model may think for minutes before its first byte, and a silence of
+that length behind it is a dead connection. The bounds stand around single reads, and nothing yields inside of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, fields
+from email.utils import parsedate_to_datetime
+from time import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import structlog
+
+from streamtools.errors import StreamToolsError
+from streamtools.events import SourceError
+from streamtools.sources import Source, adapter, events
+from streamtools.sources.objects import name_of
+from streamtools.sources.reading import Reading
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+log = structlog.get_logger(__name__)
+
+BACKOFF = 0.5
+"""Seconds before the second attempt, where the provider names no time; they double with each, and vary by as much."""
+LONGEST_BACKOFF = 8.0
+LONGEST_WAIT = 60.0
+"""Seconds that a provider may ask us to wait; where it asks for more, its error is the answer."""
+
+_CLOSING = 10.0  # seconds that a response may take to close
+_AGAIN = (408, 409, 429)
+
+
+class Client(Protocol):
+    """What is needed of an HTTP client: `stream` as httpx and httpx2 have it."""
+
+    @property
+    def stream(self) -> Callable[..., Any]:
+        """What returns an asynchronous context manager of a response with `status_code`, `headers`, `aiter_bytes`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeouts:
+    """Seconds until the connection stands, until the first byte of an answer, and between its bytes; `math.inf` waits.
+
+    The first byte takes long where a model is loaded, or thinks before it speaks.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 600.0
+    between_bytes: float = 120.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not getattr(self, each.name) > 0:
+                raise ValueError(f"{each.name} is a time above 0 seconds, not {getattr(self, each.name)!r}")
+
+
+class NothingCame(StreamToolsError, TimeoutError):
+    """The answer stopped for longer than `Timeouts.between_bytes`."""
+
+
+class Response:
+    """A provider's response as a source reads it: the first bytes may have been read already, later ones are timed."""
+
+    def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between: float) -> None:
+        self.status_code: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._opened = opened
+        self._reading = Reading(response)
+        self._between = between
+        self._first: bytes | None = None
+        self._closed = False
+
+    async def begin(self) -> None:
+        """Read the first bytes."""
+        self._first = await anext(self._reading, None)
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the bytes of the body, decoded."""
+        if self._first is not None:
+            yield self._first
+        while True:
+            chunk = None
+            with anyio.move_on_after(self._between) as scope:
+                chunk = await anext(self._reading, None)
+            if scope.cancelled_caught:
+                raise NothingCame(f"nothing came for {self._between:g} s")
+            if chunk is None:
+                return
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the response, at once; may be called more than once."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.move_on_after(_CLOSING, shield=True):
+            await self._reading.aclose()
+            await self._opened.__aexit__(None, None, None)
+
+
+class Attempt(NamedTuple):
+    """What came of sending the request once."""
+
+    answer: Response | SourceError
+    again: bool = False
+    """Whether it may be sent again."""
+    wait: float | None = None
+    """Seconds that the provider asks us to wait before."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is sent, and how its answer is read."""
+
+    url: str
+    headers: Mapping[str, str]
+    content: bytes
+    format: str
+    timeouts: Timeouts
+    retries: int
+
+
+class Sending:
+    """One request, sent on entry; yields the source of its answer, and closes the response on exit.
+
+    Without a `client` one is made, and closed too.
+    """
+
+    def __init__(self, request: Request, client: Client | None) -> None:
+        self._request = request
+        self._client = client
+        self._own: Any = None
+        self._response: Response | None = None
+        self._source: Source | None = None
+
+    async def __aenter__(self) -> Source:
+        try:
+            if self._client is None:
+                import httpx  # here, because many have clients of their own
+
+                self._client = self._own = httpx.AsyncClient()
+            answer = await self._send()
+            self._source = (
+                events([answer]) if isinstance(answer, SourceError) else Source(answer, adapter(self._request.format))
+            )
+        except BaseException:
+            await self._close()
+            raise
+        return self._source
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def _send(self) -> Response | SourceError:
+        from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential_jitter
+
+        backoff = wait_exponential_jitter(initial=BACKOFF, max=LONGEST_BACKOFF, jitter=BACKOFF)
+
+        def wait(state: RetryCallState) -> float:
+            asked = _attempt_of(state).wait
+            return backoff(state) if asked is None else asked
+
+        retrying = AsyncRetrying(
+            sleep=anyio.sleep,
+            stop=stop_after_attempt(1 + self._request.retries),
+            wait=wait,
+            retry=retry_if_result(lambda attempt: attempt.again),
+            before_sleep=self._give_up,
+            retry_error_callback=_attempt_of,
+        )
+        attempt: Attempt = await retrying(self._attempt)
+        return attempt.answer
+
+    async def _attempt(self) -> Attempt:
+        request, timeouts = self._request, self._request.timeouts
+        assert self._client is not None
+        opened = self._client.stream(
+            "POST",
+            request.url,
+            headers=request.headers,
+            content=request.content,
+            follow_redirects=False,
+            timeout=(_seconds(timeouts.connect), None, None, None),
+        )
+        if not hasattr(opened, "__aenter__"):
+            raise TypeError(f"{type(self._client)!r} is no asynchronous HTTP client")
+        with anyio.move_on_after(timeouts.first_byte):
+            try:
+                response = self._response = await _open(opened, timeouts.between_bytes)
+                if 300 <= response.status_code < 400 and "location" in response.headers:
+                    return Attempt(await self._redirected(response))
+                if not 200 <= response.status_code < 300:
+                    return _refused(response)
+                await response.begin()
+            except Exception as error:
+                kinds = {kind.__name__ for kind in type(error).__mro__}
+                if not isinstance(error, OSError) and "RequestError" not in kinds:
+                    raise
+                await self._drop()
+                failed = SourceError("the provider could not be reached", cause=name_of(error))
+                return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
+            return Attempt(response)
+        await self._drop()
+        return Attempt(SourceError(f"the provider did not answer within {timeouts.first_byte:g} s", cause="first_byte"))
+
+    async def _redirected(self, response: Response) -> SourceError:
+        await self._drop()
+        try:
+            target = urlsplit(urljoin(self._request.url, response.headers["location"]))
+            host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
+        except ValueError:
+            host = "elsewhere"
+        shown = host if host.isprintable() and len(host) < 300 else "elsewhere"
+        return SourceError(f"the provider redirects to {shown}; nothing was sent there", status=response.status_code)
+
+    async def _give_up(self, state: RetryCallState) -> None:
+        """Close what an attempt has left, before the next."""
+        answer = _attempt_of(state).answer
+        status = answer.status_code if isinstance(answer, Response) else None
+        log.info("request_sent_again", attempt=state.attempt_number, status=status, wait=round(state.upcoming_sleep, 3))
+        await self._drop()
+
+    async def _drop(self) -> None:
+        response, self._response = self._response, None
+        if response is not None:
+            await response.aclose()
+
+    async def _close(self) -> None:
+        with anyio.move_on_after(_CLOSING, shield=True):
+            if self._source is not None:
+                await self._source.aclose()
+            await self._drop()
+            if self._own is not None:
+                await self._own.aclose()
+
+
+async def _open(opened: AbstractAsyncContextManager[Any], between: float) -> Response:
+    raw = await opened.__aenter__()
+    try:
+        return Response(opened, raw, between)
+    except BaseException:  # no response that anybody can read
+        await opened.__aexit__(None, None, None)
+        raise
+
+
+def _attempt_of(state: RetryCallState) -> Attempt:
+    assert state.outcome is not None
+    attempt: Attempt = state.outcome.result()
+    return attempt
+
+
+def _refused(response: Response) -> Attempt:
+    """Return what a response is whose status is an error: sent again, if the status may be another the next time."""
+    wait = _retry_after(response.headers)
+    again = response.status_code in _AGAIN or response.status_code >= 500
+    told = response.headers.get("x-should-retry")  # of OpenAI and Anthropic, who know better
+    if told in ("true", "false"):
+        again = told == "true"
+    return Attempt(response, again and (wait is None or wait <= LONGEST_WAIT), wait)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a provider asks us to wait, or None if it does not tell."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            continue
+        if seconds >= 0 and math.isfinite(seconds):
+            return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _seconds(time: float) -> float | None:
+    return None if math.isinf(time) else time
