@@ -14,9 +14,9 @@ from streamtools.conversation.models.http import HTTPModel
 from streamtools.conversation.models.latitude import latitude_request
 from streamtools.conversation.models.ollama import OllamaChat
 from streamtools.conversation.models.openai import OpenAIChat
+from streamtools.conversation.models.response import Timeouts
 from streamtools.conversation.models.responses import OpenAIResponses
 from streamtools.conversation.models.scripted import ScriptedModel
-from streamtools.conversation.models.sending import Timeouts
 
 __all__ = [
     "AnthropicMessages",

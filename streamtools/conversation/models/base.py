@@ -16,7 +16,6 @@ from streamtools.parsing.dialects import Dialect
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice
 
-
 AUTO = ToolChoice()
 
 

@@ -32,7 +32,7 @@ _NAMES = {
 
 
 class GeminiChat(HTTPModel):
-    """A model of Google's; the key is that of `GOOGLE_API_KEY`, or else of `GEMINI_API_KEY`. It is no part of the URL."""
+    """A model of Google's; the key is that of `GOOGLE_API_KEY`, or else of `GEMINI_API_KEY`, never in the URL."""
 
     format = "gemini"
     _home = "https://generativelanguage.googleapis.com/v1beta"

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from streamtools.conversation.models.base import Ask
-from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
+from streamtools.conversation.models.response import Timeouts
+from streamtools.conversation.models.sending import Client, Request, Sending
 from streamtools.sources import Source
 
 DEFAULT_TIMEOUTS = Timeouts()

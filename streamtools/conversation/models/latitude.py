@@ -6,11 +6,11 @@ The whole history goes along although the run has an id: that is how it is done 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from streamtools.conversation.messages import Message, write_messages
-from streamtools.parsing.dialects import Dialects, choose_dialects
+from streamtools.conversation.messages import Message, read_messages, write_messages
+from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.tools import ToolRegistry, ToolsLike
 
 PROMPT = "briefPlanner"
@@ -35,15 +35,8 @@ def latitude_request(
     >>> latitude_request([{"role": "user", "content": "Hi"}], conversation_uuid="c1", todos=[])["todos"]
     []
     """
-    armed = choose_dialects(dialects)
     body: dict[str, Any] = {
-        "messages": [
-            written
-            for each in messages
-            for written in (
-                [dict(each)] if isinstance(each, Mapping) else write_messages([each], "openai", dialects=armed)
-            )
-        ],
+        "messages": _write(list(messages), choose_dialects(dialects)),
         "promptPath": prompt_path or PROMPT,
     }
     if conversation_uuid is not None:
@@ -58,3 +51,8 @@ def latitude_request(
     if taken:
         raise ValueError(f"{', '.join(sorted(taken))} is given by a parameter of its own")
     return body | extras | ours
+
+
+def _write(messages: Sequence[Mapping[str, Any] | Message], armed: Sequence[Dialect]) -> list[dict[str, Any]]:
+    ready = [dict(each) for each in messages if isinstance(each, Mapping)]
+    return ready if len(ready) == len(messages) else write_messages(read_messages(messages), "openai", dialects=armed)

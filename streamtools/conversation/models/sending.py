@@ -1,17 +1,15 @@
-"""Sending one request: attempts, timeouts, and a response that is closed whatever happens.
+"""Sending one request: attempts, the time until its first byte, and a response that is closed whatever happens.
 
 A request is sent again only as long as nothing of an answer has come, because behind the first byte somebody may have
-seen it. Redirects are not followed: a key goes to the host that it was meant for. Times are bounded here and not by the
-HTTP client, which has one bound for each read: a model may think for minutes before its first byte, and a silence of
-that length behind it is a dead connection. The bounds stand around single reads, and nothing yields inside of them.
+seen it. One that ran out of time is not: the provider may still be at work on it. Redirects are not followed: a key goes
+to the host that it was meant for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import time
 from types import TracebackType
@@ -21,11 +19,10 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import structlog
 
-from streamtools.errors import StreamToolsError
+from streamtools.conversation.models.response import CLOSING, Response, Timeouts, open_response
 from streamtools.events import SourceError
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.objects import name_of
-from streamtools.sources.reading import Reading
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -38,7 +35,6 @@ LONGEST_BACKOFF = 8.0
 LONGEST_WAIT = 60.0
 """Seconds that a provider may ask us to wait; where it asks for more, its error is the answer."""
 
-_CLOSING = 10.0  # seconds that a response may take to close
 _AGAIN = (408, 409, 429)
 
 
@@ -48,67 +44,6 @@ class Client(Protocol):
     @property
     def stream(self) -> Callable[..., Any]:
         """What returns an asynchronous context manager of a response with `status_code`, `headers`, `aiter_bytes`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timeouts:
-    """Seconds until the connection stands, until the first byte of an answer, and between its bytes; `math.inf` waits.
-
-    The first byte takes long where a model is loaded, or thinks before it speaks.
-    """
-
-    connect: float = 10.0
-    first_byte: float = 600.0
-    between_bytes: float = 120.0
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if not getattr(self, each.name) > 0:
-                raise ValueError(f"{each.name} is a time above 0 seconds, not {getattr(self, each.name)!r}")
-
-
-class NothingCame(StreamToolsError, TimeoutError):
-    """The answer stopped for longer than `Timeouts.between_bytes`."""
-
-
-class Response:
-    """A provider's response as a source reads it: the first bytes may have been read already, later ones are timed."""
-
-    def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between: float) -> None:
-        self.status_code: int = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self._opened = opened
-        self._reading = Reading(response)
-        self._between = between
-        self._first: bytes | None = None
-        self._closed = False
-
-    async def begin(self) -> None:
-        """Read the first bytes."""
-        self._first = await anext(self._reading, None)
-
-    async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the bytes of the body, decoded."""
-        if self._first is not None:
-            yield self._first
-        while True:
-            chunk = None
-            with anyio.move_on_after(self._between) as scope:
-                chunk = await anext(self._reading, None)
-            if scope.cancelled_caught:
-                raise NothingCame(f"nothing came for {self._between:g} s")
-            if chunk is None:
-                return
-            yield chunk
-
-    async def aclose(self) -> None:
-        """Close the response, at once; may be called more than once."""
-        if self._closed:
-            return
-        self._closed = True
-        with anyio.move_on_after(_CLOSING, shield=True):
-            await self._reading.aclose()
-            await self._opened.__aexit__(None, None, None)
 
 
 class Attempt(NamedTuple):
@@ -201,7 +136,7 @@ class Sending:
             raise TypeError(f"{type(self._client)!r} is no asynchronous HTTP client")
         with anyio.move_on_after(timeouts.first_byte):
             try:
-                response = self._response = await _open(opened, timeouts.between_bytes)
+                response = self._response = await open_response(opened, timeouts.between_bytes)
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(await self._redirected(response))
                 if not 200 <= response.status_code < 300:
@@ -241,21 +176,12 @@ class Sending:
             await response.aclose()
 
     async def _close(self) -> None:
-        with anyio.move_on_after(_CLOSING, shield=True):
+        with anyio.move_on_after(CLOSING, shield=True):
             if self._source is not None:
                 await self._source.aclose()
             await self._drop()
             if self._own is not None:
                 await self._own.aclose()
-
-
-async def _open(opened: AbstractAsyncContextManager[Any], between: float) -> Response:
-    raw = await opened.__aenter__()
-    try:
-        return Response(opened, raw, between)
-    except BaseException:  # no response that anybody can read
-        await opened.__aexit__(None, None, None)
-        raise
 
 
 def _attempt_of(state: RetryCallState) -> Attempt:
