@@ -44,7 +44,7 @@ SCHEMA: dict[str, Any] = {
 }
 EXAMPLES = [{"place": {"city": "Bern"}}]
 SHOWN = {**SCHEMA, "examples": EXAMPLES}
-INLINE = {key: value for key, value in SHOWN.items() if key != "$defs"} | {"properties": {"place": PLACE, "unit": UNIT}}
+INLINE = {"type": "object", "properties": {"place": PLACE, "unit": UNIT}, "required": ["place"]}
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 SAID = {"name": "weather", "description": "Tell the weather. At length."}
 
@@ -71,7 +71,7 @@ DEFINITIONS: dict[str, list[Any]] = {
     ],
     "ollama": [
         {"type": "function", "function": {**SAID, "parameters": INLINE}},
-        {"type": "function", "function": {"name": "now", "parameters": NOTHING}},
+        {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
     ],
     "mcp": [
         {

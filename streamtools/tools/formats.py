@@ -45,8 +45,10 @@ def _gemini(tool: Tool) -> Definition:
 
 
 def _ollama(tool: Tool) -> Definition:
-    # Its server reads a property's type, description, values and members, and forgets references.
-    return {"type": "function", "function": _named(tool) | {"parameters": inline(tool.parameters)}}
+    # Its server knows no other members of the object, and a property that refers to something else says nothing to it.
+    schema = inline(tool.parameters)
+    kept = {key: schema[key] for key in ("type", "properties", "required") if key in schema}
+    return {"type": "function", "function": _named(tool) | {"parameters": kept}}
 
 
 def _mcp(tool: Tool) -> Definition:

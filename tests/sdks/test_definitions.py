@@ -56,8 +56,11 @@ def gemini() -> tuple[Any, Any]:
     "typed", [openai_chat, openai_responses, anthropic, ollama, gemini], ids=lambda it: it.__name__
 )
 def test_the_types_of_the_sdk_accept_each_definition(typed: Any) -> None:
-    """Every signature of the table, read strictly by the type with which the SDK checks its callers."""
+    """Every signature of the table, read by the type with which the SDK checks its callers, nothing unknown left over.
+
+    Ollama's own type knows fewer members of a property than there are, and passes over the others.
+    """
     kind, definitions = typed()
     adapter = TypeAdapter(kind)
     for each in definitions:
-        adapter.validate_python(each, extra="forbid")
+        adapter.validate_python(each, extra=None if typed is ollama else "forbid")
