@@ -44,12 +44,13 @@ class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
     `messages` are those of OpenAI's chat form, or of `history`. A model whose `native_tool_calls` is False is taught
-    the first of the dialects (by default `tilde_fence`) in its system prompt (`teach="auto"`; `"always"`, `"never"`),
-    for base models with examples too (`few_shot`), and others are sent the tools' definitions. After a turn with calls their results are sent back (`follow_up="auto"`) and the answer is the
-    next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each follow-up
-    before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body of each
-    request. A `tool_choice` that forces a call holds for the first step. The other parameters are those of
-    `ToolStream`. Raises ValueError for values that are not allowed.
+    the first of the dialects (by default `tilde_fence`) in its system prompt, if that can be taught (`teach="auto"`;
+    `"always"`, `"never"`), and with examples too if `few_shot`, for base models; others are sent the definitions of the
+    tools. After a turn with calls their results are sent back (`follow_up="auto"`), and the answer is the next step, at
+    most `max_steps` of them: in the last, calls are not run but pending. `review` sees each follow-up before it is
+    sent. `emulation` is for models that make no calls at all. `request` is merged into the body of each request. A
+    `tool_choice` that forces a call holds for the first step. The other parameters are those of `ToolStream`. Raises
+    ValueError for values that are not allowed.
     """
 
     def __init__(
@@ -86,7 +87,8 @@ class Chat(ToolStream):
         if options.get("dialects") is not None:
             self._taught = next(iter(self._armed), None)
         self._few_shot = few_shot
-        self._teaches = teach == "always" or (teach == "auto" and self._native is False)
+        can = self._taught is not None and self._taught.teachable
+        self._teaches = teach == "always" or (teach == "auto" and self._native is False and can)
         self._parsing = {name: options[name] for name in _OF_THE_PARSER if name in options}  # type: ignore[literal-required]
         self._messages = read_messages(messages)
         self._request = dict(request or {})
