@@ -10,7 +10,8 @@ that unwraps them, so that one rule holds for native calls, calls in text and em
   is an error, never `{}`: a tool must not run with arguments that the model did not write.
 
 JSON is read by the standard library's C scanner, with hooks that refuse what RFC 8259 leaves open and parsers disagree
-about: duplicate keys, `NaN` and infinities, endless numbers, lone surrogates.
+about: duplicate keys, `NaN` and infinities, endless numbers, lone surrogates. Most calls are short and hold none of
+these; msgspec reads them in half of the time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -36,6 +37,7 @@ _ROLES = {
     **dict.fromkeys(ARGUMENT_FIELDS, "arguments"),
     **dict.fromkeys(ID_FIELDS, "id"),
 }
+_msgspec_decode = msgspec.json.Decoder().decode
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: cheap to look for, rare to find
 
 
@@ -95,14 +97,14 @@ class Rejected(ValueError):
         self.message = message
 
 
-class Decoded(NamedTuple):
+class Decoded(msgspec.Struct, frozen=True):
     """A JSON value, and whether its text had a fault: raw control characters in strings, say, that were let through."""
 
     value: Any
     repaired: bool
 
 
-class Envelope(NamedTuple):
+class Envelope(msgspec.Struct, frozen=True):
     """What an envelope says, by the rules of this module."""
 
     name: str
@@ -116,6 +118,9 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
 
     Raw control characters inside strings are read as themselves and reported as `repaired`, unless `strict`.
     """
+    plain = _decode_plain(text, limits)
+    if plain is not None:
+        return Decoded(plain, False)
     repaired = False
     try:
         try:
@@ -157,13 +162,13 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
 
 def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Envelope:
     """Return the name and the arguments that a decoded JSON value wraps; raise `Rejected`."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
     names: list[Any] = []
     found: list[Any] = []
     provider_id: str | None = None
     function = value.get("function")
-    for place in (value, function) if isinstance(function, Mapping) else (value,):
+    for place in (value, function) if function is not None and isinstance(function, Mapping) else (value,):
         for key, member in place.items():
             role = _ROLES.get(key)
             if role is None or member is None:
@@ -181,6 +186,8 @@ def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_
         raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
     if not found:
         return Envelope(name, {}, provider_id)
+    if len(found) == 1 and type(found[0]) is dict:
+        return Envelope(name, found[0], provider_id)
     read = [read_arguments(each, strict=strict, limits=limits) for each in found]
     arguments = _agree([each.value for each in read], "arguments")
     return Envelope(name, arguments, provider_id, any(each.repaired for each in read))
@@ -193,6 +200,37 @@ def _agree(values: list[Any], what: str) -> Any:
     if len(values) > 1 and len({json.dumps(value, sort_keys=True) for value in values}) > 1:
         raise Rejected(Code.CONFLICTING_FIELDS, f"the call holds two different {what}")
     return values[0]
+
+
+def _decode_plain(text: str, limits: Limits) -> dict[str, Any] | None:
+    """Return the object that a short text is; None if that may hold anything that msgspec lets pass and we do not.
+
+    Those are numbers, which are no longer than the text, levels, which are no more than its brackets or half of its
+    characters, and keys that stand twice: a text has a colon for each member, and of members with one key one is left.
+    """
+    length = len(text)
+    if length > limits.digits:
+        return None
+    if length > 2 * limits.depth and text.count("{") + text.count("[") > limits.depth:
+        return None
+    try:
+        value = _msgspec_decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and _members(value) == text.count(":") else None
+
+
+def _members(value: Any) -> int:
+    """Return how many members the objects have that a value is, or holds."""
+    count, containers = 0, [value]
+    for each in containers:
+        kind = type(each)
+        if kind is dict:
+            count += len(each)
+            containers += each.values()
+        elif kind is list:
+            containers += each
+    return count
 
 
 @lru_cache(maxsize=16)

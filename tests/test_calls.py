@@ -15,6 +15,8 @@ from streamtools.calls import (
     ARGUMENT_FIELDS,
     DEFAULT_LIMITS,
     NAME_FIELDS,
+    Decoded,
+    Envelope,
     Limits,
     Rejected,
     decode_json,
@@ -33,7 +35,7 @@ A = {"a": 1}
 def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: str, written: Any) -> None:
     """Any name field goes with any field of arguments, in either order, as an object or as a string."""
     for envelope in ({name_field: "f", arguments_field: written}, {arguments_field: written, name_field: "f"}):
-        assert ("f", A, None) == read_envelope(envelope)[:3]
+        assert Envelope("f", A, None) == read_envelope(envelope)
         assert [call("f", a=1)] == read("###:" + json.dumps(envelope))
 
 
@@ -66,7 +68,7 @@ def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: 
 )
 def test_envelopes(envelope: dict[str, Any], expected: tuple[str, dict[str, Any], str | None]) -> None:
     """What an envelope says: name, arguments, the provider's id."""
-    assert expected == read_envelope(envelope)[:3]
+    assert Envelope(*expected) == read_envelope(envelope)
 
 
 @pytest.mark.parametrize(
@@ -184,11 +186,11 @@ def test_raw_control_characters_are_the_only_repair() -> None:
     """They are read as themselves, and told; with `strict` they are refused."""
     text = '{"a":"x\n\ty\x00"}'
 
-    assert ({"a": "x\n\ty\x00"}, True) == decode_json(text)
+    assert Decoded({"a": "x\n\ty\x00"}, True) == decode_json(text)
     with pytest.raises(Rejected) as caught:
         decode_json(text, strict=True)
     assert "invalid_json" == caught.value.code
-    assert ({"a": "x\n"}, True) == read_arguments('{"a":"x\n"}')
+    assert Decoded({"a": "x\n"}, True) == read_arguments('{"a":"x\n"}')
     with pytest.raises(Rejected) as caught:
         read_arguments('{"a":"x\n"}', strict=True)
     assert "invalid_arguments" == caught.value.code
@@ -204,6 +206,48 @@ def test_a_repaired_call_says_so(arguments: str) -> None:
     assert (False, True) == (plain.repaired, repaired.repaired)
     assert {"a": "x\ny"} == repaired.arguments
     assert [] == parse(text, strict=True).calls
+
+
+TOKENS = st.sampled_from(
+    [
+        '"a"',
+        '"a"',
+        '"b"',
+        '"\\u0061"',
+        '"\\ud800"',
+        '"\ud800"',
+        '":"',
+        '"\n"',
+        *"{}[]:,{}:,",
+        " ",
+        "1",
+        "-0",
+        "1e999",
+        "NaN",
+        "01",
+    ]
+)
+MEMBERS = st.dictionaries(st.sampled_from(["a", "b", ":"]), st.none() | st.integers() | st.floats(), max_size=3)
+
+
+@given(st.lists(TOKENS).map("".join) | st.lists(MEMBERS | TOKENS, max_size=4).map(lambda each: written(each)))
+def test_short_texts_mean_what_long_ones_do(text: str) -> None:
+    """White space behind a text makes it no other, and it is refused for the same reason."""
+    assert verdict(text) == verdict(text + " " * DEFAULT_LIMITS.digits)
+
+
+def written(values: list[Any]) -> str:
+    """Return an object whose members have these values, which are JSON where they are strings."""
+    texts = [each if isinstance(each, str) else json.dumps(each) for each in values]
+    return "{" + ",".join(f'"{at}":{each}' for at, each in enumerate(texts)) + "}"
+
+
+def verdict(text: str) -> str:
+    """Return what comes of reading a text, in which 1 and true are two."""
+    try:
+        return repr(decode_json(text))
+    except Rejected as error:
+        return error.code
 
 
 def test_limits_are_settable() -> None:
@@ -232,7 +276,7 @@ def test_limits_are_settable() -> None:
 def test_arguments_are_never_invented(value: Any) -> None:
     """Only nothing at all stands for no arguments; what is no object is refused."""
     if value is None or value == "":
-        assert ({}, False) == read_arguments(value)
+        assert Decoded({}, False) == read_arguments(value)
     else:
         with pytest.raises(Rejected):
             read_arguments(value)

@@ -75,7 +75,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"closings", "near_misses", "options", "output"},
         {"reader", "drafts"},
         {"heads"},
-        {"envelope", "markdown", "raw_text", "reasoning", "visible"},
+        {"envelope", "json_tokens", "markdown", "raw_text", "reasoning", "visible"},
         {"json_text"},
         {"broken_json"},
         {"span"},

@@ -78,6 +78,7 @@ class Drafts:
         self._output = output
         self._show = show
         self._drafts: list[Draft] = []
+        self.last: Draft | None = None  # the call that is being written, or was written last
         self._lost_from: int | None = None  # the first of those in which a part of the stream is missing, or behind it
 
     @property
@@ -85,31 +86,27 @@ class Drafts:
         """The first of the calls that have not been settled."""
         return self._drafts[0] if self._drafts else None
 
-    @property
-    def last(self) -> Draft | None:
-        """The call that is being written, or was written last."""
-        return self._drafts[-1] if self._drafts else None
-
     def begin(self, place: int) -> bool:
         """Begin one at `place`; return whether the turn may hold it."""
-        draft = Draft(self._options.new_id(), place)
+        self.last = draft = Draft(self._options.new_id(), place)
         self._drafts.append(draft)
-        self._output.add(Thinking, True, draft.id)
-        self._output.count += 1
-        return self._output.count <= self._options.limits.calls
+        output = self._output
+        output.events.append(Thinking(True, draft.id, output.number()))
+        output.count += 1
+        return output.count <= self._options.limits.calls
 
     def name(self, name: str, *, outside: bool = False) -> None:
         """Take note of the name of the last one, which is certain now; `outside` of its JSON it counts."""
-        if self._drafts:
+        if self.last is not None:
             if outside:
-                self._drafts[-1].name = name
+                self.last.name = name
             if self._announces and name.strip():
-                self._announce(self._drafts[-1], name)
+                self._announce(self.last, name)
 
     def tell(self, text: str) -> None:
         """Take note of a piece of the last one's arguments."""
-        if self._tells and text and self._drafts:
-            draft = self._drafts[-1]
+        draft = self.last
+        if self._tells and text and draft is not None:
             if draft.announced:
                 self._output.events.append(self._output.make_delta(draft.id, text))
             else:
@@ -129,8 +126,9 @@ class Drafts:
         `survivors`, those that are complete. `ended` and `closing` say whether the stream has, and where in `raw` the
         closing tag begins, if there is one.
         """
-        ends = [*(draft.begin - origin for draft in self._drafts), len(raw)][1:]
-        for index, (draft, end) in enumerate(zip(self._drafts, ends, strict=True)):
+        drafts = self._drafts
+        for index, draft in enumerate(drafts):
+            end = drafts[index + 1].begin - origin if index + 1 < len(drafts) else len(raw)
             own = raw[draft.begin - origin : end]
             begin = draft.json_begin - origin
             try:
@@ -142,7 +140,9 @@ class Drafts:
                     raise Rejected(Code.UNRECOGNISED_TOOL_CALL, _MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
                 if draft.fault is not None:
                     raise draft.fault
-                call = self._read(draft, self._decode(draft, raw[begin : draft.json_end - origin]), own)
+                text = raw[begin : draft.json_end - origin] if draft.pieces is None else "".join(draft.pieces)
+                decoded = decode_json(text, strict=self._options.strict, limits=self._options.limits)
+                call = self._read(draft, decoded, own)
             except Rejected as rejected:
                 repaired = None
                 if rejected.code is Code.INVALID_JSON and self._repairs and (draft.complete or not ended):
@@ -155,23 +155,18 @@ class Drafts:
                     self._accept(draft, repaired)
             else:
                 self._accept(draft, call)
-        self._drafts.clear()
+        drafts.clear()
+        self.last = None
         if self._lost_from is not None:
             self._lost_from = 0
 
     def _announce(self, draft: Draft, name: str) -> None:
         draft.announced = True
         draft.called = name
-        self._output.add(CallStart, draft.id, name)
+        self._output.events.append(CallStart(draft.id, name, self._output.number()))
         if draft.waiting:
             self._output.add(CallDelta, draft.id, "".join(draft.waiting))
             draft.waiting.clear()
-
-    def _decode(self, draft: Draft, text: str) -> Decoded:
-        """Return the value of a draft's JSON, which is `text` where it is written as JSON."""
-        if draft.pieces is not None:
-            text = "".join(draft.pieces)
-        return decode_json(text, strict=self._options.strict, limits=self._options.limits)
 
     def _repair(self, draft: Draft, text: str, raw: str) -> ToolCall | None:
         """Return what a malformed draft was meant to say, whose JSON is `text`; None if that cannot be guessed."""
@@ -191,9 +186,8 @@ class Drafts:
 
     def _read(self, draft: Draft, decoded: Decoded, raw: str) -> ToolCall:
         """Return what a draft says, whose JSON is `decoded`: all of it, or its arguments where it has a name."""
-        strict, limits = self._options.strict, self._options.limits
         value = decoded.value if draft.name is None else {"name": draft.name, "arguments": decoded.value}
-        envelope = read_envelope(value, strict=strict, limits=limits)
+        envelope = read_envelope(value, strict=self._options.strict, limits=self._options.limits)
         return ToolCall(
             id=draft.id,
             name=envelope.name,
@@ -208,9 +202,9 @@ class Drafts:
         self.count = True
         if not draft.announced:
             self._announce(draft, call.name)
-        self._output.calls.append(call)
-        self._output.add(Call, call)
-        self._output.add(Thinking, False, draft.id)
+        output = self._output
+        output.calls.append(call)
+        output.events += (Call(call, output.number()), Thinking(False, draft.id, output.number()))
 
     def _reject(self, draft: Draft, code: Code, message: str, raw: str) -> None:
         if self._announces:

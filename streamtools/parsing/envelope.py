@@ -127,7 +127,12 @@ class Envelope:
             self._listener.end_call(place)
             self.depth = self._calls
         elif want == FIELD:
-            self._end_field()
+            text = self._read_field()
+            if self._key:
+                self._field = text
+            elif text and text.strip():
+                self._named = True
+                self._listener.name_call(text)
         elif want == TEXT:
             self._listener.tell_arguments(self.held)
             self.held = ""
@@ -155,10 +160,10 @@ class Envelope:
 
     def take(self, text: str) -> None:
         """Take a piece of the text that is wanted."""
-        if self.want == RAW:
-            self._listener.tell_arguments(text)
-        elif self.want == FIELD:
+        if self.want == FIELD:
             self._kept = (self._kept + text)[: _KEPT + 1]
+        elif self.want == RAW:
+            self._listener.tell_arguments(text)
         else:
             text = self.held + text
             whole = _whole_escapes(text, 0).end()
@@ -166,17 +171,12 @@ class Envelope:
             if whole:
                 self._listener.tell_arguments(_unescape(text[:whole]))
 
-    def _end_field(self) -> None:
-        text = self._read_field()
-        if self._key:
-            self._field = text
-        elif text and text.strip():
-            self._named = True
-            self._listener.name_call(text)
-
     def _read_field(self) -> str | None:
         """Return the key or the name that has come to its end, or None if it is too long."""
-        return _unescape(self._kept) if len(self._kept) <= _KEPT else None
+        kept = self._kept
+        if len(kept) > _KEPT:
+            return None
+        return _unescape(kept) if "\\" in kept else kept
 
 
 class Arguments(Envelope):

@@ -17,7 +17,7 @@ from streamtools.events import CallDelta, Error, Text, UIEvent
 from streamtools.parsing.armed import arm
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import OPEN
 from streamtools.parsing.options import Options, OtherOptions
 from streamtools.parsing.output import Output
 from streamtools.parsing.prose import Begun, Prose, Thought
@@ -97,7 +97,7 @@ class Parser:
             events = span.scan(delta)
             if events is not None:
                 self._leaves = span.leaves or always
-                return events if span.state is State.OPEN else self._run("", events)
+                return events if span.state is OPEN else self._run("", events)
         elif self._even:
             events = self._prose.turn(delta)
             if events is not None:
@@ -223,17 +223,17 @@ class Parser:
     def _open(self, begun: Begun) -> None:
         self._span = span = Span(
             begun.marker,
-            dialect=begun.dialect.id,
-            forged=begun.opener.kind == "result",
-            options=self._options,
-            output=self._output,
-            show=self._visible.show_raw,
-            declared=self._declared,
+            begun.dialect.id,
+            begun.opener.kind == "result",
+            self._options,
+            self._output,
+            self._visible.show_raw,
+            self._declared,
         )
         self._body = begun.opener.body(span)
 
     def _read_span(self, span: Span, text: str) -> str | None:
-        while span.stores and len(text) > span.room:
+        while len(text) > span.room and span.stores:
             room = span.room
             rest = self._advance(span, text[:room])
             if rest is not None:
@@ -247,7 +247,8 @@ class Parser:
         """Let the grammar read `text`; return what follows the span, or None if it goes on."""
         assert self._body is not None
         span.ended = self._ended
-        span.push(text)
+        if text or self._ended:  # else it has just been scanned
+            span.push(text)
         if next(self._body, _FINISHED) is not _FINISHED:
             return None
         self._span = self._body = None

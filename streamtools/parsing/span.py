@@ -15,10 +15,10 @@ from streamtools.errors import Code
 from streamtools.events import Markup, UIEvent, Warning
 from streamtools.parsing.broken_json import skip_broken
 from streamtools.parsing.closings import Closing
-from streamtools.parsing.declared import NOTHING_DECLARED, Declared
+from streamtools.parsing.declared import Declared
 from streamtools.parsing.drafts import Draft, Drafts
 from streamtools.parsing.envelope import FIELD, Arguments, Envelope
-from streamtools.parsing.json_text import JsonText, State
+from streamtools.parsing.json_text import BROKEN, DEEP, LINE, OPEN, JsonText, State
 from streamtools.parsing.markers import Pattern
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
@@ -31,13 +31,12 @@ class Span(RawText):
     def __init__(
         self,
         marker: str,
-        *,
         dialect: str,
         forged: bool,
         options: Options,
         output: Output,
         show: Callable[[str], bool],
-        declared: Declared = NOTHING_DECLARED,
+        declared: Declared,
     ) -> None:
         """Begin behind `marker`; a `forged` span is no call but a result that the model wrote itself.
 
@@ -47,7 +46,7 @@ class Span(RawText):
         self.declared = declared
         self.told: str | None = None  # the call whose arguments go on, and may be told at once
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
-        self.state = State.OPEN  # what it has come to
+        self.state = OPEN  # what it has come to
         self.several_lines = False  # known at the end
         self.depth = options.limits.depth  # how deep JSON may nest
         self._keeps_markup = options.keep_markup
@@ -90,16 +89,22 @@ class Span(RawText):
         Behind it, a `state` that is not OPEN means that the grammar has to go on.
         """
         scanner = self.scanner
-        if scanner is None or len(text) > self.room:
+        room = self.room - len(text)
+        if scanner is None or room < 0:
             return None
-        if scanner.pass_over(text, self._length - self.room):
+        place = self._length - self.room
+        if scanner.passes and scanner.pass_over(text, place):
             self.leaves = scanner.leaves
             return self.skim(text)
-        self.push(text)
+        # As `push` does, behind text that has all been read.
+        self.room = room
+        self.parts.append(text)
+        self.text, self.at, self.base = text, 0, place
         events: list[UIEvent] = []
         self._output.events = events
-        self.state = scanner.scan(self)
-        self._pause(scanner)
+        self.state = state = scanner.scan(self)
+        if state is OPEN:
+            self._pause(scanner)
         return events
 
     def lose(self) -> None:
@@ -114,7 +119,7 @@ class Span(RawText):
         want = scanner.envelope.want
         if want == FIELD:
             self.take = scanner.envelope.take
-        elif want and self._tells and (draft := self._draft) is not None:
+        elif want and self._tells and self._drafts is not None and (draft := self._drafts.last) is not None:
             if draft.announced:
                 self.told = draft.id
             else:
@@ -140,32 +145,32 @@ class Span(RawText):
         self.scanner = scanner = JsonText(envelope or Envelope(self), depth=self.depth, lines=lines is not None)
         over_line = False
         while True:
-            if self.state is State.OPEN:
+            if self.state is OPEN:
                 self.state = scanner.scan(self, over_line=over_line)
                 over_line = False
-            if self.state is State.OPEN and not self.ended:
+            if self.state is OPEN and not self.ended:
                 self._pause(scanner)
                 yield
                 continue
             self.leaves = None
-            state, self.state = self.state, State.OPEN
-            if state is State.DEEP:
+            state, self.state = self.state, OPEN
+            if state is DEEP:
                 if self.stores:
                     self.exceed(Code.TOO_DEEP, self.place)
-            elif state is State.LINE:
+            elif state is LINE:
                 assert lines is not None
                 while (found := lines.match(self.text, self.at, self.ended)) is None:
                     self.scanner = None
                     yield
                 self.scanner = scanner
                 if found:
-                    state = State.BROKEN
+                    state = BROKEN
                     break
                 over_line = True
             else:
                 break
-        self.scanner = self.take = None
-        self._broken = scanner if state is State.BROKEN else None
+        self.scanner = self.told = self.take = None
+        self._broken = scanner if state is BROKEN else None
         return state
 
     def arguments(self) -> Generator[None, None, State]:
@@ -240,10 +245,11 @@ class Span(RawText):
         if self._drafts is None:
             self._output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
             return
-        draft = self._drafts.first
-        before = draft.begin - origin if draft is not None else len(raw)
-        if before and self._keeps_markup:
-            self._output.add(Markup, raw[:before])
+        if self._keeps_markup:
+            draft = self._drafts.first
+            before = raw if draft is None else raw[: draft.begin - origin]
+            if before:
+                self._output.add(Markup, before)
         self._drafts.settle(
             raw, origin, code, survivors=survivors, ended=self.ended, closing=self.before_closing - origin
         )
@@ -252,13 +258,13 @@ class Span(RawText):
 
     def begin_call(self, place: int) -> None:
         """A call, or what stands in its place, begins; the first is the one that the marker began."""
-        draft = self._draft
-        if self.stores and self._drafts is not None and (draft is None or draft.json_begin >= 0):
-            if not self._drafts.begin(place):
-                self.exceed(Code.TOO_MANY_CALLS, place + 1)
-            draft = self._drafts.last
-        if draft is not None:
-            draft.json_begin = place
+        drafts = self._drafts
+        if drafts is None:
+            return
+        if self.stores and (drafts.last is None or drafts.last.json_begin >= 0) and not drafts.begin(place):
+            self.exceed(Code.TOO_MANY_CALLS, place + 1)
+        if drafts.last is not None:
+            drafts.last.json_begin = place
 
     def begin_arguments(self, place: int) -> None:
         """The JSON of its arguments begins."""

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from streamtools.errors import Code
 from streamtools.parsing.closings import Closing, closing
 from streamtools.parsing.envelope import Envelope
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import BROKEN, ENDED, OPEN, State
 from streamtools.parsing.markers import Marker, Pattern, Some
 from streamtools.parsing.span import Body, Span
 
@@ -43,12 +43,12 @@ class _Bare:
 
 def close_bare(span: Span, state: State) -> Generator[None, None, None]:
     """Close a span that a JSON value ends, behind that value; `state` is what it has come to."""
-    if state is State.BROKEN:
+    if state is BROKEN:
         yield from span.recover()
         span.close(Code.INVALID_JSON, survivors=True)
         return
-    unclosed = state is State.OPEN and not span.in_call
-    span.close(None if state is State.ENDED else Code.TRUNCATED, survivors=True)
+    unclosed = state is OPEN and not span.in_call
+    span.close(None if state is ENDED else Code.TRUNCATED, survivors=True)
     if unclosed:
         span.warn(Code.MISSING_CLOSE, "the array of calls lacks its end")
 
@@ -68,7 +68,7 @@ class _Tagged:
         while True:
             yield from span.peek()
             state = yield from span.json(envelope=self._envelope(span))
-            if state is not State.ENDED:
+            if state is not ENDED:
                 break
             behind = span.place
             char = yield from span.peek()
@@ -91,7 +91,7 @@ class _Tagged:
                 yield from span.recover_at(end)
                 span.close(Code.INVALID_JSON)
                 return
-        if state is State.OPEN:
+        if state is OPEN:
             cut = span.in_call
             span.close(Code.TRUNCATED, survivors=True)
             if not cut:
