@@ -143,7 +143,8 @@ def _write_chat(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterator[dic
     if outcomes:
         calls = zip(message["tool_calls"], answer.asked, strict=True)
         message["tool_calls"] = [_write_call(call, asked) for call, asked in calls]
-    yield message
+    if outcomes or message["content"]:
+        yield message
     for outcome in outcomes:
         if answer.kind == "ollama":
             yield {"role": "tool", "tool_name": outcome.call.name, "content": whole(outcome.text)}

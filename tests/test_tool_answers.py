@@ -1,0 +1,309 @@
+"""Finished answers: their calls are run, each has one outcome, and the history goes on in the provider's own form."""
+
+from __future__ import annotations
+
+import copy
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code, UnreadableSource
+from streamtools.tools import ToolRegistry, ToolResult
+from streamtools.tools.answers import extend_messages, read_answer
+from streamtools.tools.context import ToolContext
+
+pytestmark = pytest.mark.anyio
+
+RAN: list[str] = []
+
+
+def weather(city: str) -> dict[str, str]:
+    """Tell the weather."""
+    RAN.append(city)
+    return {"city": city}
+
+
+def broken(city: str) -> None:
+    raise ValueError("s3cret")
+
+
+def last(context: ToolContext) -> ToolResult:
+    return ToolResult(model=str(context.state), stop=True)
+
+
+REGISTRY = ToolRegistry(weather, broken, last)
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_run() -> None:
+    RAN.clear()
+
+
+def chat_call(name: str, arguments: Any, id: Any = None) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def chat(*calls: dict[str, Any], finish: str = "tool_calls", **message: Any) -> dict[str, Any]:
+    told = {"role": "assistant", "content": None, "refusal": None, "annotations": [], **message}
+    return {"choices": [{"index": 0, "finish_reason": finish, "message": {**told, "tool_calls": list(calls) or None}}]}
+
+
+BERN = '{"city": "Bern"}'
+TWO = chat(
+    chat_call("weather", BERN, "a"), chat_call("nobody", "{}", "b"), content="Let me see.", reasoning_content="hm"
+)
+
+
+async def test_a_chat_completion_goes_on() -> None:
+    """First what the model wrote, without what is only told; then a `tool` message for each call."""
+    history = [{"role": "user", "content": "?"}]
+    before, response = copy.deepcopy(history), copy.deepcopy(TWO)
+    outcomes = await REGISTRY.process_tool_calls(TWO)
+    assert [None, Code.UNKNOWN_TOOL] == [outcome.error for outcome in outcomes]
+    extended = REGISTRY.extend_messages(history, TWO, outcomes)
+    assert extended == [
+        *history,
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "reasoning_content": "hm",
+            "tool_calls": [chat_call("weather", BERN, "a"), chat_call("nobody", "{}", "b")],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": '{"city":"Bern"}'},
+        {"role": "tool", "tool_call_id": "b", "content": outcomes[1].text},
+    ]
+    assert "there are weather, broken, last" in outcomes[1].text
+    assert (before, response) == (history, TWO)
+
+
+async def test_the_order_of_outcomes_does_not_matter() -> None:
+    """Results stand in call order, whichever way they were handed over."""
+    outcomes = await REGISTRY.process_tool_calls(TWO)
+    assert extend_messages([], TWO, outcomes) == extend_messages([], TWO, outcomes[::-1])
+
+
+async def test_an_sdk_object_is_read_as_what_it_is_made_of() -> None:
+    """Whatever has `model_dump`, as the SDKs' objects do; what is None in them was not said."""
+
+    def model_dump(**options: Any) -> dict[str, Any]:
+        assert options == {"mode": "json", "exclude_none": True, "warnings": False}
+        return chat(chat_call("weather", BERN, "a"))
+
+    outcomes = await REGISTRY.process_tool_calls(SimpleNamespace(model_dump=model_dump))
+    assert [{"city": "Bern"}] == [outcome.result for outcome in outcomes]
+
+
+async def test_a_message_alone_is_an_answer() -> None:
+    """Of chat completions, as they are often passed around."""
+    message = chat(chat_call("weather", BERN, "a"))["choices"][0]["message"]
+    outcomes = await REGISTRY.process_tool_calls(message)
+    assert ["a", "a"] == [outcomes[0].call.id, extend_messages([], message, outcomes)[1]["tool_call_id"]]
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "text"),
+    [
+        (chat_call("weather", '{"city": '), Code.INVALID_ARGUMENTS, "a string that is not JSON"),
+        (chat_call("weather", "[1]"), Code.INVALID_ARGUMENTS, "a string that holds an array"),
+        (chat_call("weather", '{"city": NaN}'), Code.NOT_A_NUMBER, "NaN is not JSON"),
+        (chat_call("weather", "{}"), Code.TOOL_INPUT, "city: Field required"),
+        (chat_call("broken", BERN), Code.TOOL_FAILED, "tool 'broken' failed"),
+        (chat_call("", "{}"), Code.MISSING_TOOL_NAME, "the call names no tool"),
+        ({"id": "x", "type": "function"}, Code.MISSING_TOOL_NAME, "the call names no tool"),
+        ({"id": "x", "type": "custom", "custom": {"name": "weather", "input": "Bern"}}, Code.INVALID_ARGUMENTS, "text"),
+    ],
+)
+async def test_a_bad_call_has_its_answer_and_harms_no_other(call: dict[str, Any], code: Code, text: str) -> None:
+    """Its siblings run; the model is told what was wrong; and what no template could read goes back as `{}`."""
+    response = chat(call, chat_call("weather", BERN, "good"))
+    bad, good = outcomes = await REGISTRY.process_tool_calls(response)
+    assert code is bad.error
+    assert text in bad.text
+    assert {"city": "Bern"} == good.result
+    _, first, _ = messages = extend_messages([], response, outcomes)
+    written = messages[0]["tool_calls"][0]
+    assert first["tool_call_id"] == written["id"] == bad.call.id
+    assert isinstance(json.loads(written.get("function", {}).get("arguments", "{}")), dict)
+
+
+async def test_ids_are_unique() -> None:
+    """Calls without an id, or with the same one, are told apart by their places, in the history too."""
+    calls = [
+        chat_call("weather", json.dumps({"city": each}), id) for each, id in zip("abc", [None, "x", "x"], strict=True)
+    ]
+    response = chat(*calls)
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert ["call_0", "x", "x_2"] == [outcome.call.id for outcome in outcomes]
+    assert ["a", "b", "c"] == [outcome.result["city"] for outcome in outcomes]
+    message, *results = extend_messages([], response, outcomes)
+    ids = [each["id"] for each in message["tool_calls"]]
+    assert ids == [each["tool_call_id"] for each in results] == ["call_0", "x", "x_2"]
+
+
+def anthropic(*blocks: dict[str, Any], stop: str = "tool_use") -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": list(blocks), "stop_reason": stop, "model": "m"}
+
+
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+
+
+def tool_use(id: str, name: str, input: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+async def test_an_anthropic_message_goes_on() -> None:
+    """Its blocks go back as they came, thinking included, and one user message holds all results."""
+    response = anthropic(THINKING, tool_use("t1", "weather", {"city": "Bern"}), tool_use("t2", "broken", {"city": "x"}))
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert extend_messages([], response, outcomes) == [
+        {"role": "assistant", "content": response["content"]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": '{"city":"Bern"}'},
+                {"type": "tool_result", "tool_use_id": "t2", "content": "tool 'broken' failed", "is_error": True},
+            ],
+        },
+    ]
+
+
+async def test_an_input_that_is_no_object_goes_back_as_one() -> None:
+    """Providers refuse it otherwise."""
+    response = anthropic(tool_use("t1", "weather", ["Bern"]))
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert [Code.INVALID_ARGUMENTS] == [outcome.error for outcome in outcomes]
+    assert {} == extend_messages([], response, outcomes)[0]["content"][0]["input"]
+
+
+async def test_a_response_goes_on() -> None:
+    """Its items go back as they came, reasoning included, and each call has its output."""
+    items = [
+        {"type": "reasoning", "id": "r1", "summary": []},
+        {"type": "function_call", "id": "f1", "call_id": "c1", "name": "weather", "arguments": BERN},
+        {"type": "custom_tool_call", "id": "f2", "call_id": "c2", "name": "weather", "input": "Bern"},
+    ]
+    response = {"object": "response", "status": "completed", "output": items}
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert extend_messages([], response, outcomes) == [
+        *items,
+        {"type": "function_call_output", "call_id": "c1", "output": '{"city":"Bern"}'},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": outcomes[1].text},
+    ]
+
+
+async def test_an_answer_of_ollama_goes_on() -> None:
+    """Its arguments are objects, and its results name the tool."""
+    message = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "weather", "arguments": {"city": "Bern"}}}],
+    }
+    response = {"model": "m", "message": message, "done": True, "done_reason": "stop"}
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assistant, result = extend_messages([], response, outcomes)
+    assert {"city": "Bern"} == assistant["tool_calls"][0]["function"]["arguments"]
+    assert result == {"role": "tool", "tool_name": "weather", "content": '{"city":"Bern"}'}
+
+
+async def test_a_list_of_calls_is_an_answer() -> None:
+    """It is written as a chat completion's message."""
+    calls = [ToolCall(id="c1", name="weather", arguments={"city": "Zürich"}, dialect="hermes_json")]
+    outcomes = await REGISTRY.process_tool_calls(calls)
+    assert extend_messages([], calls, outcomes) == [
+        {"role": "assistant", "content": None, "tool_calls": [chat_call("weather", '{"city":"Zürich"}', "c1")]},
+        {"role": "tool", "tool_call_id": "c1", "content": '{"city":"Zürich"}'},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "messages"),
+    [
+        (chat(content="Hello", finish="stop"), [{"role": "assistant", "content": "Hello"}]),
+        ({"choices": []}, []),
+        ([], []),
+        (
+            anthropic({"type": "text", "text": "Hi"}),
+            [{"role": "assistant", "content": [{"type": "text", "text": "Hi"}]}],
+        ),
+        (anthropic(stop="end_turn"), []),
+        ({"output": [{"type": "message"}]}, [{"type": "message"}]),
+    ],
+)
+async def test_an_answer_without_calls_goes_on_too(response: Any, messages: list[Any]) -> None:
+    """There is nothing to run."""
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert [] == outcomes
+    assert messages == extend_messages([], response, outcomes)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        chat(chat_call("weather", BERN, "a"), finish="length"),
+        chat(chat_call("weather", BERN, "a"), finish="content_filter"),
+        anthropic(tool_use("a", "weather", {"city": "Bern"}), stop="max_tokens"),
+        {
+            "status": "incomplete",
+            "output": [{"type": "function_call", "call_id": "a", "name": "weather", "arguments": BERN}],
+        },
+    ],
+)
+async def test_calls_of_an_answer_that_was_cut_off_do_not_run(response: Any) -> None:
+    """Half of an argument may look like a whole one."""
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert [Code.TRUNCATED] == [outcome.error for outcome in outcomes]
+    assert "the answer was cut off; send the call again" == outcomes[0].text
+    assert [] == RAN
+    assert extend_messages([], response, outcomes)
+
+
+async def test_fail_fast_runs_nothing_after_a_failure() -> None:
+    """One after another; those that did not run have an outcome too, and what has run is not lost."""
+    calls = [chat_call(name, json.dumps({"city": name}), name[0]) for name in ("weather", "broken", "weather")]
+    calls[2]["id"] = "z"
+    outcomes = await REGISTRY.process_tool_calls(chat(*calls), fail_fast=True)
+    assert [None, Code.TOOL_FAILED, Code.TOOL_CANCELLED] == [outcome.error for outcome in outcomes]
+    assert ["weather"] == RAN
+    bad_first = chat(chat_call("weather", "[", "a"), chat_call("weather", BERN, "b"))
+    outcomes = await REGISTRY.process_tool_calls(bad_first, fail_fast=True)
+    assert [Code.INVALID_ARGUMENTS, Code.TOOL_CANCELLED] == [outcome.error for outcome in outcomes]
+
+
+async def test_a_tool_that_ends_the_run_is_the_last() -> None:
+    """Calls behind it are not begun; and `state` reaches its context."""
+    response = chat(chat_call("last", "", "a"), chat_call("weather", BERN, "b"))
+    outcomes = await REGISTRY.process_tool_calls(response, fail_fast=True, state="mine")
+    assert [None, Code.TOOL_CANCELLED] == [outcome.error for outcome in outcomes]
+    assert ("mine", True) == (outcomes[0].text, outcomes[0].stop)
+    assert "{}" == extend_messages([], response, outcomes)[0]["tool_calls"][0]["function"]["arguments"]
+
+
+async def test_progress_of_a_finished_answers_tools_is_dropped() -> None:
+    """Nobody watches."""
+
+    async def count() -> Any:
+        yield 1
+        yield 2
+
+    outcomes = await ToolRegistry(count).process_tool_calls(
+        chat(chat_call("count", "{}", "a")), concurrency=1, timeout=9
+    )
+    assert [2] == [outcome.result for outcome in outcomes]
+
+
+@pytest.mark.parametrize("response", [None, 3, "text", b"bytes", {}, {"foo": 1}, [1]])
+async def test_what_is_no_answer_is_refused(response: Any) -> None:
+    """By the same error as a stream that nobody can read."""
+    with pytest.raises(UnreadableSource, match="a finished answer was expected"):
+        read_answer(response)
+
+
+async def test_each_call_needs_one_outcome() -> None:
+    """A history in which a call has none, or two, is refused by the providers; here already."""
+    outcomes = await REGISTRY.process_tool_calls(TWO)
+    for wrong in ([], outcomes[:1], [*outcomes, outcomes[0]]):
+        with pytest.raises(ValueError, match="each call has one outcome"):
+            extend_messages([], TWO, wrong)
