@@ -18,6 +18,7 @@ from tests.families.base import Marker, Tag
 from tests.feeding import Step, steps
 from tests.laws import LIMITS, MALFORMED, Kind, Piece, pieces
 from tests.reference import TAGS, Place, begins_with, is_whole, may_become, place_behind
+from tests.variants import KNOWN
 
 LONGEST_MARKER = 256
 """No marker has as many characters."""
@@ -221,12 +222,14 @@ def _ids(options: dict[str, Any]) -> Iterable[str]:
     dialects = options.get("dialects")
     if dialects == "auto":
         return [dialect.id for dialect in DIALECTS.values() if dialect.auto]
-    return DEFAULT_DIALECTS if dialects is None else dialects
+    if dialects is None:
+        return DEFAULT_DIALECTS
+    return [each if isinstance(each, str) else each.id for each in dialects]
 
 
 def _even_in_code(dialect: str, options: dict[str, Any]) -> bool:
     """Whether calls of a dialect count in code; of those that are armed by one word none does."""
-    own = "text" if options.get("dialects") == "auto" else DIALECTS[dialect].in_code
+    own = "text" if options.get("dialects") == "auto" else KNOWN[dialect].in_code
     return (options.get("in_code") or own) == "call"
 
 

@@ -18,9 +18,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from hypothesis import strategies as st
 
 from streamtools.calls import Limits
-from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing.dialects import DIALECTS, Dialect
 from tests.families import ENVELOPES, MARKERS, MARKUP, PLAIN
 from tests.reference import begins_with, examples
+from tests.variants import KNOWN, VARIANTS
 
 Options: TypeAlias = dict[str, Any]
 """Keyword arguments of `Parser`."""
@@ -115,7 +116,7 @@ class Written(NamedTuple):
 @cache
 def arguments(dialect: str, ids: tuple[str, ...]) -> st.SearchStrategy[dict[str, Any]]:
     """Arguments of a call: of every type, in any alphabet, holding the markers and whole calls of dialects."""
-    inner = [DIALECTS[each].write_call("f", {"a": "}"}) for each in ids]
+    inner = [KNOWN[each].write_call("f", {"a": "}"}) for each in ids]
     markup = [part for each in ids for part in MARKUP[each]]
     strings = st.sampled_from(inner) | st.sampled_from(markup) | st.sampled_from(STRINGS) | st.text(max_size=3)
     strings = strings.filter(lambda text: text.isprintable() or not re.search("[\ud800-\udfff]", text))
@@ -147,7 +148,7 @@ def calls(draw: st.DrawFn, dialect: str, ids: tuple[str, ...]) -> Written:
     """A well-formed call in one dialect: as the dialect writes it, or, where that is JSON, as a model might."""
     name = draw(st.sampled_from(PLAIN_NAMES if dialect in PLAIN else NAMES))
     given = draw(arguments(dialect, ids))
-    as_dialect = DIALECTS[dialect].write_call(name, given)
+    as_dialect = KNOWN[dialect].write_call(name, given)
     style = draw(st.integers(0, 3)) if dialect in ENVELOPES else 0
     if style == 0:
         return Written(as_dialect, name, given, dialect)
@@ -180,9 +181,7 @@ def attempts(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
     good = st.one_of([calls(each, ids).map(lambda call: call.text) for each in ids])
     bad = st.builds(_broken, good, st.integers(5, 400), st.sampled_from(["", '"', "}", "{", "'", "x", "\n\n", "\x01"]))
     short = st.builds(lambda text, at: text[: at % len(text)], good, st.integers(5, 400))
-    wrong = [
-        _with_json(DIALECTS[each].write_call("f", {}), text) for each in ids if each in ENVELOPES for text in FAULTY
-    ]
+    wrong = [_with_json(KNOWN[each].write_call("f", {}), text) for each in ids if each in ENVELOPES for text in FAULTY]
     faulty = st.sampled_from(wrong) if wrong else bad
     on_lines = st.one_of(good, faulty).map(lambda text: f"\n{text}\n")
     return st.one_of(good, good, on_lines, bad, faulty, short)
@@ -218,9 +217,9 @@ AUTO = tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto)
 """Dialects that are armed by one word."""
 
 
-def armed(ids: tuple[str, ...]) -> tuple[str, ...] | Literal["auto"]:
+def armed(ids: tuple[str, ...]) -> tuple[str | Dialect, ...] | Literal["auto"]:
     """Return what to say to a parser, to arm a set of dialects."""
-    return "auto" if ids == AUTO else ids
+    return "auto" if ids == AUTO else tuple(VARIANTS.get(each, each) for each in ids)
 
 
 @cache

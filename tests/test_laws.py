@@ -15,7 +15,7 @@ from streamtools import Parser, parse
 from streamtools.calls import DEFAULT_LIMITS
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Text, UIEvent, Warning
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, choose_dialects
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from tests.families import ENVELOPES, MARKERS, MARKUP, TEMPLATE_TAGS
 from tests.feeding import cut, feed, steps
@@ -31,6 +31,7 @@ from tests.laws import (
 from tests.promptness import assert_prompt
 from tests.reference import begins_with, examples, may_become
 from tests.strategies import AUTO, TOOLS, Options, Written, armed, cuts, documents, options, readings, texts
+from tests.variants import KNOWN, VARIANTS
 
 Ids: TypeAlias = tuple[str, ...]
 
@@ -40,8 +41,9 @@ SHARED = ("<tool_call>", "<function_calls>", "<tool_calls", "<function=", "[TOOL
 
 def _sets() -> Iterator[tuple[Ids, float]]:
     """Yield the sets of dialects that are armed, and how large a share of the profile's examples each gets."""
-    yield from (((each,), 0.25) for each in DIALECTS)
+    yield from (((each,), 0.25) for each in KNOWN)
     yield DEFAULT_DIALECTS, 0.5
+    yield tuple(VARIANTS), 0.25
     for beginning in SHARED:
         yield tuple(each for each in AUTO if _begins(each, beginning)), 0.25
     yield AUTO, 1
@@ -79,7 +81,7 @@ def law(check: Check) -> Callable[[Ids, float], None]:
 
 def test_every_dialect_is_covered() -> None:
     """Each dialect of the table has its fragments, and its markers in the reference."""
-    assert set(DIALECTS) == set(MARKUP) == set(MARKERS)
+    assert set(KNOWN) == set(MARKUP) == set(MARKERS)
 
 
 def test_all_that_are_armed_together_are_told_apart() -> None:

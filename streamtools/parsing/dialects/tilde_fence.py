@@ -7,6 +7,8 @@
 The body is one JSON object or an array of them, and may stand in a back-tick fence, as some models write it. Where the
 JSON is broken, the next line that begins with three tildes ends the call, even inside an open string: valid JSON has no
 line feed in a string.
+
+With a nonce, only `~~~tool_call k7` opens a call, and only `~~~tool_result k7 get_weather` a result.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, Literal
 from streamtools.errors import Code
 from streamtools.parsing.closings import closing
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, compact
+from streamtools.parsing.dialects.nonces import ANY, checked
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.span import Span
@@ -27,6 +30,8 @@ _OTHER = OneOf(
 )
 _MEANT = OneOf(("tool_call", "tool_calls", "tool-call", "toolcall"))
 _INDENT = Some(r" \t", 0, 256)
+_BLANK = Some(r" \t", 1, 32)
+_NAME = Some("A-Za-z0-9_-", 1, 64)
 _TILDES = Pattern("~~~")
 _LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
 _run_of_ticks = re.compile("`*").match
@@ -34,33 +39,64 @@ _CLOSING_LINE: tuple[Part, ...] = ("\n", _INDENT, "~~~")
 _LINES, _CLOSING = Pattern(*_CLOSING_LINE), closing(_CLOSING_LINE)
 
 
-def tilde_fence(*, in_code: Literal["text", "call"] = "text") -> Dialect:
-    """Return the dialect, with its one choice."""
+def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None = None) -> Dialect:
+    """Return the dialect, with its choices. `nonce` is one of `new_nonce`. Raises ValueError for what cannot be one."""
+    nonce = checked(nonce)
+    named = (_BLANK, nonce) if nonce else ()
+    word = f" {nonce}" if nonce else ""
+
+    def write_call(name: str, arguments: dict[str, Any]) -> str:
+        return f"~~~tool_call{word}\n{compact({'name': name, 'arguments': arguments})}\n~~~"
+
+    def write_result(name: str, text: str) -> str:
+        return f"~~~tool_result{word} {name}\n{text}\n~~~"
+
+    def result(*parts: Part) -> Opener:
+        parts = ("~~~tool_result", *named, *parts, BLANKS, LINE_END)
+        return Opener(parts, _result, where="line_start", kind="result")
+
     return Dialect(
         id="tilde_fence",
         openers=(
-            Opener(("~~~tool_call", BLANKS, LINE_END), _call, where="line_start"),
-            Opener(("~~~tool_result", BLANKS, LINE_END), _result, where="line_start", kind="result"),
-            Opener(
-                ("~~~tool_result", Some(r" \t", 1, 32), Some("A-Za-z0-9_-", 1, 64), BLANKS, LINE_END),
-                _result,
-                where="line_start",
-                kind="result",
-            ),
+            Opener(("~~~tool_call", *named, BLANKS, LINE_END), _call, where="line_start"),
+            result(),
+            result(_BLANK, _NAME),
         ),
-        write_call=_write_call,
-        write_result=_write_result,
+        write_call=write_call,
+        write_result=write_result,
         in_code=in_code,
         near=(
-            NearMiss(
-                ("```", _MEANT, BLANKS, LINE_END, SPACES, "{"), "the fence is one of back-ticks", where="line_start"
+            _near(
+                "```",
+                _MEANT,
+                *((BLANKS, OneOf(("", nonce))) if nonce else ()),
+                BLANKS,
+                LINE_END,
+                SPACES,
+                "{",
+                says="the fence is one of back-ticks",
             ),
-            NearMiss(("~~~", _OTHER, BLANKS, LINE_END, SPACES, "{"), "the fence has another name", where="line_start"),
-            NearMiss(("~~~tool_call", BLANKS, "{"), "the call stands on the line of its fence", where="line_start"),
-            NearMiss(("~~~tool_call", BLANKS, LINE_END), "the fence stands in a list", where="line_start"),
+            _near("~~~", _OTHER, BLANKS, LINE_END, SPACES, "{", says="the fence has another name"),
+            _near("~~~tool_call", *named, BLANKS, "{", says="the call stands on the line of its fence"),
+            _near("~~~tool_call", *named, BLANKS, LINE_END, says="the fence stands in a list"),
+            *(_FAULTS_OF_NONCES if nonce else ()),
         ),
         reserved=("~~~",),
+        notes=f"Every call begins with `~~~tool_call{word}`: it is no call without the {nonce}." if nonce else "",
     )
+
+
+def _near(*parts: Part, says: str) -> NearMiss:
+    return NearMiss(parts, says, where="line_start")
+
+
+_FAULTS_OF_NONCES = (
+    _near("~~~tool_call", BLANKS, LINE_END, says="the fence lacks its nonce"),
+    _near("~~~tool_call", _BLANK, ANY, BLANKS, LINE_END, says="the fence has another nonce"),
+    _near("~~~tool_result", BLANKS, LINE_END, says="the result lacks its nonce"),
+    _near("~~~tool_result", _BLANK, _NAME, BLANKS, LINE_END, says="the result lacks its nonce"),
+    _near("~~~tool_result", _BLANK, ANY, _BLANK, _NAME, BLANKS, LINE_END, says="the result has another nonce"),
+)
 
 
 def _call(span: Span) -> Generator[None, None, None]:
@@ -135,11 +171,3 @@ def _skip(span: Span) -> Generator[None, None, None]:
         span.before_closing = behind
     else:
         yield from span.until(_CLOSING)
-
-
-def _write_call(name: str, arguments: dict[str, Any]) -> str:
-    return f"~~~tool_call\n{compact({'name': name, 'arguments': arguments})}\n~~~"
-
-
-def _write_result(name: str, text: str) -> str:
-    return f"~~~tool_result {name}\n{text}\n~~~"

@@ -1,0 +1,16 @@
+"""Dialects with choices that change their markers, as dialects of their own, so that the laws know them by an id."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamtools.parsing.dialects import DIALECTS, Dialect, hash_marker, tilde_fence
+
+VARIANTS: dict[str, Dialect] = {
+    "hash_marker_k7": replace(hash_marker(nonce="k7"), id="hash_marker_k7"),
+    "tilde_fence_k7": replace(tilde_fence(nonce="k7"), id="tilde_fence_k7"),
+}
+"""With a nonce."""
+
+KNOWN = DIALECTS | VARIANTS
+"""All that the laws are checked for."""
