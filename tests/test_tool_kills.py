@@ -31,7 +31,7 @@ from streamtools.events import (
 )
 from streamtools.tools import Tool
 from streamtools.tools.guards import Guards
-from tests.order_rules import check_anthropic, check_openai, to_anthropic
+from tests.order_rules import Message, check_anthropic, check_openai, to_anthropic
 from tests.stories import Script, texts
 
 TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
@@ -180,7 +180,11 @@ async def test_killed_at_each_event(leave: Leave | None, kind: Callable[..., lis
     """No task, no file and no thread that is not counted is left; each call has one end; both providers would take the
     history.
     """
-    source = [kind("wait", "block", "step"), [TURN], [*texts("Now: "), *kind("wait_by_steps", "quick"), STOP]]
+    source: list[list[SourceEvent]] = [
+        kind("wait", "block", "step"),
+        [TURN],
+        [*texts("Now: "), *kind("wait_by_steps", "quick"), STOP],
+    ]
     whole, result = await killed(source, -1, leave, opening=4)
     assert "finished" == result.reason
     reasons = [(await killed(source, nth + 1, leave, opening=4))[1].reason for nth in range(len(whole))]
@@ -196,7 +200,7 @@ async def test_eager_runs_are_killed_too(nth: int) -> None:
 
 
 names = st.sampled_from([*NAMES, "unknown", "not a name", ""])
-arguments = st.sampled_from([{}, "", "{}", '{"a":', '{"odd":1}', [1], None])
+arguments: st.SearchStrategy[Any] = st.sampled_from([{}, "", "{}", '{"a":', '{"odd":1}', [1], None])
 provider_ids = st.sampled_from(["x", "y", "z", None])
 native_calls = st.builds(
     NativeToolCall, st.integers(0, 5).map(str), names, arguments, provider_ids, st.sampled_from([False] * 5 + [True])
@@ -237,13 +241,13 @@ def test_whatever_happens_the_history_is_accepted(
 
 def test_the_rules_find_what_is_wrong() -> None:
     """A missing, a doubled, a late and an uncalled-for answer are refused."""
-    asked = {
+    asked: Message = {
         "role": "assistant",
         "content": None,
         "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
     }
-    told = {"role": "tool", "tool_call_id": "a", "content": "1"}
-    user = {"role": "user", "content": "Well?"}
+    told: Message = {"role": "tool", "tool_call_id": "a", "content": "1"}
+    user: Message = {"role": "user", "content": "Well?"}
     check_openai([user, asked, told])
     check_anthropic(to_anthropic([user, asked, told]))
     for messages in ([user, asked], [user, asked, told, told], [user, asked, user, told], [user, told]):
