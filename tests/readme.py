@@ -1,4 +1,4 @@
-"""The README, taken apart: its code, what it says that this prints, and its tables.
+"""The README and the reference, taken apart: their code, what they say that this prints, and their tables.
 
 Notes in HTML comments right above a block, unseen by a reader, say what the block needs: `<!-- server: NAME -->` is the
 stream that its provider answers with, `<!-- text: NAME -->` is the recording that it quotes, `<!-- table: NAME -->` is
@@ -19,9 +19,10 @@ from typing import Any
 from streamtools import Code, Limits, StreamToolsError, ToolStream, errors
 from streamtools.events import SOURCE_EVENTS, UI_EVENTS
 from streamtools.parsing.options import Options
+from streamtools.tools.guards import Guards
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "reference.md")
 
 _FENCE = re.compile(r"(`{3,})(\w*)$")
 _NOTE = re.compile(r"<!-- (\w+): (\S+) -->$")
@@ -116,6 +117,12 @@ def limits_table() -> str:
     return write_table(["limit", "default", "meaning"], rows)
 
 
+def guards_table() -> str:
+    """Return the table of the guards."""
+    rows = [[f"`{name}`", f"`{default}`", doc] for name, (_, default, doc) in attributes(Guards).items()]
+    return write_table(["bound", "default", "meaning"], rows)
+
+
 def codes_table(codes: Iterable[Code]) -> str:
     """Return the table of some codes."""
     documented = attributes(Code)
@@ -152,6 +159,7 @@ _WARNINGS = list(Code)[list(Code).index(Code.FORGED_RESULT) :]
 TABLES: dict[str, Callable[[], str]] = {
     "options": options_table,
     "limits": limits_table,
+    "guards": guards_table,
     "events": lambda: events_table(UI_EVENTS),
     "source-events": lambda: events_table(SOURCE_EVENTS),
     "errors": lambda: codes_table(code for code in Code if code not in _WARNINGS),

@@ -1,4 +1,5 @@
-"""The README holds: its code runs and prints what it says, over HTTP where it speaks to a provider; so do its commands.
+"""The README and the reference hold: their code runs and prints what they say, over HTTP where it speaks to a provider;
+so do their commands.
 
 The code of one heading runs in one namespace, on both event loops. What the README takes for granted is there: a
 `client`, `url` (a server on the loopback interface that answers with a recording, or with the stream that a note
@@ -31,9 +32,9 @@ from streamtools import Code, parse, sources
 from streamtools.events import TextDelta
 from streamtools.recording import read_recording, shipped
 from tests.loopback import Loopback
-from tests.readme import README, ROOT, TABLES, Block, read_blocks, read_tables, stream_parameters
+from tests.readme import PAGES, ROOT, TABLES, Block, read_blocks, read_tables, stream_parameters
 
-TEXT = README.read_text(encoding="utf-8")
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = read_blocks(TEXT)
 SECTIONS = {
     heading: list(blocks)
@@ -59,11 +60,31 @@ LATITUDE = [
 ]
 """A run of Latitude with one turn."""
 
+ANTHROPIC: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 30, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "I will look."}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "tool_use", "id": "toolu_01", "name": "get_weather", "input": {}},
+    },
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"city":'}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '"Paris"}'}},
+    {"type": "content_block_stop", "index": 1},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 20}},
+    {"type": "message_stop"},
+]
+"""An answer of Anthropic's with a native call."""
+
 
 def stream(name: str) -> list[bytes]:
     """Return the chunks of a provider's stream."""
     if name == "latitude":
         return [f"event: {event}\ndata: {json.dumps(data)}\n\n".encode() for event, data in LATITUDE]
+    if name == "anthropic":
+        return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in ANTHROPIC]
     if name == UNFINISHED:
         return list(itertools.takewhile(lambda chunk: b'"finish_reason":"stop"' not in chunk, stream("tilde-call")))
     return [chunk.data for chunk in read_recording(shipped()[name]).chunks]
@@ -130,7 +151,7 @@ async def run_program(code: str) -> str:
 async def run_code(block: Block, names: dict[str, Any]) -> None:
     """Run code that may wait outside of any function, and the tests that it defines."""
     source = "\n" * block.line + block.text
-    code = compile(source, README, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    code = compile(source, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     result = eval(code, names)
     if code.co_flags & CO_COROUTINE:
         await result
@@ -206,28 +227,32 @@ def test_every_parameter_of_a_stream_is_listed() -> None:
     assert stream_parameters() == dict(rows)
 
 
-def test_what_is_not_reported_yet_is_named() -> None:
-    """The codes that nothing in the package reports are those that the README says are not reported yet."""
+def test_every_code_is_reported() -> None:
+    """No code is there for nothing."""
     package = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "streamtools").rglob("*.py"))
-    (sentence,) = re.findall(r"Not reported yet: (.*?)\.", TEXT, re.DOTALL)
 
-    unused = {code.value for code in Code if not re.search(rf"\bCode\.{code.name}\b", package)}
-
-    assert unused == set(re.findall(r"`(\w+)`", sentence))
+    assert [] == [code.value for code in Code if not re.search(rf"\bCode\.{code.name}\b", package)]
 
 
 def test_links_within_the_readme_lead_somewhere() -> None:
     """Each link to a heading has that heading, and each link to a file that file."""
-    headings = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in _headings()}
-    links = re.findall(r"\]\(([^)\s]+)\)", TEXT)
+    headings = {page: {_anchor(line) for line in _headings(page)} for page in PAGES}
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!https://)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            file, _, heading = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            assert target.exists(), link
+            assert not heading or heading in headings[target], link
 
-    assert [] == [link for link in links if link.startswith("#") and link[1:] not in headings]
-    assert [] == [link for link in links if not link.startswith(("#", "https://")) and not (ROOT / link).exists()]
 
-
-def _headings() -> list[str]:
+def _headings(page: Path) -> list[str]:
     fenced = {line for block in BLOCKS for line in block.text.splitlines()}
-    return [line for line in TEXT.splitlines() if re.match(r"#{1,4} ", line) and line not in fenced]
+    lines = page.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if re.match(r"#{1,4} ", line) and line not in fenced]
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lstrip("# ").lower()).replace(" ", "-")
 
 
 def test_the_readme_itself_holds_no_call() -> None:
