@@ -86,7 +86,7 @@ class Names:
             for message in history
             if isinstance(message, Results)
             for answer in message.answers
-            if answer.dialect == NATIVE and not answer.is_error
+            if answer.dialect == NATIVE and answer.name.strip() and not answer.is_error
         }
 
     def of(self, name: str) -> str:
