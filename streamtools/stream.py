@@ -20,7 +20,6 @@ import anyio
 import anyio.lowlevel
 import structlog
 from anyio.abc import TaskGroup
-from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code, UnreadableSource
@@ -135,7 +134,7 @@ class ToolStream:
             timeout=tool_timeout,
             result_limit=result_limit,
             on_tool_result=on_tool_result,
-            restore=lambda call: _restore(call, armed),
+            restore=lambda arguments: _restore(arguments, armed),
             state=tool_state,
         )
         self._collector = Collector(armed)
@@ -393,11 +392,10 @@ def _name(error: BaseException) -> str:
     return type(error).__qualname__
 
 
-def _restore(call: ToolCall, dialects: Sequence[Dialect]) -> ToolCall:
-    """Return the call with what its model repeats of neutralised results as it was before."""
-    if not _holds_joiner(call.arguments):
-        return call
-    return replace(call, arguments=restore(call.arguments, dialects))
+def _restore(arguments: dict[str, Any], dialects: Sequence[Dialect]) -> dict[str, Any]:
+    """Return the arguments of a call with what they repeat of neutralised results as it was before."""
+    restored: dict[str, Any] = restore(arguments, dialects) if _holds_joiner(arguments) else arguments
+    return restored
 
 
 def _holds_joiner(value: Any) -> bool:

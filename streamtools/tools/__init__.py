@@ -1,23 +1,31 @@
 """Tools: what a model may call, and the calling of it.
 
 In the order of the way: a function becomes a `Tool` (definition), tools are offered by name (registry), a request says
-which may be called (choice), calls are run (invocation, runner), and leave outcomes.
+which may be called (choice), calls are run (invocation, runner) within bounds (guards), and leave outcomes.
 """
 
+from streamtools.tools.answers import extend_messages
 from streamtools.tools.choice import ToolChoice
-from streamtools.tools.definition import Tool, tool
+from streamtools.tools.context import ToolContext
+from streamtools.tools.definition import Tool, ToolOptions, tool
+from streamtools.tools.guards import Guards, Watch
 from streamtools.tools.outcome import ToolError, ToolOutcome, ToolResult
 from streamtools.tools.registry import ToolRegistry, ToolsLike
 from streamtools.tools.runner import Runner
 
 __all__ = [
+    "Guards",
     "Runner",
     "Tool",
     "ToolChoice",
+    "ToolContext",
     "ToolError",
+    "ToolOptions",
     "ToolOutcome",
     "ToolRegistry",
     "ToolResult",
     "ToolsLike",
+    "Watch",
+    "extend_messages",
     "tool",
 ]

@@ -76,13 +76,13 @@ class Runner:
         timeout: float = TIMEOUT,
         result_limit: int | None = RESULT_LIMIT,
         on_tool_result: OnToolResult | None = None,
-        restore: Callable[[ToolCall], ToolCall] | None = None,
+        restore: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         state: Any = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`number` gives each event its `seq`; `timeout` is in seconds, for tools without their own; `result_limit` is
-        how many characters of a result the model gets. `restore` takes back what was done to texts that a call may
-        repeat; `state` is what tools find in their context.
+        how many characters of a result the model gets. `restore` takes back, in the arguments of a call, what was done
+        to texts that it may repeat; `state` is what tools find in their context.
         """
         self.registry = registry
         self.stopped = False
@@ -107,7 +107,7 @@ class Runner:
         `send` raises ends the run, in an exception group. After that, and after a cancellation, `settle(calls)`.
         """
         if self._restore is not None:
-            calls = [self._restore(call) for call in calls]
+            calls = [replace(call, arguments=self._restore(call.arguments)) for call in calls]
         for call in calls:
             self._accounts[call.id] = _Account()
         try:
