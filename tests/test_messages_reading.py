@@ -1,0 +1,240 @@
+"""Messages of a caller's, read into one history: every spelling, and what is wrong with those that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools.calls import ToolCall
+from streamtools.conversation.messages import (
+    Answer,
+    Assistant,
+    Message,
+    Results,
+    System,
+    Thought,
+    User,
+    read_messages,
+)
+
+
+def call(id: str, name: str, /, **arguments: Any) -> ToolCall:
+    return ToolCall(id=id, name=name, arguments=arguments, dialect="native", provider_id=id)
+
+
+def answer(id: str, name: str, text: str, *, is_error: bool = False) -> Answer:
+    return Answer("native", name, text, id, is_error=is_error)
+
+
+ASKED = {"id": "w", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
+TURN = {"role": "assistant", "content": None, "tool_calls": [ASKED]}
+WEATHER = call("w", "weather", city="Oslo")
+
+
+def test_messages_of_openai() -> None:
+    """Roles, texts, calls, and one message for each result."""
+    other = {"id": "t", "type": "function", "function": {"name": "time", "arguments": ""}}
+    read = read_messages(
+        [
+            {"role": "developer", "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]},
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": "Let me see.", "tool_calls": [ASKED, other]},
+            {"role": "tool", "tool_call_id": "t", "content": "12:00"},
+            {"role": "tool", "tool_call_id": "w", "content": [{"type": "text", "text": "grey"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Grey"}, {"type": "refusal", "refusal": "."}]},
+            {"role": "assistant", "content": None, "refusal": "No.", "tool_calls": None},
+        ]
+    )
+    assert [
+        System("Be brief."),
+        System("Be kind."),
+        User("?"),
+        Assistant("Let me see.", (WEATHER, call("t", "time"))),
+        Results((answer("t", "time", "12:00"), answer("w", "weather", "grey"))),
+        Assistant("Grey."),
+        Assistant("No."),
+    ] == read
+
+
+def test_googles_signature_in_messages_of_openai() -> None:
+    """It stands beside the function; anything else there is not ours."""
+    signed = ASKED | {"extra_content": {"google": {"thought_signature": "s"}}}
+    for extra in (None, {}, {"google": None}, {"google": {"thought_signature": 3}}):
+        (turn,) = read_messages([TURN | {"tool_calls": [ASKED | {"extra_content": extra}]}])
+        assert Assistant("", (WEATHER,)) == turn
+    (turn,) = read_messages([TURN | {"tool_calls": [signed]}])
+    assert isinstance(turn, Assistant)
+    assert "s" == turn.calls[0].signature
+
+
+def test_messages_of_anthropic() -> None:
+    """Blocks: reasoning with its place among the calls, calls, results before what the user says on."""
+    read = read_messages(
+        [
+            {"role": "user", "content": [{"type": "text", "text": "?"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+                    {"type": "redacted_thinking", "data": "d"},
+                    "So: ",
+                    {"type": "text", "text": "let me see."},
+                    {"type": "tool_use", "id": "w", "name": "weather", "input": {"city": "Oslo"}},
+                    {"type": "thinking", "thinking": "And.", "signature": "t"},
+                    {"type": "tool_use", "id": "t", "name": "time", "input": {}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "w", "content": [{"type": "text", "text": "grey"}]},
+                    {"type": "tool_result", "tool_use_id": "t", "is_error": True},
+                    "Well?",
+                ],
+            },
+        ]
+    )
+    thoughts = (Thought("Hm.", "s"), Thought("", "d", redacted=True), Thought("And.", "t", behind=1))
+    assert [
+        User([{"type": "text", "text": "?"}]),
+        Assistant("So: let me see.", (WEATHER, call("t", "time")), thoughts),
+        Results((answer("w", "weather", "grey"), answer("t", "time", "", is_error=True))),
+        User([{"type": "text", "text": "Well?"}]),
+    ] == read
+
+
+def test_items_of_responses() -> None:
+    """Reasoning, what was said, and calls are one turn until an output or a user ends it."""
+    asked = {"type": "function_call", "id": "fc", "call_id": "w", "name": "weather", "arguments": '{"city":"Oslo"}'}
+    read = read_messages(
+        [
+            {"role": "assistant", "content": "Before."},
+            {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]},
+            asked,
+            {"type": "reasoning", "id": "r2", "encrypted_content": "s"},
+            {"type": "function_call", "call_id": "t", "name": "time", "arguments": "{}"},
+            {"type": "message", "role": "assistant", "content": "Wait."},
+            {"type": "function_call_output", "call_id": "w", "output": [{"type": "output_text", "text": "grey"}]},
+            {"type": "function_call_output", "call_id": "t", "output": "12:00"},
+            {"type": "function_call", "call_id": "x", "name": "time"},
+        ]
+    )
+    thoughts = (Thought("Hm.", None, "r1"), Thought("", "s", "r2", behind=1))
+    assert [
+        Assistant("Before."),
+        Assistant("Let me see.\nWait.", (WEATHER, call("t", "time")), thoughts),
+        Results((answer("w", "weather", "grey"), answer("t", "time", "12:00"))),
+        Assistant("", (call("x", "time"),)),
+    ] == read
+
+
+def test_a_user_ends_a_turn_of_items() -> None:
+    """What the assistant says then is a new turn, and so is what it says beside calls of its own."""
+    reasoning = {"type": "reasoning", "id": "r", "encrypted_content": "s"}
+    said = {"role": "assistant", "content": "Hi."}
+    for between in ({"role": "user", "content": "?"}, {"role": "system", "content": "?"}):
+        read = read_messages([reasoning, between, said])
+        assert Assistant("Hi.") == read[-1]
+        assert 3 == len(read)
+    assert [Assistant("", (), (Thought("", "s", "r"),)), Assistant("", (WEATHER,))] == read_messages([reasoning, TURN])
+
+
+def test_messages_of_ollama() -> None:
+    """Arguments are objects, reasoning has a field, and without ids results come by the names of their tools."""
+    asked = [{"function": {"name": "weather", "arguments": {"city": city}}} for city in ("Oslo", "Rome")]
+    clock = {"function": {"name": "time", "arguments": {}}}
+    turn, results = read_messages(
+        [
+            {"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": [*asked, clock]},
+            {"role": "tool", "tool_name": "time", "content": "12:00"},
+            {"role": "tool", "tool_name": "weather", "content": "grey"},
+            {"role": "tool", "content": "blue"},
+        ]
+    )
+    assert isinstance(turn, Assistant)
+    assert (Thought("Hm."),) == turn.thoughts
+    assert [("call_0_0", None), ("call_0_1", None), ("call_0_2", None)] == [
+        (each.id, each.provider_id) for each in turn.calls
+    ]
+    told = ("call_0_2", "time", "12:00"), ("call_0_0", "weather", "grey"), ("call_0_1", "weather", "blue")
+    assert Results(tuple(answer(*each) for each in told)) == results
+
+
+def test_messages_of_a_history() -> None:
+    """They stand for themselves, beside those of providers; answers to calls in text stand anywhere."""
+    in_text = Answer("hash_marker", "f", "1", "h")
+    history: list[Message] = [
+        System("Be brief."),
+        User("?"),
+        Assistant("", (WEATHER,)),
+        Results((answer("w", "weather", "grey"), in_text)),
+    ]
+    assert history == read_messages(history)
+    assert [Results((in_text,)), Assistant("", (WEATHER,)), *history[3:]] == read_messages(
+        [Results((in_text,)), TURN, *history[3:]]
+    )
+
+
+WRONG: dict[str, tuple[list[Any], str]] = {
+    "no object": (["Hi."], "message 0: a message is an object, not str"),
+    "no role": ([{"content": "Hi."}], "message 0: it has no role, and an item of type None cannot be read"),
+    "another role": ([TURN, {"role": "function"}], "message 1: the role 'function' is none of system, developer"),
+    "no content": ([{"role": "user"}], "message 0: a text or a list was expected, not NoneType"),
+    "an image of the system's": (
+        [{"role": "system", "content": [{"type": "image_url", "image_url": "x"}]}],
+        "message 0: a part of type 'image_url' stands where only text can",
+    ),
+    "an image as a result": (
+        [TURN, {"role": "tool", "tool_call_id": "w", "content": [{"type": "image_url", "image_url": "x"}]}],
+        "message 1: a part of type 'image_url' stands where only text can",
+    ),
+    "a part of another's": (
+        [{"role": "assistant", "content": [{"type": "server_tool_use"}]}],
+        "message 0: a part of type 'server_tool_use' of the assistant's cannot be read",
+    ),
+    "a part that is none": (
+        [{"role": "assistant", "content": [3]}],
+        "message 0: a part of type 'int' of the assistant's cannot be read",
+    ),
+    "a call that is none": (
+        [{"role": "assistant", "tool_calls": [3]}],
+        "message 0: a call is an object, and this is a number",
+    ),
+    "a call without a name": (
+        [{"role": "assistant", "tool_calls": [{"function": {}}]}],
+        "message 0: the call names no tool",
+    ),
+    "arguments that are none": (
+        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{a}"}}]}],
+        "message 0: the arguments are a string that is not JSON",
+    ),
+    "an id twice": ([TURN | {"tool_calls": [ASKED, ASKED]}], "message 0: two calls of one turn have the same id"),
+    "a result without its call": (
+        [{"role": "tool", "tool_call_id": "w", "content": ""}],
+        "message 0: it answers call 'w', which does not stand without an answer in the turn before it",
+    ),
+    "a result that names nothing": (
+        [TURN, {"role": "tool", "name": "time", "content": ""}],
+        "message 1: it answers call None, which",
+    ),
+    "a result too late": (
+        [TURN, {"role": "assistant", "content": "Hi."}, {"role": "tool", "tool_call_id": "w", "content": ""}],
+        "message 2: it answers call 'w', which",
+    ),
+    "a second result": ([TURN, *[{"role": "tool", "tool_call_id": "w", "content": ""}] * 2], "message 2: it answers"),
+    "an answer without its call": (
+        [Results((answer("w", "weather", ""),))],
+        "message 0: it answers call 'w', which does not stand in the turn before it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "complaint"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_read(messages: list[Any], complaint: str) -> None:
+    """The complaint says which message it is, and what is wrong with it."""
+    with pytest.raises(ValueError, match="message ") as raised:
+        read_messages(messages)
+    assert str(raised.value).startswith(complaint)
