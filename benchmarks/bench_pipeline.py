@@ -216,7 +216,7 @@ def cases(smoke: bool) -> Iterator[Case]:
                 provider.target,
                 provider.unit,
             )
-            rows = [("ToolStream, a response of httpx", opened)]
+            rows: list[tuple[str, Open]] = [("ToolStream, a response of httpx", opened)]
             if name in BARE:
                 rows.append(("ToolStream, an iterator of bytes", partial(Bare, chunks)))
                 rows.append(("ToolStream, a response, chunks arrive", partial(response, chunks, arriving=True)))

@@ -106,7 +106,8 @@ def test_calls_that_are_written_in_turns() -> None:
 
 def test_ids_are_unique_in_the_run() -> None:
     """Some providers number the calls of each turn anew; ours differ, and theirs are kept."""
-    turn = [WHOLE, NativeToolCall("1", "add", id="x"), ProviderCompleted(finish_reason="tool_calls", ends_run=False)]
+    end = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+    turn: list[SourceEvent] = [WHOLE, NativeToolCall("1", "add", id="x"), end]
 
     assert [("x", "x"), ("x_2", "x"), ("x_3", "x"), ("x_4", "x")] == [
         (call.id, call.provider_id) for call in calls(*turn, *turn)

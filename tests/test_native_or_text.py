@@ -70,6 +70,7 @@ CASES = [
 def test_which_calls_count(flag: bool | None, text: bool, native: bool, expected: Count, finished: bool) -> None:
     """The flag and what came decide, and it is the same whether calls were streamed or stand in the completed turn."""
     written, told = ADD if text else "Hi.", [NATIVE] if native else []
+    events: list[SourceEvent]
     if finished:
         events = [ProviderCompleted(text=written, tool_calls=told, finish_reason="tool_calls")]
     else:
@@ -83,7 +84,7 @@ def test_which_calls_count(flag: bool | None, text: bool, native: bool, expected
 @pytest.mark.parametrize("native", [True, False])
 def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool, native: bool) -> None:
     """It runs its tools itself: calls are hidden and end as superseded, which breaks no choice of tools."""
-    events = [TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]
+    events: list[SourceEvent] = [TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]
     ids = ["c1"] * text + ["n1"] * native
     options: dict[str, Any] = {"native_tool_calls": flag, "self_contained": True, "judge": refuse_all}
 

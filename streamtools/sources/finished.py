@@ -78,13 +78,14 @@ def _read_anthropic(response: dict[str, Any], limits: Limits) -> list[SourceEven
     content = response["content"]
     if not isinstance(content, list):  # a message of OpenAI's, whose text this is
         return _read_openai({"choices": [{"message": response}]}, limits)
-    calls, blocks = [], []
+    calls: list[Any] = []
+    blocks: list[Any] = []
     for block in content:
         is_block = isinstance(block, dict) and block.get("type", "function") not in _CALLS
         (blocks if is_block else calls).append(block)
     _, more = _without_calls(response)
     head = {key: value for key, value in response.items() if key != "content"}
-    events = [{"type": "message_start", "message": head}]
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
     for index, block in enumerate(blocks):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_stop", "index": index})
