@@ -36,7 +36,8 @@ class AnthropicMessages(HTTPModel):
         body = merge(body, place(self.options, "", _NAMES), place(ask.options, "", _NAMES))
         if "stop_sequences" in body:
             body["stop_sequences"] = listed(body["stop_sequences"])
-        return {"max_tokens": MAX_TOKENS} | body  # without it nothing is answered
+        body.setdefault("max_tokens", MAX_TOKENS)  # without it nothing is answered
+        return body
 
     def _path(self) -> str:
         return "/v1/messages"

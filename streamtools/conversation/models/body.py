@@ -6,6 +6,7 @@ OpenAI's spelling, and put where the provider looks for them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -35,9 +36,9 @@ def merge(body: Body, *options: Mapping[str, Any]) -> Body:
             elif isinstance(value, Mapping):
                 merged[key] = merge(present if isinstance(present, dict) else {}, value)
             elif key == "tools" and isinstance(present, list):
-                merged[key] = [*present, *value]
+                merged[key] = [*present, *copy.deepcopy(value)]
             else:
-                merged[key] = value
+                merged[key] = copy.deepcopy(value)
     return merged
 
 

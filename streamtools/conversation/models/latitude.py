@@ -6,6 +6,7 @@ The whole history goes along although the run has an id: that is how it is done 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ def latitude_request(
     ready = isinstance(offered, list) and bool(offered) and all(type(each) is dict for each in offered)
     ours: dict[str, Any] = {
         "media": list(media),
-        "toolClients": offered if ready else ToolRegistry.of(tools).definitions("tool_clients"),
+        "toolClients": copy.deepcopy(offered) if ready else ToolRegistry.of(offered).definitions("tool_clients"),
     }
     taken = {"conversationUuid", *body, *ours} & extras.keys()
     if taken:

@@ -1,15 +1,15 @@
 """Sending one request: attempts, the time until its first byte, and a response that is closed whatever happens.
 
 A request is sent again only as long as nothing of an answer has come, because behind the first byte somebody may have
-seen it. One that ran out of time is not: the provider may still be at work on it. Redirects are not followed: a key goes
-to the host that it was meant for.
+seen it; and not where time ran out, because the provider may still be at work on it. Redirects are not followed: a key
+goes to the host that it was meant for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from time import time
 from types import TracebackType
@@ -22,6 +22,7 @@ import structlog
 from streamtools.conversation.models.response import CLOSING, Response, Timeouts, open_response
 from streamtools.events import SourceError
 from streamtools.sources import Source, adapter, events
+from streamtools.sources.adapter import interrupted
 from streamtools.sources.objects import name_of
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ class Attempt(NamedTuple):
 class Request:
     """What is sent, and how its answer is read."""
 
-    url: str
-    headers: Mapping[str, str]
-    content: bytes
+    url: str = field(repr=False)  # may hold a password, or a key, as do the headers
+    headers: Mapping[str, str] = field(repr=False)
+    content: bytes = field(repr=False)
     format: str
     timeouts: Timeouts
     retries: int
@@ -102,9 +103,9 @@ class Sending:
         await self._close()
 
     async def _send(self) -> Response | SourceError:
-        from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential_jitter
+        from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential, wait_random
 
-        backoff = wait_exponential_jitter(initial=BACKOFF, max=LONGEST_BACKOFF, jitter=BACKOFF)
+        backoff = wait_exponential(multiplier=BACKOFF, max=LONGEST_BACKOFF) + wait_random(max=BACKOFF)
 
         def wait(state: RetryCallState) -> float:
             asked = _attempt_of(state).wait
@@ -146,8 +147,10 @@ class Sending:
                 kinds = {kind.__name__ for kind in type(error).__mro__}
                 if not isinstance(error, OSError) and "RequestError" not in kinds:
                     raise
-                await self._drop()
                 failed = SourceError("the provider could not be reached", cause=name_of(error))
+                if self._response is not None:
+                    failed = interrupted(name_of(error))
+                    await self._drop()
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
         await self._drop()
