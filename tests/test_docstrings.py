@@ -100,6 +100,13 @@ SPHINX = """Look it up.
             {"a": "one", "b": "two", "c": "four"},
             id="mixed: the first that is said counts",
         ),
+        pytest.param(
+            "So.\n\n\n    And.\n\n    Args:\n        a: x\n        none of them\n            deeper\n        nor this",
+            "So.\n\nAnd.",
+            {"a": "x"},
+            id="lines that are none",
+        ),
+        pytest.param("So.\n\n:param a: x\n\ntail", "So.", {"a": "x"}, id="a text behind a field"),
         pytest.param("Note: text.\n\nArgs: more text.", "Note: text.\n\nArgs: more text.", {}, id="no sections"),
         pytest.param("Args:\nnothing indented", "Args: nothing indented", {}, id="a title alone"),
         pytest.param("So.\n\nParameters\nare many.", "So.\n\nParameters are many.", {}, id="no underline"),

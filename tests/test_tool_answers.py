@@ -267,6 +267,8 @@ async def test_fail_fast_runs_nothing_after_a_failure() -> None:
     outcomes = await REGISTRY.process_tool_calls(chat(*calls), fail_fast=True)
     assert [None, Code.TOOL_FAILED, Code.TOOL_CANCELLED] == [outcome.error for outcome in outcomes]
     assert ["weather"] == RAN
+    fine = await REGISTRY.process_tool_calls(chat(*calls[::2]), fail_fast=True)
+    assert [None, None] == [outcome.error for outcome in fine]
     bad_first = chat(chat_call("weather", "[", "a"), chat_call("weather", BERN, "b"))
     outcomes = await REGISTRY.process_tool_calls(bad_first, fail_fast=True)
     assert [Code.INVALID_ARGUMENTS, Code.TOOL_CANCELLED] == [outcome.error for outcome in outcomes]

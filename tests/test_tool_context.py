@@ -91,6 +91,15 @@ async def test_a_handler_with_a_schema_gets_its_context() -> None:
     assert {"q": 1, "id": "c"} == (await invoke(made, {"q": 1}, ToolContext("c"))).value
 
 
+async def test_a_handler_may_have_hints_that_nobody_knows() -> None:
+    """Its schema says what it takes."""
+
+    def handle(arguments: "Nowhere") -> Any:  # type: ignore[name-defined]  # noqa: F821, UP037  # the subject of the test
+        return arguments
+
+    assert {"q": 1} == (await invoke(Tool(handle, parameters={}), {"q": 1})).value
+
+
 async def test_the_time_that_is_left_can_be_asked_for() -> None:
     """It is that of the tool's own timeout, or of the caller's."""
 

@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
+import typing_extensions
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
@@ -38,6 +39,8 @@ from streamtools.tools.schemas import JsonSchema, schema_of, snapshot
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """The positional and the named arguments of one call of a function."""
+
+_UNPACK = (typing.Unpack, typing_extensions.Unpack)  # two, before Python 3.12
 
 
 class Input(NamedTuple):
@@ -146,6 +149,8 @@ def _keywords(
         _refuse_positional(parameter)
         hint = hints[parameter.name]
         if parameter.kind is parameter.VAR_KEYWORD:
+            if typing.get_origin(hint) in _UNPACK:
+                raise TypeError(f"parameter {parameter.name!r} unpacks a typed dict: take the dict as one parameter")
             extra = hint
             continue
         field = f"p{len(fields)}"
