@@ -1,4 +1,4 @@
-"""What providers refuse in a history: their rules of order, one function each, which returns the breaches as sentences.
+"""What providers refuse in a history, one function each, which returns the breaches as sentences.
 
 Written from their documentation and their error messages, and without the code under test.
 """
@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.order_rules import check_anthropic, check_openai
+
 Messages = Sequence[dict[str, Any]]
 
 _name = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -18,35 +20,16 @@ _id = re.compile(r"[A-Za-z0-9_-]+")
 
 def openai_breaches(messages: Messages) -> list[str]:
     """Each call of an assistant's message has one `tool` message, and all of them follow it at once."""
-    found: list[str] = []
-    awaited: list[str] = []
-    for message in messages:
-        role, content = message["role"], message["content"]
-        if role == "tool":
-            if message["tool_call_id"] not in awaited:
-                found.append("a result without a call before it")
-            else:
-                awaited.remove(message["tool_call_id"])
-            if not isinstance(content, str):
-                found.append("a result that is no text")
-            continue
-        if awaited:
-            found.append(f"{role} before the results of {awaited}")
-        calls = message.get("tool_calls", [])
-        awaited = [call["id"] for call in calls]
-        if len(set(awaited)) < len(calls):
-            found.append("two calls with one id")
-        for call in calls:
-            function = call["function"]
-            if not _name.fullmatch(function["name"]):
-                found.append(f"the name {function['name']!r}")
-            if not isinstance(json.loads(function["arguments"]), dict):
-                found.append("arguments that are no object")
-        if role == "assistant" and not content and not (content is None and calls):
-            found.append("an empty message of the assistant's")
-        if "tool_calls" in message and not calls:
-            found.append("no calls, said so")
-    return found + (["calls without results at the end"] if awaited else [])
+    parts = [{"content": "parts"} if isinstance(message["content"], list) else {} for message in messages]
+    return _complaints(check_openai, [message | each for message, each in zip(messages, parts, strict=True)])
+
+
+def _complaints(check: Callable[[Messages], None], messages: Messages) -> list[str]:
+    try:
+        check(messages)
+    except AssertionError as error:
+        return [str(error)]
+    return []
 
 
 def responses_breaches(items: Messages) -> list[str]:
@@ -79,10 +62,8 @@ def responses_breaches(items: Messages) -> list[str]:
 
 
 def anthropic_breaches(messages: Messages) -> list[str]:
-    """User and assistant alternate; each call has its result among the first blocks of the message behind it."""
-    found: list[str] = []
-    awaited: list[str] = []
-    used: set[str] = set()
+    """Each call has its result at the beginning of the next message; user and assistant alternate and say something."""
+    found = _complaints(check_anthropic, messages)
     role = None
     for message in messages:
         if message["role"] == role or message["role"] not in ("user", "assistant"):
@@ -90,31 +71,19 @@ def anthropic_breaches(messages: Messages) -> list[str]:
         role, blocks = message["role"], message["content"]
         if not blocks:
             found.append("an empty message")
-        results = [block for block in blocks if block["type"] == "tool_result"]
-        if results != blocks[: len(results)] or (results and role != "user"):
-            found.append("results that do not come first")
-        if sorted(awaited) != sorted(result["tool_use_id"] for result in results):
-            found.append(f"results that are not those of {awaited}")
-        for result in results:
-            if result.get("is_error") and not result.get("content"):
-                found.append("an error without words")
-        awaited = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        found += [f"the id {each} twice" for each in awaited if each in used or not _id.fullmatch(each)]
-        used.update(awaited)
         for block in blocks:
-            if block["type"] == "text" and not block["text"].strip():
-                found.append("a blank text")
-            if block["type"] == "tool_use" and not (
-                _name.fullmatch(block["name"]) and isinstance(block["input"], dict)
-            ):
-                found.append("a call that is none")
-            if block["type"] == "thinking" and not block["signature"]:
-                found.append("thinking without a signature")
+            match block:
+                case {"type": "tool_result", "is_error": True}:
+                    found += [] if block.get("content") else ["an error without words"]
+                case {"type": "tool_use", "id": id, "name": name}:
+                    found += [] if _id.fullmatch(id) and _name.fullmatch(name) else [f"the id or name of {block}"]
+                case {"type": "thinking", "signature": signature}:
+                    found += [] if signature else ["thinking without a signature"]
         if role == "assistant" and blocks and "thinking" in blocks[-1]["type"]:
             found.append("thinking that leads to nothing")
     if role == "assistant" and messages[-1]["content"][-1].get("text", "x")[-1:].isspace():
         found.append("white space at the end")
-    return found + (["calls without results at the end"] if awaited else [])
+    return found
 
 
 def gemini_breaches(contents: Messages) -> list[str]:
