@@ -28,7 +28,7 @@ __all__ = ["Example", "augment_system_prompt", "few_shot", "new_nonce"]
 BEGIN: Final = "<tool_instructions>"
 END: Final = "</tool_instructions>"
 
-_section = re.compile(rf"^{BEGIN}\n.*?\n{END}$", re.DOTALL | re.MULTILINE)
+_section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
 _mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")
 
 _SEPARATOR = "\n\n"

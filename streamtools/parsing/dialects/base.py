@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +21,8 @@ _TEMPLATE_MARKS = (
     (r"\[", r"/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT|gMASK)\]"),  # Mistral, Llama 2, GLM
 )
 """Tokens of chat templates: the first character of each, and the rest."""
+
+_ALONE = "A call is the whole answer: nothing comes before it."
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +137,28 @@ class Dialect:
 
     def instructions(self, name: str = "get_weather", arguments: Mapping[str, Any] | None = None) -> str:
         """Return what teaches a model to call a tool in this way, by an example; what tools there are comes on top."""
-        given = {"city": "Paris"} if arguments is None else dict(arguments)
+        call = self.write_call(name, {"city": "Paris"} if arguments is None else dict(arguments))
+        rules = [*self._rules(name, call), "Stop after your calls: the results come in the next message, in this form:"]
         parts = [
-            "To call a tool, write a call in this form, with the name of the tool and its arguments in place of these:",
-            self.write_call(name, given),
-            *(["Put no code block around it."] if self.in_code == "text" else []),
-            *([self.notes] if self.notes else []),
-            "End your answer behind the call. What the tool has to say comes in the next message, in this form:",
+            "To call a tool, write a call in this form, with the name of the tool and its arguments:",
+            call,
+            " ".join(rules),
             self.write_result(name, compact({"result": "..."})),
         ]
         return "\n\n".join(parts) + "\n"
+
+    def _rules(self, name: str, call: str) -> Iterator[str]:
+        """Yield what the example does not show."""
+        openers = (*self.openers, *(self.openers_for((name,)) if self.openers_for is not None else ()))
+        places = {opener.where for opener in openers if re.match(opener.marker.search_pattern(), call)}
+        if places == {"start"} and _ALONE not in self.notes:
+            yield _ALONE
+        if places == {"line_start"}:
+            yield "A call begins on a line of its own."
+        if self.in_code == "text" and "```" not in call:
+            yield "Put no code block around it."
+        if self.notes:
+            yield self.notes
 
     @property
     def teachable(self) -> bool:
