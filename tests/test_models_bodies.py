@@ -103,6 +103,9 @@ def test_ollama() -> None:
     assert (True, True, "5m") == (body["stream"], body["think"], body["keep_alive"])
     assert offered("ollama") == body["tools"]
     assert "options" not in OllamaChat("m").body(Ask(HISTORY))
+    taken = Ask(HISTORY, options={"stop": None, "options": {"num_predict": None}})
+    assert {"num_ctx": 1} == OllamaChat("m", stop="a", max_tokens=5, options={"num_ctx": 1}).body(taken)["options"]
+    assert "options" not in OllamaChat("m", stop="a").body(Ask(HISTORY, options={"stop": None, "seed": None}))
 
 
 def test_gemini() -> None:

@@ -337,6 +337,19 @@ async def test_how_long_it_waits(wait: dict[str, str], seconds: float) -> None:
     assert [again] == logs
 
 
+async def test_how_long_it_waits_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody says, twice as long each time and up to a bound, and never two clients alike."""
+    monkeypatch.setattr(sending, "BACKOFF", 0.002)
+    monkeypatch.setattr(sending, "LONGEST_BACKOFF", 0.005)
+    async with Provider(busy(Retry_After="")) as server:
+        with capture_logs() as logs:
+            await ask(model(server, retries=4))
+
+    waits = [log["wait"] for log in logs]
+    assert 4 == len(waits)
+    assert all(least <= wait <= least + 0.002 for least, wait in zip([0.002, 0.004, 0.005, 0.005], waits, strict=True))
+
+
 @pytest.mark.parametrize("wait", ["61", format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)])
 async def test_it_does_not_wait_for_ever(wait: str) -> None:
     """Where the provider wants us to wait for too long, its error is the answer."""

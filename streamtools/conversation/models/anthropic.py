@@ -6,7 +6,7 @@ from typing import Any
 
 from streamtools.conversation.messages import system_prompt, write_messages
 from streamtools.conversation.models.base import Ask
-from streamtools.conversation.models.body import definitions, listed, merge, place
+from streamtools.conversation.models.body import complete, definitions
 from streamtools.conversation.models.http import HTTPModel
 from streamtools.tools import ToolChoice
 
@@ -33,9 +33,7 @@ class AnthropicMessages(HTTPModel):
             body["tools"] = definitions(ask, "anthropic")
             if ask.tool_choice.mode != "auto":
                 body["tool_choice"] = _choice(ask.tool_choice)
-        body = merge(body, place(self.options, "", _NAMES), place(ask.options, "", _NAMES))
-        if "stop_sequences" in body:
-            body["stop_sequences"] = listed(body["stop_sequences"])
+        body = complete(body, self.options, ask.options, names=_NAMES)
         body.setdefault("max_tokens", MAX_TOKENS)  # without it nothing is answered
         return body
 

@@ -52,15 +52,26 @@ def place(options: Mapping[str, Any], inside: str, names: Mapping[str, str]) -> 
     """
     placed: Body = {}
     for key, value in options.items():
-        if key not in names:
-            placed = merge(placed, {key: value}) if value is not None else placed | {key: None}
-        elif inside:
+        if inside and key in names:
             placed[inside] = {**(placed.get(inside) or {}), names[key]: value}
+        elif inside and key == inside and isinstance(value, Mapping):
+            placed[inside] = {**(placed.get(inside) or {}), **value}
         else:
-            placed[names[key]] = value
+            placed[names.get(key, key)] = value
     return placed
 
 
-def listed(value: Any) -> Any:
-    """Return one text as a list of it, for providers that take only lists where OpenAI takes either."""
-    return [value] if isinstance(value, str) else value
+def complete(body: Body, *options: Mapping[str, Any], inside: str = "", names: Mapping[str, str]) -> Body:
+    """Return `body` with `options`, each in its place; one stop word becomes a list, where OpenAI takes either.
+
+    >>> complete({"model": "m"}, {"stop": "END", "seed": 1}, {"seed": None}, names={"stop": "stop_sequences"})
+    {'model': 'm', 'stop_sequences': ['END']}
+    """
+    merged = merge(body, *(place(each, inside, names) for each in options))
+    home = merged.get(inside, {}) if inside else merged
+    stop = names.get("stop", "")
+    if isinstance(home.get(stop), str):
+        home[stop] = [home[stop]]
+    if inside in merged and not home:
+        del merged[inside]
+    return merged

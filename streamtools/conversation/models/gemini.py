@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from streamtools.conversation.messages import system_prompt, write_messages
 from streamtools.conversation.models.base import Ask
-from streamtools.conversation.models.body import definitions, listed, merge, place
+from streamtools.conversation.models.body import complete, definitions
 from streamtools.conversation.models.http import HTTPModel
 from streamtools.tools import ToolChoice
 
@@ -46,11 +46,7 @@ class GeminiChat(HTTPModel):
             body["tools"] = definitions(ask, "gemini")
             if ask.tool_choice.mode != "auto":
                 body["toolConfig"] = {"functionCallingConfig": _choice(ask.tool_choice)}
-        inside = "generationConfig"
-        body = merge(body, place(self.options, inside, _NAMES), place(ask.options, inside, _NAMES))
-        if "stopSequences" in body.get(inside, {}):
-            body[inside]["stopSequences"] = listed(body[inside]["stopSequences"])
-        return body
+        return complete(body, self.options, ask.options, inside="generationConfig", names=_NAMES)
 
     def _path(self) -> str:
         kind, slash, name = self.name.partition("/")

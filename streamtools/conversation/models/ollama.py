@@ -6,7 +6,7 @@ from typing import Any
 
 from streamtools.conversation.messages import write_messages
 from streamtools.conversation.models.base import Ask
-from streamtools.conversation.models.body import definitions, listed, merge, place
+from streamtools.conversation.models.body import complete, definitions
 from streamtools.conversation.models.http import HTTPModel
 
 _NAMES = {
@@ -48,10 +48,7 @@ class OllamaChat(HTTPModel):
             offered = [each for each in offered if each["function"]["name"] == choice.name]
         if offered:
             body["tools"] = offered
-        body = merge(body, place(self.options, "options", _NAMES), place(ask.options, "options", _NAMES))
-        if "stop" in body.get("options", {}):
-            body["options"]["stop"] = listed(body["options"]["stop"])
-        return body
+        return complete(body, self.options, ask.options, inside="options", names=_NAMES)
 
     def _path(self) -> str:
         return "/api/chat"

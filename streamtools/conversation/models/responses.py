@@ -6,7 +6,7 @@ from typing import Any
 
 from streamtools.conversation.messages import write_messages
 from streamtools.conversation.models.base import Ask
-from streamtools.conversation.models.body import definitions, merge, place
+from streamtools.conversation.models.body import complete, definitions
 from streamtools.conversation.models.http import HTTPModel
 
 _NAMES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
@@ -35,7 +35,7 @@ class OpenAIResponses(HTTPModel):
                 body["tool_choice"] = {"type": "function", "name": ask.tool_choice.name}
             elif ask.tool_choice.mode != "auto":
                 body["tool_choice"] = ask.tool_choice.mode
-        return merge(body, place(self.options, "", _NAMES), place(ask.options, "", _NAMES))
+        return complete(body, self.options, ask.options, names=_NAMES)
 
     def _path(self) -> str:
         return "/responses"
