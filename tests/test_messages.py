@@ -315,8 +315,7 @@ def test_results_of_calls_in_text() -> None:
     *_, both = write_messages([turn, Results(told), User("So?")], "anthropic", dialects=dialects)
     assert [
         {"type": "tool_result", "tool_use_id": "t"},
-        {"type": "text", "text": text},
-        {"type": "text", "text": "So?"},
+        {"type": "text", "text": f"{text}\n\nSo?"},
     ] == both["content"]
     for format, last in {"responses": "content", "ollama": "content", "gemini": "parts"}.items():
         held = write_messages([turn, Results(told)], format, dialects=dialects)[-1][last]
@@ -328,8 +327,30 @@ def test_calls_in_text_that_nobody_has_run() -> None:
     turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
     assert [turn] == settle([turn])
     expected = '###result weather: {"result":"this call was not run"}'
-    _, told, _ = write_messages([turn, User("So?")], "openai", dialects=[hash_marker()])
+    _, told, _ = write_messages([turn, Assistant("So.")], "openai", dialects=[hash_marker()])
     assert {"role": "user", "content": expected} == told
+
+
+@pytest.mark.parametrize("format", SAID)
+def test_what_the_user_says_behind_results_in_text(format: str) -> None:
+    """It stands in the same message: templates of many models refuse two of one role."""
+    turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
+    told = Results((answer("h", "weather", "{}", dialect="hash_marker"),))
+    block = "###result weather: {}"
+    so = {"type": "text", "text": "So?"}
+    joined: list[tuple[Any, Any]] = [
+        ("So?", f"{block}\n\nSo?"),
+        ("", block),
+        ([so], [{"type": "text", "text": block}, so]),
+    ]
+    for said, expected in joined:
+        written = write_messages([turn, told, User(said)], format, dialects=[hash_marker()])
+        assert written == write_messages([turn, User(expected)], format, unanswered="leave")
+
+
+def test_a_system_that_says_nothing() -> None:
+    """It is left out."""
+    assert [] == write_messages([System("")], "openai") == write_messages([System("")], "responses")
 
 
 def test_calls_as_text() -> None:

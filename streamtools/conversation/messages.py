@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from streamtools.conversation.formats import anthropic, gemini, ollama, openai, responses
 from streamtools.conversation.formats.plain import plain
+from streamtools.conversation.formats.turns import tell_in_text
 from streamtools.conversation.history import (
     NOT_RUN,
     Answer,
@@ -54,7 +55,7 @@ __all__ = [
 
 Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama"]
 
-_WRITERS: dict[str, Callable[[Sequence[Message], Sequence[Dialect]], list[dict[str, Any]]]] = {
+_WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "openai": openai.write,
     "responses": responses.write,
     "anthropic": anthropic.write,
@@ -73,13 +74,15 @@ def write_messages(
     """Return the messages of a request, which share nothing with the history.
 
     Answers to calls in text stand in one user message, one block a call, in the form of the call's dialect, which is
-    one of `dialects`; there what looks like structure is disarmed. `unanswered` says what becomes of calls without an
-    answer. `"anthropic"` and `"gemini"` want the system's words outside of the messages: see `system_prompt`.
+    one of `dialects`; there what looks like structure is disarmed. What the user says next follows in the same message.
+    `unanswered` says what becomes of calls without an answer. `"anthropic"` and `"gemini"` want the system's words
+    outside of the messages: see `system_prompt`.
 
     Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
     no place for.
     """
     if format not in _WRITERS:
         raise ValueError(f"messages are written for {', '.join(get_args(Format))}, and not for {format!r}")
-    messages: list[dict[str, Any]] = plain(_WRITERS[format](settle(history, unanswered), dialects))
+    settled = tell_in_text(settle(history, unanswered), dialects)
+    messages: list[dict[str, Any]] = plain(_WRITERS[format](settled))
     return messages

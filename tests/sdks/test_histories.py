@@ -105,7 +105,7 @@ def test_the_types_of_the_sdk_accept_a_history(typed: Callable[[], Any], id: str
 
 
 def _for_ollamas_client(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without the ids of calls, which the server has and its client not yet, with images as objects."""
+    """Return a message without ids of calls, which the server has and its client not yet, and images as objects."""
     changed = {name: value for name, value in message.items() if name != "tool_call_id"}
     if "images" in message:
         changed["images"] = [{"value": each} for each in message["images"]]

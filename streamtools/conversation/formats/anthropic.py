@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names, as_text, in_order, native
+from streamtools.conversation.formats.turns import Names, in_order
 from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought
 from streamtools.conversation.parts import anthropic_parts
-from streamtools.parsing.dialects import Dialect
 
 _FAILED = "the call failed"  # an error without words is refused
 _odd = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[str, Any]]:
-    """Return the messages of a settled history."""
+def write(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages of a settled history, in which answers to calls in text are the user's."""
     names, ids = Names(history), _Ids()
     messages: list[dict[str, Any]] = []
     for message in history:
@@ -32,8 +31,7 @@ def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[
             ids.begin_turn(message)
             _add("assistant", _assistant(message, names, ids), messages)
         elif isinstance(message, Results):
-            results = [_result(answer, ids) for answer in native(message)]
-            _add("user", results + _text(as_text(message, dialects)), messages)
+            _add("user", [_result(answer, ids) for answer in message.answers], messages)
         else:
             _add("user", anthropic_parts(message.content), messages)
     if messages and messages[-1]["role"] == "assistant":

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import Rejected, ToolCall, decode_json
-from streamtools.conversation.formats.turns import Names, as_text, native
+from streamtools.conversation.formats.turns import Names
 from streamtools.conversation.history import Answer, Assistant, Message, Results, System
 from streamtools.conversation.parts import gemini_parts
-from streamtools.parsing.dialects import Dialect
 
 
-def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[str, Any]]:
-    """Return the contents of a settled history."""
+def write(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the contents of a settled history, in which answers to calls in text are the user's."""
     names = Names(history)
     contents: list[dict[str, Any]] = []
     known: set[str] = set()  # calls of the last turn that have an id of their provider's
@@ -28,10 +27,8 @@ def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[
             known = {call.id for call in message.calls if call.provider_id}
             _add("model", _model(message, names), contents)
         elif isinstance(message, Results):
-            responses = [{"functionResponse": _response(answer, names, known)} for answer in native(message)]
-            if responses:
-                contents.append({"role": "user", "parts": responses})
-            _add("user", _text(as_text(message, dialects)), contents)
+            responses = [{"functionResponse": _response(answer, names, known)} for answer in message.answers]
+            contents.append({"role": "user", "parts": responses})
         else:
             _add("user", gemini_parts(message.content), contents)
     return contents

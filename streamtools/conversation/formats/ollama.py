@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names, as_text, native
+from streamtools.conversation.formats.turns import Names
 from streamtools.conversation.history import Assistant, Message, Results, System
 from streamtools.conversation.parts import ollama_parts
-from streamtools.parsing.dialects import Dialect
 
 
-def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[str, Any]]:
-    """Return the messages of a settled history."""
+def write(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages of a settled history, in which answers to calls in text are the user's."""
     names = Names(history)
     messages: list[dict[str, Any]] = []
     for message in history:
@@ -33,10 +32,8 @@ def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[
                     "tool_call_id": answer.call_id,
                     "content": answer.text,
                 }
-                for answer in native(message)
+                for answer in message.answers
             )
-            if text := as_text(message, dialects):
-                messages.append({"role": "user", "content": text})
         else:
             messages.append({"role": "user", **ollama_parts(message.content)})
     return messages

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names, arguments_text, as_text, native
+from streamtools.conversation.formats.turns import Names, arguments_text
 from streamtools.conversation.history import Assistant, Message, Results, System
-from streamtools.parsing.dialects import Dialect
 
 
-def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[str, Any]]:
-    """Return the messages of a settled history."""
+def write(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages of a settled history, in which answers to calls in text are the user's."""
     names = Names(history)
     messages: list[dict[str, Any]] = []
     for message in history:
@@ -29,10 +28,8 @@ def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[
                 messages.append(written | {"tool_calls": calls} if calls else written)
         elif isinstance(message, Results):
             messages += (
-                {"role": "tool", "tool_call_id": answer.call_id, "content": answer.text} for answer in native(message)
+                {"role": "tool", "tool_call_id": answer.call_id, "content": answer.text} for answer in message.answers
             )
-            if text := as_text(message, dialects):
-                messages.append({"role": "user", "content": text})
         else:
             messages.append({"role": "user", "content": message.content})
     return messages

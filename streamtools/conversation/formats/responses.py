@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names, arguments_text, as_text, in_order, native
+from streamtools.conversation.formats.turns import Names, arguments_text, in_order
 from streamtools.conversation.history import Assistant, Message, Results, System, Thought
 from streamtools.conversation.parts import responses_parts
-from streamtools.parsing.dialects import Dialect
 
 
-def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[str, Any]]:
-    """Return the items of a settled history."""
+def write(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the items of a settled history, in which answers to calls in text are the user's."""
     names = Names(history)
     items: list[dict[str, Any]] = []
     for message in history:
@@ -30,10 +29,8 @@ def write(history: Sequence[Message], dialects: Sequence[Dialect]) -> list[dict[
         elif isinstance(message, Results):
             items += (
                 {"type": "function_call_output", "call_id": answer.call_id, "output": answer.text}
-                for answer in native(message)
+                for answer in message.answers
             )
-            if text := as_text(message, dialects):
-                items.append({"role": "user", "content": text})
         else:
             items.append({"role": "user", "content": responses_parts(message.content)})
     return items

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.conversation.formats.plain import plain
-from streamtools.conversation.history import Answer, Assistant, Message, Results, Thought
+from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought, User
 from streamtools.native import DIALECT as NATIVE
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import compact, neutralise
@@ -37,18 +38,33 @@ def arguments_text(call: ToolCall) -> str:
     return compact(plain(call.arguments))
 
 
-def native(message: Results) -> Iterator[Answer]:
-    """Yield the answers to native calls."""
-    return (answer for answer in message.answers if answer.dialect == NATIVE)
+def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
+    """Return the history with the answers to calls in text as a user's message, one block each in its dialect's form.
 
-
-def as_text(message: Results, dialects: Sequence[Dialect]) -> str:
-    """Return the answers to calls in text, one block each in the form of its dialect; "" if there are none.
-
-    They are data: what looks like structure in them is disarmed, unless their tool says otherwise.
+    They are data: what looks like structure in them is disarmed, unless their tool says otherwise. What the user says
+    next stands in the same message, because templates of many models want user and assistant to alternate.
     """
-    blocks = [_block(answer, dialects) for answer in message.answers if answer.dialect != NATIVE]
-    return "\n".join(blocks)
+    told: list[Message] = []
+    text = ""  # of the answers, if the last message is one of those
+    for message in history:
+        if isinstance(message, User) and text:
+            told[-1] = User(_join(text, message.content))
+            text = ""
+        elif isinstance(message, Results):
+            native = tuple(answer for answer in message.answers if answer.dialect == NATIVE)
+            text = "\n".join(_block(answer, dialects) for answer in message.answers if answer.dialect != NATIVE)
+            told += [Results(native)] if native else []
+            told += [User(text)] if text else []
+        else:
+            told += [] if message == System("") else [message]
+            text = ""
+    return told
+
+
+def _join(text: str, content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return f"{text}\n\n{content}" if content else text
+    return [{"type": "text", "text": text}, *content]
 
 
 def _block(answer: Answer, dialects: Sequence[Dialect]) -> str:
