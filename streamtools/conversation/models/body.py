@@ -22,7 +22,7 @@ def definitions(ask: Ask, format: Literal["openai", "responses", "anthropic", "g
 
 
 def merge(body: Body, *options: Mapping[str, Any]) -> Body:
-    """Return `body` with `options`, the later ones first: objects are merged, tools added, None takes a member out.
+    """Return `body` with `options`, of which the later count: objects are merged, tools added, None takes a member out.
 
     >>> merge({"stream": True, "stream_options": {"include_usage": True}}, {"stream_options": None, "seed": 1})
     {'stream': True, 'seed': 1}
