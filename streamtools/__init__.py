@@ -14,9 +14,13 @@ from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
 from streamtools.extracting import extract_tool_calls
-from streamtools.tools import Tool, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
+from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
 from streamtools.stream import ToolStream
 from streamtools.result import TurnResult
+from streamtools import conversation
+from streamtools.conversation.prompts import augment_system_prompt
+from streamtools.conversation.emulation import Emulation
+from streamtools.conversation.chatting import chat
 from streamtools.texts import UiTexts
 from streamtools.replaying import replay
 from streamtools.coalescing import coalesce
@@ -40,8 +44,14 @@ __all__ = [
     "ToolOutcome",
     "ToolResult",
     "ToolError",
+    "ToolContext",
+    "Guards",
     "ToolStream",
     "TurnResult",
+    "conversation",
+    "augment_system_prompt",
+    "Emulation",
+    "chat",
     "UiTexts",
     "replay",
     "coalesce",

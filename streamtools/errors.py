@@ -94,6 +94,8 @@ class Code(StrEnum):
     """A decision asked for tools that do not exist."""
     DECISION_UNREADABLE = "decision_unreadable"
     """The decision whether tools are needed could not be read; none were called."""
+    NOT_EMULATED = "not_emulated"
+    """Calls were to be emulated, and the request holds no function tools, only the provider's own."""
     UNDECLARED_NATIVE = "undeclared_native"
     """A native call came from a model that is declared to make none."""
     ABANDONED = "abandoned"

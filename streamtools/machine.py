@@ -234,12 +234,17 @@ class StreamMachine:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether another request may follow: the provider has ended its answer, and nothing has stopped the run."""
-        return self._is_complete and not (self._closed or self._failed or self._why)
+        """Whether another request may follow: an answer has ended well, and nothing has stopped the run."""
+        ended_well = self._is_complete and self._finish in _EARNS_CALLS
+        return ended_well and not (self._closed or self._failed or self._why)
 
     def go_on(self) -> None:
-        """Take note that another request follows, whose answer is not earned yet."""
+        """Take note that another request is to follow: until its answer is complete, the run is not."""
         self._earned = self.stopped = False
+
+    def rest(self) -> None:
+        """Take note that no other request follows after all."""
+        self._earned = True
 
     @property
     def _is_complete(self) -> bool:

@@ -22,6 +22,7 @@ PACKAGE = Path(__file__).parents[1] / "streamtools"
 
 VOCABULARY = {"errors", "calls", "events"}
 HISTORY = {f"conversation.{each}" for each in ("history", "parts", "reading", "formats", "messages")}
+CONVERSATION = {f"conversation.{each}" for each in ("chatting", "emulation", "models", "prompts")}
 STAGES = {
     "sources",
     "parsing",
@@ -52,7 +53,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "machine": {*VOCABULARY, "parsing", "native"},
     "extracting": {*VOCABULARY, "sources", "parsing", "machine"},
     # what was said so far: read from anywhere, written for each provider
-    "conversation": {*VOCABULARY, "parsing", "tools", *HISTORY},
+    "conversation": {*CONVERSATION, *HISTORY},  # by name: nothing is loaded before it is used
     "conversation.history": {"calls", "parsing", "native"},
     "conversation.parts": (),
     "conversation.reading": {"calls", "native", "conversation.history", "conversation.parts"},
@@ -63,11 +64,27 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "conversation.models": {*VOCABULARY, "sources", "parsing", "tools", *HISTORY},
     "result": {*VOCABULARY, "parsing", "tools", "native", "conversation.messages"},
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
+    # calls of a model that makes none
+    "conversation.request": {"events", "conversation.models"},
+    "conversation.decision": {"calls", "parsing", "tools"},
+    "conversation.inner_requests": {
+        *("events", "conversation.messages", "conversation.models", "conversation.decision"),
+    },
+    "conversation.emulation": (),
+    "conversation.emulated": {
+        *(*VOCABULARY, "machine", "conversation.models", "conversation.request", "conversation.decision"),
+        *("conversation.inner_requests", "conversation.emulation"),
+    },
+    # the loop around all of it
+    "conversation.chatting": {
+        *(*VOCABULARY, "parsing", "tools", "machine", "stream", "conversation.messages", "conversation.models"),
+        *("conversation.prompts", "conversation.request", "conversation.emulation", "conversation.emulated"),
+    },
     "texts": {"errors", "events"},
     "replaying": {*VOCABULARY, "sources", "stream", "recording"},
     # the two doors
-    "__init__": {*VOCABULARY, *STAGES, "replaying"},
-    "cli": {*VOCABULARY, *STAGES, "replaying", "__init__"},
+    "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
+    "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION, "__init__"},
     "__main__": {"cli"},
 }
 """For each module or folder, the others that it may import; the longest name that fits is a module's row."""
@@ -135,6 +152,12 @@ MAY_USE: dict[str, Collection[str]] = {
     "conversation.samples": (),
     "conversation.prompts": (),
     "conversation.models": {"anyio", "httpx", "msgspec", "structlog", "tenacity"},
+    "conversation.request": (),
+    "conversation.decision": (),
+    "conversation.inner_requests": (),
+    "conversation.emulation": (),
+    "conversation.emulated": {"msgspec"},
+    "conversation.chatting": (),
     "result": (),
     "stream": {"anyio", "structlog"},
     "texts": (),
@@ -161,6 +184,8 @@ SANS_IO = (
     "conversation.messages",
     "conversation.samples",
     "conversation.prompts",
+    "conversation.decision",
+    "conversation.inner_requests",
     "conversation.models.base",
     "conversation.models.body",
     "conversation.models.latitude",

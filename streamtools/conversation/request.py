@@ -1,4 +1,4 @@
-"""One request to a model, as the source of its answer: sent when it is first read, closed with whoever reads it."""
+"""One request to a model, as the source of its reply: sent when it is first read, closed with whoever reads it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from streamtools.conversation.models.base import Ask, Model
 from streamtools.events import SourceEvent
 
 
-class Answer:
-    """The events of a model's answer to `ask`."""
+class Reply:
+    """The events of a model's reply to `ask`, behind those that are `before` it."""
 
-    def __init__(self, model: Model, ask: Ask) -> None:
+    def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
         self._model = model
         self._ask = ask
+        self._before = before
         self._opened: AbstractAsyncContextManager[Any] | None = None
         self._source: Any = None
 
@@ -23,6 +24,9 @@ class Answer:
         return self
 
     async def __anext__(self) -> Sequence[SourceEvent]:
+        if self._before:
+            before, self._before = self._before, ()
+            return before
         if self._source is None:
             opened = self._model.stream(self._ask)
             self._source = await opened.__aenter__()

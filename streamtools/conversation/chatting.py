@@ -8,25 +8,31 @@ the one ending are those of any stream; what is added is the `follow-up` between
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import deepcopy
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, Unpack
 
-from streamtools.conversation.emulation import EmulatedAnswer, Emulation, Mode, check
+from streamtools.conversation.emulated import EmulatedReply
+from streamtools.conversation.emulation import Emulation, Mode, check
 from streamtools.conversation.messages import (
+    Assistant,
+    Format,
     Message,
     System,
     calls_as_text,
     read_messages,
+    settle,
     steps_to_history,
     write_messages,
 )
 from streamtools.conversation.models.base import Ask, Model
 from streamtools.conversation.prompts import augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
-from streamtools.conversation.request import Answer
-from streamtools.events import FollowUp, Thinking
+from streamtools.conversation.request import Reply
+from streamtools.errors import Code
+from streamtools.events import FollowUp, SourceWarning, Thinking
 from streamtools.machine import StreamMachine
-from streamtools.parsing.dialects import choose_dialects
+from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.parsing.options import ParserOptions
 from streamtools.stream import EventSource, StreamOptions, ToolStream
 from streamtools.tools import ToolRegistry
@@ -39,18 +45,24 @@ Review: TypeAlias = Callable[
 ]
 """Gets the follow-up messages in OpenAI's form, and returns them, changed or not, or None to end the run."""
 
+NOT_EMULATED = "no function tools: calls of other tools are not emulated"
+
+_PROBED = frozenset(ParserOptions.__annotations__) - {"new_id"}  # whose ids are for calls that count
+
 
 class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
-    `messages` are those of OpenAI's chat form, or of `history`. A model whose `native_tool_calls` is False is taught
+    `messages` are those of OpenAI's chat form, or of a `history`. A model whose `native_tool_calls` is False is taught
     the first of the dialects (by default `tilde_fence`) in its system prompt, if that can be taught (`teach="auto"`;
     `"always"`, `"never"`), and with examples too if `few_shot`, for base models; others are sent the definitions of the
     tools. After a turn with calls their results are sent back (`follow_up="auto"`), and the answer is the next step, at
     most `max_steps` of them: in the last, calls are not run but pending. `review` sees each follow-up before it is
     sent. `emulation` is for models that make no calls at all. `request` is merged into the body of each request. A
     `tool_choice` that forces a call holds for the first step. The other parameters are those of `ToolStream`. Raises
-    ValueError for values that are not allowed.
+    ValueError for values that are not allowed, and for messages that are none.
+
+    What `review` raises ends the run as what a source raises does: with an error, and then it is raised.
     """
 
     def __init__(
@@ -79,64 +91,78 @@ class Chat(ToolStream):
         self._model = model
         self._registry = ToolRegistry.of(tools if tools is not None else ())
         self._emulation = emulation if isinstance(emulation, Emulation) else Emulation(mode=emulation)
-        check(self._emulation, list(self._registry))
-        options.setdefault("native_tool_calls", model.native_tool_calls)
-        self._native = options["native_tool_calls"]
+        check(
+            self._emulation,
+            has_tools=bool(len(self._registry)),
+            self_contained=options.get("self_contained", False),
+        )
+        self._native = options.setdefault("native_tool_calls", model.native_tool_calls)
         self._armed = choose_dialects(options.get("dialects"))
-        self._taught = next((each for each in self._armed if each.id == "tilde_fence"), next(iter(self._armed), None))
-        if options.get("dialects") is not None:
-            self._taught = next(iter(self._armed), None)
-        self._few_shot = few_shot
+        self._taught = _choose_taught(options.get("dialects"), self._armed)
         can = self._taught is not None and self._taught.teachable
         self._teaches = teach == "always" or (teach == "auto" and self._native is False and can)
-        self._parsing = {name: options[name] for name in _OF_THE_PARSER if name in options}  # type: ignore[literal-required]
+        self._few_shot = few_shot
+        self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}
         self._messages = read_messages(messages)
-        self._request = dict(request or {})
         self._sent = 0  # steps that are among the messages
+        self._request = deepcopy(dict(request or {}))
         self._follow_up = follow_up
         self._review = review
         self._steps_left = max_steps
-        self._watch = Watch.of(options.get("guards"))
+        self._watch = options["guards"] = Watch.of(options.get("guards"))
         self._wish = parse(options.get("tool_choice", "auto"))
-        options["guards"] = self._watch
-        super().__init__(self._ask(), tools=self._registry if tools is not None else None, **options)
+        super().__init__(self._next_answer(), tools=self._registry if tools is not None else None, **options)
 
     @property
     def history(self) -> list[Message]:
-        """The conversation as it stands, to be gone on with in another chat."""
-        return [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
+        """The conversation as it stands, to be gone on with in another chat.
 
-    def messages(self, format: str = "openai") -> list[dict[str, Any]]:
-        """Return the history in the form of a provider; see `TurnResult.messages`."""
+        Calls of a finished run that nobody has run are left to whoever runs them; in one that did not come to its end,
+        they are answered: they were not run.
+        """
+        history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
+        return settle(history, None if self.result.reason in (None, "finished") else "cancelled")
+
+    def messages(self, format: Format = "openai") -> list[dict[str, Any]]:
+        """Return the history in the form of a provider; see `write_messages`, also for its errors."""
         return write_messages(self.history, format, dialects=self._armed)
 
-    def _ask(self) -> EventSource:
+    # One request.
+
+    def _next_answer(self) -> EventSource:
         """Return the source of the answer to the conversation as it stands."""
         self._steps_left -= 1
         self._watch.last_turn = self._steps_left == 0
+        history = settle(self._messages, "cancelled")
         tools = tuple(self._registry)
-        in_text = self._native is False and self._emulation.mode == "off"
-        history = self._teach(self._messages) if self._teaches else self._messages
-        ask = Ask(
-            history=tuple(calls_as_text(history, self._taught) if in_text else history),
+        ask = Ask(tuple(history), tools, self._wish, self._request, self._armed)
+        in_text = self._native is False
+        told = self._teach(history) if self._teaches else history
+        first = Ask(
+            history=tuple(calls_as_text(told, self._taught) if in_text else told),
             tools=() if in_text else tools,
             tool_choice=self._wish,
             options=self._request,
             dialects=self._armed,
         )
-        if self._emulation.mode == "off" or not tools:
-            return Answer(self._model, ask)
-        return EmulatedAnswer(self._model, ask, self._emulation, self._probe, self._think)
+        mode = self._emulation.mode
+        if mode == "off":
+            return Reply(self._model, first)
+        if not tools:
+            holds_others = bool(self._model.body(first).get("tools"))
+            return Reply(self._model, first, [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if holds_others else ())
+        asked_first = None if mode == "force" else first
+        return EmulatedReply(self._model, asked_first, ask, self._emulation, probe=self._probe, think=self._think)
 
-    def _teach(self, messages: list[Message]) -> list[Message]:
-        """Return messages whose system prompt tells how tools are called."""
-        first = messages[0] if messages else None
-        base, rest = (first.text, messages[1:]) if isinstance(first, System) else (None, messages)
-        prompt = base
-        if self._taught is not None:
-            prompt = augment_system_prompt(base, self._registry, self._taught)
-            rest = [*read_messages(write_examples(self._taught, self._registry)), *rest] if self._few_shot else rest
-        return [System(prompt), *rest] if prompt else rest
+    def _teach(self, history: list[Message]) -> list[Message]:
+        """Return a history whose system prompt tells how tools are called."""
+        if self._taught is None:
+            return history
+        first = history[0] if history else None
+        base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
+        prompt = augment_system_prompt(base, self._registry, self._taught)
+        examples = read_messages(write_examples(self._taught, self._registry)) if self._few_shot else []
+        return [*([System(prompt)] if prompt else []), *examples, *rest]
 
     def _probe(self) -> StreamMachine:
         """Return a machine that reads an answer as the run's own does."""
@@ -147,38 +173,58 @@ class Chat(ToolStream):
     def _think(self, active: bool) -> None:
         self._hand_out((Thinking(active, seq=self._machine.number()),))
 
+    # The next.
+
     async def _follow(self) -> EventSource | None:
-        """Send what came of the step, if anything has to be said to the model, and return its answer."""
+        """Return the answer to what came of the step, if anything has to be said to the model."""
         machine = self._machine
-        if self._follow_up == "never" or not machine.may_go_on or machine.pending or self._wish.mode == "none":
+        if self._follow_up == "never" or not self._executes or self._wish.mode == "none":
             return None
-        step = self.result.steps[-1]
-        if not step.answers:
+        if not machine.may_go_on or machine.pending or not self.result.steps[-1].answers:
             return None
+        await self._close_source()  # somebody may take a long time over the review
+        machine.go_on()
+        self._watch.count_tokens(machine.spent)
         if self._steps_left == 0:
             self._watch.trip("max_steps")
         if self._watch.why is not None:
             self._hand_out(machine.stop(self._watch.why))
             return None
-        new = steps_to_history([step])
+        new = steps_to_history(self.result.steps[self._sent :])
         messages = write_messages(new, "openai", dialects=self._armed)
         if self._review is not None:
-            reviewed = self._review([dict(message) for message in messages])
+            reviewed = self._review(deepcopy(messages))
             if isawaitable(reviewed):
                 reviewed = await reviewed
             if reviewed is None:
+                machine.rest()
                 return None
             if reviewed != messages:
-                messages, new = reviewed, read_messages(reviewed)
+                new = _read_reviewed(reviewed, messages, new)
+                messages = deepcopy(reviewed)
         self._messages += new
         self._sent = len(self.result.steps)
         self._wish = ToolChoice()
-        machine.go_on()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
-        return self._ask()
+        return self._next_answer()
 
 
-_OF_THE_PARSER = tuple(ParserOptions.__annotations__)
+def _choose_taught(named: Dialects, armed: tuple[Dialect, ...]) -> Dialect | None:
+    """Return the dialect that a model is taught: the first that the caller named, and else the one for most models."""
+    default = next((each for each in armed if each.id == "tilde_fence"), None) if named in (None, "auto") else None
+    return default or next(iter(armed), None)
+
+
+def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]], new: list[Message]) -> list[Message]:
+    """Return the history that `reviewed` messages are, which were `messages`, those of `new`.
+
+    What the model said and nobody has changed stays as it was, with what OpenAI's form has no place for: reasoning and
+    its signatures, which providers want back.
+    """
+    said = [message for message in messages if message["role"] == "assistant"]
+    known = list(zip(said, [each for each in new if isinstance(each, Assistant)], strict=True))
+    return read_messages(next((was for written, was in known if written == message), message) for message in reviewed)
+
 
 chat = Chat
 """The name by which a conversation is begun: `async with chat(model, messages, tools=tools) as events:`."""

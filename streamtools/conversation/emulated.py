@@ -1,0 +1,220 @@
+"""Tool calls of a model that makes none: its answer is asked for in two requests, or three.
+
+First the request as it is (`fallback`; `force` leaves it out). If its answer holds a call, that is the answer. If not,
+the model is asked in a request of its own whether tools are needed (`decision`). What it asks for become the calls of
+the turn; if it asks for nothing, a last request without tools gives the answer. Where no tool may be called, nothing is
+there to decide. All of it is one turn to the machine: what is not the answer is held, and only its cost is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Self
+
+from msgspec.structs import replace
+
+from streamtools.conversation.decision import Decision, read_decision
+from streamtools.conversation.emulation import Emulation
+from streamtools.conversation.inner_requests import ask_for_decision, ask_without_tools, refuses_tools
+from streamtools.conversation.models.base import Ask, Model
+from streamtools.conversation.request import Reply
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    Done,
+    Error,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceUsage,
+    SourceWarning,
+    Text,
+    Thinking,
+    UIEvent,
+    Usage,
+)
+from streamtools.machine import StreamMachine
+
+EMULATED = "tool calls emulated"
+UNKNOWN = "unknown tool calls dropped"
+UNREADABLE = "the decision whether tools are needed could not be read; none are called"
+
+_BEGIN = ReasoningDelta("")
+"""Says nothing, and begins the turn that the interface is told of."""
+
+
+class EmulatedReply:
+    """The answer to one turn, as a source of its events.
+
+    `first` is the request as it would be without emulation, or None if it is left out; `ask` the same without any
+    teaching, and with all tools, to choose from. `probe` makes machines that read as the run's own does. `think` is
+    told when a decision begins and ends.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        first: Ask | None,
+        ask: Ask,
+        emulation: Emulation,
+        *,
+        probe: Callable[[], StreamMachine],
+        think: Callable[[bool], None],
+    ) -> None:
+        self._model = model
+        self._first = first
+        self._ask = ask
+        self._emulation = emulation
+        self._probe = probe
+        self._think = think
+        self._next: Callable[[], Awaitable[Sequence[SourceEvent]]] | None = self._begin  # what gives the next batch
+        self._reply: Reply | None = None  # of the request that is open
+        self._held: list[SourceEvent] | None = None  # the first answer, if it may still be the turn's
+        self._before: Usage | None = None  # what the first answer has cost
+        self._cost: Usage | None = None  # of requests that are not shown, to be told with what is
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sequence[SourceEvent]:
+        if self._next is None:
+            raise StopAsyncIteration
+        return await self._next()
+
+    async def aclose(self) -> None:
+        """Close the request that is open."""
+        if self._reply is not None:
+            await self._reply.aclose()
+
+    # The three requests, in their order.
+
+    async def _begin(self) -> Sequence[SourceEvent]:
+        if self._first is not None:
+            held = await self._try(self._first)
+            if held is not None:
+                return held
+        if self._ask.tool_choice.mode == "none":
+            return [_BEGIN, *self._answer([], None)]
+        self._next = self._decide
+        return [_BEGIN]
+
+    async def _try(self, first: Ask) -> Sequence[SourceEvent] | None:
+        """Send the first request. Return its answer, as far as it has come, as soon as it is that of the turn; None if
+        it is complete and holds no call of any kind. A provider that knows no tools has made none.
+        """
+        self._reply = reply = Reply(self._model, first)
+        self._next = self._pass_on
+        machine = self._probe()
+        held: list[SourceEvent] = []
+        async for batch in reply:
+            held += batch
+            for event in batch:
+                if isinstance(event, SourceError):
+                    if not (first.tools and refuses_tools(event)):
+                        return held
+                    await reply.aclose()
+                    return None
+                if any(map(_is_of_call, machine.feed(event))):
+                    return held
+        if any(map(_is_of_call, machine.close())):
+            return held
+        await reply.aclose()
+        self._held, self._before = held, machine.usage
+        return None
+
+    async def _decide(self) -> Sequence[SourceEvent]:
+        ask, emulation = self._ask, self._emulation
+        self._think(True)
+        try:
+            decision, cost = await self._ask_for_decision()
+        finally:
+            self._think(False)
+        self._cost = _sum(self._before, cost)
+        if isinstance(decision, SourceError):
+            self._next = None
+            return [*self._tell_cost(), decision]
+        known = {tool.name for tool in ask.tools}
+        calls = [call for call in decision.calls if call.name in known]
+        warnings = [SourceWarning(Code.EMULATED, EMULATED)]
+        if len(calls) < len(decision.calls):
+            warnings.append(SourceWarning(Code.UNKNOWN_DROPPED, UNKNOWN))
+        if not decision.readable:
+            warnings.append(SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
+        if not calls and ask.tool_choice.mode == "auto":
+            return self._answer(warnings, cost)
+        # A choice that demands a call fails where there is none.
+        self._next = None
+        now = emulation.now()
+        made = [
+            NativeToolCall(f"emulated {at}", call.name, call.arguments, f"emulated_{now}_{at}", emulated=True)
+            for at, call in enumerate(calls)
+        ]
+        end = ProviderCompleted(finish_reason="tool_calls" if made else "stop", usage=self._cost)
+        return [*warnings, *made, end]
+
+    async def _ask_for_decision(self) -> tuple[Decision | SourceError, Usage | None]:
+        """Return what the model decides and what that has cost, or the error that the run fails with."""
+        emulation = self._emulation
+        quote = emulation.keep_system == "quote"
+        ask = ask_for_decision(self._ask, quote_system=quote, options=emulation.decision_options)
+        self._reply = reply = Reply(self._model, ask)
+        machine = StreamMachine(dialects=(), execute="never", reasoning="off")
+        told: list[UIEvent] = []
+        async for batch in reply:
+            for event in batch:
+                if isinstance(event, SourceError):
+                    machine.close()  # what it has cost is told all the same
+                    return event, machine.usage
+                told += machine.feed(event)
+        told += machine.close()
+        await reply.aclose()
+        fault = next((each for each in told if isinstance(each, Error) and each.call_id is None), None)
+        if fault is not None:
+            return SourceError(fault.message, fault.code), machine.usage
+        end = told[-1]
+        if isinstance(end, Done) and end.reason == "truncated":  # what is missing may be the half of a call
+            return Decision([], False), machine.usage
+        return read_decision("".join(each.text for each in told if isinstance(each, Text))), machine.usage
+
+    def _answer(self, warnings: Sequence[SourceEvent], decided: Usage | None) -> Sequence[SourceEvent]:
+        """Go on with the answer where no tool is needed; return what is told before it. `decided` is what it has cost
+        to know.
+        """
+        if self._held is not None and self._emulation.reuse_upstream_answer:
+            self._next = None
+            self._cost = decided
+            return [*warnings, *self._tell_cost(), *map(self._with_cost, self._held)]
+        self._next = self._pass_on
+        self._cost = _sum(self._before, decided)
+        self._reply = Reply(self._model, ask_without_tools(self._ask))
+        return [*warnings, *self._tell_cost()]
+
+    async def _pass_on(self) -> Sequence[SourceEvent]:
+        assert self._reply is not None
+        return [self._with_cost(event) for event in await anext(self._reply)]
+
+    # What the requests behind the answer have cost is told with the cost of the answer.
+
+    def _tell_cost(self) -> list[SourceEvent]:
+        return [] if self._cost is None else [SourceUsage(self._cost)]
+
+    def _with_cost(self, event: SourceEvent) -> SourceEvent:
+        if self._cost is None:
+            return event
+        if isinstance(event, SourceUsage):
+            return SourceUsage(self._cost + event.usage)
+        if isinstance(event, ProviderCompleted):
+            cost, self._cost = self._cost, None  # a later turn has a cost of its own
+            return replace(event, usage=cost + event.usage) if event.usage is not None else event
+        return event
+
+
+def _is_of_call(event: UIEvent) -> bool:
+    """Return whether an event tells that an answer holds a call, or has failed."""
+    return isinstance(event, Call | Error) or (isinstance(event, Thinking) and event.active)
+
+
+def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
+    return one if other is None else other if one is None else one + other
