@@ -32,7 +32,7 @@ _section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
 _mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")
 
 _SEPARATOR = "\n\n"
-_MOST = 3  # examples that few_shot makes of what tools give as examples
+_MOST = 6  # examples that few_shot makes; a small model calls little with fewer, and a long prompt costs
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,11 @@ def augment_system_prompt(
     registry = ToolRegistry.of(tools)
     section = _write_section(registry, _teachable(dialect), short=compact, examples=examples) if registry else ""
     base = base or ""
-    parts = _section.split(base)
-    if len(parts) > 1:
-        first, *rest = parts
-        return _joined(first.removesuffix("\n\n"), section, "".join(rest).removeprefix("\n\n"))
+    before, *behind = _section.split(base)
+    if behind:
+        *between, last = (each.removeprefix(_SEPARATOR) for each in behind)
+        rest = [*(each.removesuffix(_SEPARATOR) for each in between), last]
+        return _joined(before.removesuffix(_SEPARATOR), section, *rest)
     return _joined(base if base.strip() else "", section) if section else base
 
 
@@ -78,8 +79,9 @@ def few_shot(dialect: str | Dialect, tools: ToolsLike, examples: Sequence[Exampl
     """Return messages in which tools have been called before: what a base model goes by, which follows no instructions.
 
     Each example is a question of the user, the call, its result and the answer, as OpenAI's chat has messages (and
-    `read_messages` reads them): they belong between the system prompt and the conversation. Without `examples` they are
-    made of the tools' own, for up to three calls. No tools, no messages. Raises as `augment_system_prompt` does.
+    `read_messages` reads them): they belong between the system prompt and the conversation. Two for each tool are
+    much better than one. Without `examples` they are made of the arguments that tools give as examples, six at most.
+    No tools, no messages. Raises as `augment_system_prompt` does.
     """
     registry = ToolRegistry.of(tools)
     if not registry:
@@ -87,7 +89,7 @@ def few_shot(dialect: str | Dialect, tools: ToolsLike, examples: Sequence[Exampl
     known = _teachable(dialect)
     return [
         {"role": role, "content": content}
-        for example in examples or _made_examples(registry)
+        for example in examples or _made_examples(registry, known)
         for role, content in zip(("user", "assistant") * 2, _exchange(example, registry, known), strict=True)
     ]
 
@@ -145,24 +147,20 @@ def _exchange(example: Example, registry: ToolRegistry, dialect: Dialect) -> tup
     )
 
 
-def _made_examples(registry: ToolRegistry) -> list[Example]:
+def _made_examples(registry: ToolRegistry, dialect: Dialect) -> list[Example]:
     """Return examples made of what tools give as examples: the first of each, then the second, and so on."""
     rounds = itertools.zip_longest(*([(tool, each) for each in sample_arguments(tool)] for tool in registry))
     pairs = [pair for each in rounds for pair in each if pair is not None]
-    return [_made_example(*pair) for pair in pairs[:_MOST]]
+    return [_made_example(tool, arguments, dialect) for tool, arguments in pairs[:_MOST]]
 
 
-def _made_example(tool: Tool, arguments: Mapping[str, Any]) -> Example:
-    told = ", ".join(
-        f"{name} {value if isinstance(value, str) else compact_json(value)}" for name, value in arguments.items()
-    )
-    return Example(
-        question=f"Please use {tool.name}" + (f": {told}" if told else ""),
-        name=tool.name,
-        arguments=arguments,
-        result={"result": "done"},
-        answer="Done.",
-    )
+def _made_example(tool: Tool, arguments: Mapping[str, Any], dialect: Dialect) -> Example:
+    """Return an example that asks for what the tool does, and whose answer repeats the result."""
+    purpose = " ".join(tool.description.split()).partition(". ")[0].rstrip(".") or tool.name
+    values = ", ".join(each if isinstance(each, str) else compact_json(each) for each in arguments.values())
+    result = f"The result for {values}." if values else "The result."
+    question = _plain(f"{purpose}: {values}." if values else f"{purpose}.", dialect)
+    return Example(question, tool.name, arguments, result, _plain(result, dialect))
 
 
 def _joined(*parts: str) -> str:

@@ -19,25 +19,27 @@ _GIVEN = ("examples", "enum")  # lists of values, of which any will do
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
-    """Return arguments that a model might give `tool`: its own examples, or else one that its schema tells.
+    """Return arguments that a model might give `tool`: its own examples, or else one or two that its schema tells.
 
-    That has the required parameters, or, if none is, the first one.
+    Those have the required parameters, or, if none is, the first one.
     """
     examples = tool.parameters.get("examples")
     if examples:
         return [dict(each) for each in examples]
-    return [_members(inline(tool.parameters))]
+    schema = inline(tool.parameters)
+    one, other = (_members(schema, word) for word in ("some", "another"))
+    return [one] if one == other else [one, other]
 
 
-def _members(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _members(schema: Mapping[str, Any], word: str) -> dict[str, Any]:
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
     names = [name for name in properties if name in required] or list(properties)[:1]
-    return {name: _value(properties[name], name) for name in names}
+    return {name: _value(properties[name], f"{word} {name.replace('_', ' ')}") for name in names}
 
 
-def _value(schema: Any, name: str) -> Any:
-    """Return a value that a schema allows, as far as it is a simple one."""
+def _value(schema: Any, called: str) -> Any:
+    """Return a value that a schema allows, as far as it is a simple one; a text is what the value is `called`."""
     if not isinstance(schema, Mapping):
         return "..."
     if "const" in schema:
@@ -49,7 +51,7 @@ def _value(schema: Any, name: str) -> Any:
         return schema["default"]
     for key in ("anyOf", "oneOf", "allOf"):
         if each := next((each for each in schema.get(key, ()) if not _is_null(each)), None):
-            return _value(each, name)
+            return _value(each, called)
     kinds = schema.get("type")
     kind = kinds if isinstance(kinds, str) else next((each for each in kinds or () if each != "null"), None)
     match kind:
@@ -58,11 +60,11 @@ def _value(schema: Any, name: str) -> Any:
         case "boolean":
             return True
         case "array":
-            return [_value(schema.get("items", {}), name)]
+            return [_value(schema.get("items", {}), called)]
         case "object":
-            return _members(schema)
+            return _members(schema, called.partition(" ")[0])
         case "string":
-            return _FORMATS.get(schema.get("format", ""), f"some {name.replace('_', ' ')}")
+            return _FORMATS.get(schema.get("format", ""), called)
         case _:
             return "..."
 
