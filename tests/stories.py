@@ -17,6 +17,7 @@ from streamtools.events import (
     Error,
     Executed,
     Executing,
+    FollowUp,
     Progress,
     Raw,
     Reasoning,
@@ -64,6 +65,8 @@ def tell(event: UIEvent) -> str:
             return f"progress {call_id}: {data}"
         case Executed(call, result):
             return f"executed {call.id}: {result}"
+        case FollowUp(messages):
+            return f"follow-up of {len(messages)}"
         case UsageReport(usage):
             return f"usage {usage.input}"
         case Raw(data):
