@@ -191,7 +191,11 @@ async def test_what_was_decided_is_held_against_the_choice(choice: str, wanted: 
     talked = await talk(*answers, emulation=FALLBACK, tool_choice=choice, execute="never")
 
     named = {"type": "function", "function": {"name": "weather"}}
-    sent = {"auto": {}, "required": {"tool_choice": "required"}, "weather": {"tool_choice": named}}
+    sent: dict[str, dict[str, Any]] = {
+        "auto": {},
+        "required": {"tool_choice": "required"},
+        "weather": {"tool_choice": named},
+    }
     bodies = [FIRST | sent[choice], asked(question(choice), QUESTION), LAST]
     assert bodies[: len(answers)] == talked.bodies
     end = done(talked)
@@ -215,7 +219,7 @@ def test_the_decision_is_told_of_the_choice() -> None:
 
 # The next turns.
 
-CALLED = [
+CALLED: list[dict[str, Any]] = [
     QUESTION,
     {
         "role": "assistant",
@@ -226,7 +230,7 @@ CALLED = [
     },
     {"role": "tool", "tool_call_id": "e0", "content": '{"celsius":21}'},
 ]
-AS_TEXT = [
+AS_TEXT: list[dict[str, Any]] = [
     QUESTION,
     {"role": "assistant", "content": '(called weather with {"city":"Paris"})'},
     {"role": "user", "content": 'weather: {"celsius":21}'},
@@ -367,9 +371,8 @@ async def test_options_in_an_object_of_their_own() -> None:
         [event async for event in events]
     decision, last = model.asks
 
-    assert ({"seed": 1}, {"text": "b"}, None) == tuple(
-        decision.options[each] for each in ("options", "metadata", "stop")
-    )
+    assert {"seed": 1} == decision.options["options"]
+    assert ({"text": "b"}, None) == (decision.options["metadata"], decision.options["stop"])
     assert request == {name: last.options[name] for name in request}
 
 
