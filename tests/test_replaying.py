@@ -173,7 +173,7 @@ async def test_wrong_options_leave_no_file_open(tmp_path: Path) -> None:
     for error, options in wrong:
         with pytest.raises(error):
             await replay(path, **options)
-    with pytest.raises(RecordingError, match=r"b.jsonl: no adapter is named 'smoke'; there are openai, latitude"):
+    with pytest.raises(RecordingError, match=r"b.jsonl: no adapter is named 'smoke'; there are openai, responses, "):
         await replay(write(tmp_path / "b.jsonl", ANSWER, source="smoke"))
     gc.collect()
 
