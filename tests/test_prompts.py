@@ -153,9 +153,10 @@ def test_without_examples_they_are_made_of_the_tools() -> None:
     weather = [("get_weather", each) for each in cities]
     assert [weather[0], ("now", {}), *weather[1:5]] == calls
     assert ["user", "assistant", "user", "assistant"] * 6 == [each["role"] for each in messages]
-    assert ["Tell the weather: Rome.", "The result for Rome."] == [messages[each]["content"] for each in (0, 3)]
-    assert ["Tell the time.", "The result."] == [messages[each]["content"] for each in (4, 7)]
-    assert "~~~tool_result now\nThe result.\n~~~" == messages[6]["content"]
+    said = [each["content"] for each in messages]
+    assert ["What does get_weather say about Rome?", "It says 41, low."] == [said[0], said[3]]
+    assert ["What does now say?", "It says 7, high."] == [said[4], said[7]]
+    assert "~~~tool_result now\n7, high\n~~~" == said[6]
 
 
 def test_without_any_examples_they_are_made_of_the_schema() -> None:
@@ -163,8 +164,8 @@ def test_without_any_examples_they_are_made_of_the_schema() -> None:
     nameless = Tool(lambda arguments: "", name="go", parameters={"properties": {"steps": {"type": "integer"}}})
     messages = few_shot("hash_marker", [get_weather, nameless])
 
-    questions = [each["content"] for each in messages[::4]]
-    assert ["Tell the weather: some city.", "go: 1.", "Tell the weather: another city."] == questions
+    about = [each["content"].partition(" say about ")[2] for each in messages[::4]]
+    assert ["some city?", "1?", "another city?"] == about
 
 
 def test_what_cannot_be_taught_is_refused() -> None:

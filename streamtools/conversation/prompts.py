@@ -32,7 +32,8 @@ _section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
 _mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")
 
 _SEPARATOR = "\n\n"
-_MOST = 6  # examples that few_shot makes; a small model calls little with fewer, and a long prompt costs
+_RESULTS = ("41, low", "7, high", "23, even", "12, low", "88, high", "35, even")
+"""Of the examples that are made: they say nothing and differ, so that it can be seen what an answer takes from them."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,9 @@ def few_shot(dialect: str | Dialect, tools: ToolsLike, examples: Sequence[Exampl
     """Return messages in which tools have been called before: what a base model goes by, which follows no instructions.
 
     Each example is a question of the user, the call, its result and the answer, as OpenAI's chat has messages (and
-    `read_messages` reads them): they belong between the system prompt and the conversation. Two for each tool are
-    much better than one. Without `examples` they are made of the arguments that tools give as examples, six at most.
-    No tools, no messages. Raises as `augment_system_prompt` does.
+    `read_messages` reads them): they belong between the system prompt and the conversation. Three with one tool, or two
+    for each of several, make small models call much more often than one does. Without `examples` they are made of the
+    arguments that tools give as examples, six at most. No tools, no messages. Raises as `augment_system_prompt` does.
     """
     registry = ToolRegistry.of(tools)
     if not registry:
@@ -151,16 +152,14 @@ def _made_examples(registry: ToolRegistry, dialect: Dialect) -> list[Example]:
     """Return examples made of what tools give as examples: the first of each, then the second, and so on."""
     rounds = itertools.zip_longest(*([(tool, each) for each in sample_arguments(tool)] for tool in registry))
     pairs = [pair for each in rounds for pair in each if pair is not None]
-    return [_made_example(tool, arguments, dialect) for tool, arguments in pairs[:_MOST]]
+    made = zip(pairs, _RESULTS, strict=False)
+    return [_made_example(tool, arguments, result, dialect) for (tool, arguments), result in made]
 
 
-def _made_example(tool: Tool, arguments: Mapping[str, Any], dialect: Dialect) -> Example:
-    """Return an example that asks for what the tool does, and whose answer repeats the result."""
-    purpose = " ".join(tool.description.split()).partition(". ")[0].rstrip(".") or tool.name
+def _made_example(tool: Tool, arguments: Mapping[str, Any], result: str, dialect: Dialect) -> Example:
     values = ", ".join(each if isinstance(each, str) else compact_json(each) for each in arguments.values())
-    result = f"The result for {values}." if values else "The result."
-    question = _plain(f"{purpose}: {values}." if values else f"{purpose}.", dialect)
-    return Example(question, tool.name, arguments, result, _plain(result, dialect))
+    question = f"What does {tool.name} say" + (f" about {_plain(values, dialect)}?" if values else "?")
+    return Example(question, tool.name, arguments, result, f"It says {result}.")
 
 
 def _joined(*parts: str) -> str:
