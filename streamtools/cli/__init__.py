@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from typing import TextIO
 
-from streamtools.cli.arguments import Replay, parse
+from streamtools.cli.arguments import Chat, Replay, parse
 from streamtools.cli.complaints import Complaints, Refused
 
 _PATIENCE = 0.5
@@ -62,7 +62,7 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
     if output is None:
         raise Refused("standard output is closed", status=1)
     if isinstance(output, io.TextIOWrapper):
-        if isinstance(asked, Replay) and asked.json:
+        if isinstance(asked, Replay | Chat) and asked.json:
             output.reconfigure(encoding="utf-8", newline="\n")  # which JSON always is
         else:
             output.reconfigure(errors="replace")
@@ -71,6 +71,10 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
             from streamtools.cli.replay import run_replay
 
             return run_replay(asked, output, complaints)
+        if isinstance(asked, Chat):
+            from streamtools.cli.chat import run_chat
+
+            return run_chat(asked, output, complaints)
         from streamtools.cli.demo import run_demo
 
         return run_demo(asked, output, complaints)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 from streamtools.cli.complaints import Refused
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
@@ -36,10 +37,39 @@ class Demo:
     speed: float
 
 
-def parse(argv: Sequence[str] | None) -> Replay | Demo:
+API = Literal["openai", "responses", "anthropic", "ollama", "gemini"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat:
+    """`streamtools chat`"""
+
+    url: str | None
+    model: str
+    api: API
+    dialect: Dialect | None
+    tools: str | None
+    emulate: Literal["off", "fallback", "force"]
+    few_shot: bool
+    system: str | None
+    options: dict[str, Any]
+    record: str | None
+    once: str | None
+    raw: bool
+    json: bool
+
+
+Command = Replay | Demo | Chat
+
+
+def parse(argv: Sequence[str] | None) -> Command:
     """Return what was asked. Raises `Refused`, and SystemExit behind `--help` and `--version`, which are answered."""
     given = vars(_parser().parse_args(argv))
-    command: type[Replay | Demo] = given.pop("command")
+    command: type[Command] = given.pop("command")
+    if command is Chat:
+        given["options"] = dict(given["options"] or ())
+        if given["few_shot"] and (given["dialect"] is None or given["tools"] is None):
+            raise Refused("--few-shot shows calls of --tools in a --dialect, and needs both")
     return command(**given)
 
 
@@ -67,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_replay(commands)
+    _add_chat(commands)
     _add_demo(commands)
     return parser
 
@@ -82,12 +113,7 @@ def _add_replay(commands: Any) -> None:
     )
     replay.set_defaults(command=Replay)
     replay.add_argument("file", metavar="FILE", help="a recording, or a raw capture of server-sent events")
-    replay.add_argument(
-        "--tools",
-        metavar="MODULE:NAME",
-        help="run the calls with these tools: a ToolRegistry, a tool, functions, or a list of them; "
-        "modules are looked for in the current directory, too",
-    )
+    _add_tools(replay)
     replay.add_argument("--json", action="store_true", help="print events, one JSON object a line, and nothing else")
     _add_speed(replay)
     replay.add_argument(
@@ -97,6 +123,54 @@ def _add_replay(commands: Any) -> None:
         help=f"read calls that are written in these ways: {', '.join(DIALECTS)}, or auto for all "
         f"(default: {','.join(DEFAULT_DIALECTS)})",
     )
+
+
+def _add_chat(commands: Any) -> None:
+    chat = commands.add_parser(
+        "chat",
+        help="talk to a model",
+        description="Talk to a model, as a live transcript with a summary of each answer. Questions are lines of "
+        "standard input; /quit or its end ends the chat. Ctrl-C stops an answer and keeps the chat; twice, or where a "
+        "question is asked for, it ends it. The key is that of the provider's usual environment variable.",
+        epilog=_STATUS,
+    )
+    chat.set_defaults(command=Chat)
+    chat.add_argument("--model", required=True, metavar="NAME", help="what its provider calls the model")
+    chat.add_argument(
+        "--url", help="the address of the server, such as http://127.0.0.1:8080/v1 (default: that of the provider)"
+    )
+    chat.add_argument(
+        "--api", choices=get_args(API), default="openai", help="how the server is spoken to (default: openai)"
+    )
+    chat.add_argument(
+        "--dialect",
+        metavar="NAME",
+        type=_taught,
+        help="calls are text, written in this way, which the model is taught (default: the calls of the API, and text "
+        f"that is one in {' or '.join(DEFAULT_DIALECTS)})",
+    )
+    _add_tools(chat)
+    chat.add_argument(
+        "--emulate",
+        choices=("off", "fallback", "force"),
+        default="off",
+        help="ask the model in a request of its own which tools are needed: where it made no call, or always "
+        "(default: off)",
+    )
+    chat.add_argument("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
+    chat.add_argument("--system", metavar="TEXT", help="the system prompt")
+    chat.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        dest="options",
+        action="append",
+        type=_option,
+        help="put this into each request, such as temperature=0; the value is JSON, or else a text; may be repeated",
+    )
+    chat.add_argument("--record", metavar="FILE", help="write all that the server answers into this recording")
+    chat.add_argument("--once", metavar="QUESTION", help="ask this, and end with the answer")
+    chat.add_argument("--raw", action="store_true", help="show calls as the model wrote them")
+    chat.add_argument("--json", action="store_true", help="print events, one JSON object a line, and nothing else")
 
 
 def _add_demo(commands: Any) -> None:
@@ -110,6 +184,15 @@ def _add_demo(commands: Any) -> None:
     demo.set_defaults(command=Demo)
     demo.add_argument("--all", action="store_true", help="play all recordings that come with streamtools, not three")
     _add_speed(demo)
+
+
+def _add_tools(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tools",
+        metavar="MODULE:NAME",
+        help="run the calls with these tools: a ToolRegistry, a tool, functions, or a list of them; "
+        "modules are looked for in the current directory, too",
+    )
 
 
 def _add_speed(parser: argparse.ArgumentParser) -> None:
@@ -138,3 +221,24 @@ def _dialects(text: str) -> tuple[Dialect, ...]:
         return choose_dialects("auto" if names == ["auto"] else [name for name in names if name])
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _taught(text: str) -> Dialect:
+    (dialect, *others) = _dialects(text) or (None,)
+    if dialect is None or others:
+        raise argparse.ArgumentTypeError(f"one dialect is taught, and {text!r} is not one")
+    if not dialect.teachable:
+        raise argparse.ArgumentTypeError(
+            f"calls of the dialect {dialect.id!r} hold tokens of a chat template, which no prompt can write"
+        )
+    return dialect
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"an option is NAME=VALUE, such as temperature=0, and {text!r} is not")
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value

@@ -53,7 +53,7 @@ from streamtools.texts import UiTexts
 VALUE = 200
 """Characters of arguments, results and progress that are shown; all of them are in the events."""
 
-_Block = Literal["heading", "text", "reasoning", "report", "summary"]
+_Block = Literal["heading", "prompt", "text", "reasoning", "report", "summary"]
 
 _DIM_ITALIC = Style(dim=True, italic=True)
 _CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
@@ -72,9 +72,14 @@ class Terminal(Console):
 
 
 class Transcript:
-    """Takes the events of runs, one by one. `live` says whether lines may be replaced: on a terminal, by default."""
+    """Takes the events of runs, one by one. `live` says whether lines may be replaced: on a terminal, by default.
 
-    def __init__(self, console: Console, *, texts: UiTexts | None = None, live: bool | None = None) -> None:
+    With `raw`, calls in text are shown as the model wrote them.
+    """
+
+    def __init__(
+        self, console: Console, *, texts: UiTexts | None = None, live: bool | None = None, raw: bool = False
+    ) -> None:
         self._console = console
         self._texts = texts or UiTexts()
         self._live = (console.file.isatty() and console.is_interactive) if live is None else live
@@ -85,6 +90,7 @@ class Transcript:
         self._waiting = False  # a line stands there that is to be replaced
         self._names: dict[str, str] = {}  # of the tools at work
         self._raw = 0
+        self._shows_raw = raw
         self._later: list[Warning] = []  # what repeats visible text is told behind it
 
     def show(self, event: UIEvent) -> None:
@@ -106,7 +112,10 @@ class Transcript:
                 if self._live:
                     self._wait(f"{self._texts.waiting} {one_line(name)}")
             case Call(call):
-                self._notice("text", f"→ {_call(call)}", "cyan")
+                if self._shows_raw and call.raw:
+                    self._notice("text", printable(call.raw.strip("\n")), "cyan")
+                else:
+                    self._notice("text", f"→ {_call(call)}", "cyan")
             case Executing():
                 self._names[event.call.id] = one_line(event.call.name)
                 self._notice("report", self._words(event), "yellow")
@@ -133,7 +142,9 @@ class Transcript:
                     self._notice("report", _plain(words), "yellow")
             case Raw():
                 self._raw += 1
-            case Start() | StepStart() | CallDelta() | UsageReport() | FollowUp() | Markup():
+            case FollowUp():
+                self._notice("report", "↩ The results go back to the model.", "dim")
+            case Start() | StepStart() | CallDelta() | UsageReport() | Markup():
                 pass
             case _:
                 assert_never(event)
@@ -156,7 +167,18 @@ class Transcript:
         line = Line.assemble(("── ", "dim"), (one_line(title), "bold"), " ")
         line.append("─" * max(2, self._console.width - line.cell_len), "dim")
         self._line(line)
-        self._line(Line(f"❯ {printable(question)}".replace("\n", "\n  "), "bold"))
+        self.question(question)
+
+    def question(self, text: str) -> None:
+        """Write what the model is asked."""
+        self._enter("heading")
+        self._line(Line(f"❯ {printable(text)}".replace("\n", "\n  "), "bold"))
+
+    def prompt(self) -> None:
+        """Leave a blank line above the place where somebody is to write a line."""
+        self._enter("prompt")
+        self._line_feeds = 1
+        self._block = None
 
     def remark(self, text: str) -> None:
         """Write a paragraph of our own."""

@@ -1,4 +1,4 @@
-"""Ways to show a run: events as lines of JSON, or a transcript for people."""
+"""Ways to show runs: events as lines of JSON, or a transcript for people."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 class View(Protocol):
-    """Shows one run: each event as it comes, then what the run has come to."""
+    """Shows runs: what was asked, each event as it comes, then what the run has come to."""
 
+    def question(self, text: str) -> None: ...
     def show(self, event: UIEvent) -> None: ...
     def summarise(self, result: TurnResult, seconds: float) -> None: ...
 
@@ -25,6 +26,9 @@ class JsonLines:
     def __init__(self, output: TextIO) -> None:
         self._output = output
 
+    def question(self, text: str) -> None:
+        """Write nothing: who asks knows."""
+
     def show(self, event: UIEvent) -> None:
         """Write one line, at once."""
         self._output.write(event.to_json() + "\n")
@@ -34,15 +38,17 @@ class JsonLines:
         """Write nothing."""
 
 
-def open_transcript(output: TextIO, complaints: Complaints) -> Transcript:
+def open_transcript(output: TextIO, complaints: Complaints, *, raw: bool = False) -> Transcript:
     """Return a transcript on `output`; raise `Refused` if what it needs is not installed."""
     try:
         from streamtools.cli.transcript import Terminal, Transcript
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        raise Refused('transcripts need rich: pip install "streamtools[cli]" (replay --json works without)') from None
-    transcript = Transcript(Terminal(file=output))
+        raise Refused(
+            'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without)'
+        ) from None
+    transcript = Transcript(Terminal(file=output), raw=raw)
     if output.isatty() and complaints.on_terminal:
         complaints.make_room = transcript.end_line
     return transcript

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -16,6 +17,14 @@ from streamtools.errors import ClosedError
 from streamtools.recording.format import Chunk, End, EndKind, Head, encode_chunk, encode_end, encode_head
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+
+
+def open_anew(path: str | os.PathLike[str]) -> BinaryIO:
+    """Return the file, emptied, for writing, and readable for its owner alone; raise OSError."""
+    file = os.fdopen(os.open(path, _FLAGS, 0o600), "wb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # and no device, which belongs to all
+        Path(path).chmod(0o600)  # an older file keeps its mode when it is opened
+    return file
 
 
 class RecordingWriter:
@@ -28,9 +37,7 @@ class RecordingWriter:
 
     def __init__(self, target: str | os.PathLike[str] | BinaryIO, head: Head) -> None:
         if isinstance(target, str | os.PathLike):
-            path = Path(target)
-            self._file: BinaryIO = os.fdopen(os.open(path, _FLAGS, 0o600), "wb")
-            path.chmod(0o600)  # an older file keeps its mode when it is opened
+            self._file: BinaryIO = open_anew(target)
             self._owned = True
         else:
             self._file = target

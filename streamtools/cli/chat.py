@@ -1,0 +1,241 @@
+"""`streamtools chat`: questions from standard input, a model that answers, and tools that it calls.
+
+Each answer has an event loop of its own, and between answers there is none: so a question is read as any program reads
+a line, with the terminal's editing, and Ctrl-C there ends the chat as it ends any program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import anyio
+import httpx
+
+from streamtools.cli import arguments
+from streamtools.cli.complaints import Complaints, Refused
+from streamtools.cli.interrupts import stopped_by_interrupt
+from streamtools.cli.toolbox import import_tools
+from streamtools.cli.view import JsonLines, View, open_transcript
+from streamtools.conversation import chat
+from streamtools.conversation.messages import Assistant, Message, System, User
+from streamtools.conversation.models import (
+    AnthropicMessages,
+    GeminiChat,
+    HTTPModel,
+    OllamaChat,
+    OpenAIChat,
+    OpenAIResponses,
+)
+from streamtools.recording.redact import redact_url
+from streamtools.recording.transport import RecordingTransport
+from streamtools.recording.writing import open_anew
+from streamtools.result import TurnResult
+from streamtools.tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from streamtools.cli.transcript import Transcript
+
+_CLIENTS: dict[arguments.API, type[HTTPModel]] = {
+    "openai": OpenAIChat,
+    "responses": OpenAIResponses,
+    "anthropic": AnthropicMessages,
+    "ollama": OllamaChat,
+    "gemini": GeminiChat,
+}
+_PROMPT = "❯ "
+_QUIT = "/quit"
+
+
+def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> int:
+    """Hold the chat that was asked for, and return the exit status."""
+    tools = import_tools(asked.tools) if asked.tools is not None else None
+    view: View
+    if asked.json:
+        view, screen = JsonLines(output), None
+    else:
+        view = screen = open_transcript(output, complaints, raw=asked.raw)
+    with _recording(asked.record) as file:
+        conversation = _Conversation(asked, tools, view, file)
+        if asked.once is not None:
+            view.question(asked.once)
+            status = _answer(conversation, asked.once, complaints)
+            if conversation.stopped:
+                raise KeyboardInterrupt
+            return status
+        status = 0
+        for question in _questions(conversation, screen, output):
+            status = max(status, _answer(conversation, question, complaints))
+        return status
+
+
+class _Conversation:
+    """What has been said, and who answers."""
+
+    def __init__(
+        self, asked: arguments.Chat, tools: ToolRegistry | None, view: View, recording: BinaryIO | None
+    ) -> None:
+        self._asked = asked
+        self._tools = tools
+        self._view = view
+        self._recording = recording
+        self._history: list[Message] = [System(asked.system)] if asked.system else []
+        self.fault: OSError | None = None
+        """Why the recording breaks off."""
+        self.stopped = False
+        """Whether somebody has stopped the last answer."""
+        with _refusals():
+            self._stream(self._history, self.model())
+
+    def model(self, client: httpx.AsyncClient | None = None) -> HTTPModel:
+        """Return who answers. Raises ValueError for an address that is none."""
+        asked = self._asked
+        native = None if asked.dialect is None else False
+        return _CLIENTS[asked.api](asked.model, base_url=asked.url, client=client, native_tool_calls=native)
+
+    @property
+    def told(self) -> str:
+        """Who answers, and how one gets away again."""
+        where = redact_url(self.model().url)
+        return f"{self._asked.model} at {where}. Ctrl-C stops an answer; {_QUIT} ends the chat."
+
+    async def ask(self, question: str) -> TurnResult:
+        """Show the answer, and return what it came to. A question without an answer is forgotten."""
+        start = time.perf_counter()
+        with _refusals():
+            async with self._client() as client:
+                before = [*self._history, User(question)]
+                events = self._stream(before, self.model(client))
+                with anyio.CancelScope() as scope, stopped_by_interrupt(scope):
+                    async with events:
+                        async for event in events:
+                            self._view.show(event)
+                async for event in events:  # that it was stopped
+                    self._view.show(event)
+        self.stopped = scope.cancelled_caught
+        history = events.history
+        if any(isinstance(message, Assistant) for message in history[len(before) :]):
+            self._history = history
+        self._view.summarise(events.result, time.perf_counter() - start)
+        return events.result
+
+    def _stream(self, history: list[Message], model: HTTPModel) -> chat:
+        asked = self._asked
+        taught = asked.dialect is not None and self._tools is not None
+        return chat(
+            model,
+            history,
+            tools=self._tools,
+            dialects=None if asked.dialect is None else (asked.dialect,),
+            teach="always" if taught else "auto",
+            few_shot=asked.few_shot,
+            emulation=asked.emulate,
+            request=asked.options,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[httpx.AsyncClient | None]:
+        """Give a client that records; None where nothing is to be recorded, and the model has one of its own."""
+        if self._recording is None:
+            yield None
+            return
+        model = self.model()
+        inner = httpx.AsyncHTTPTransport(proxy=_proxy(model.url))
+        transport = RecordingTransport(inner, self._recording, source=model.format)
+        async with httpx.AsyncClient(transport=transport) as client:
+            yield client
+        self.fault = self.fault or transport.fault
+
+
+def _answer(conversation: _Conversation, question: str, complaints: Complaints) -> int:
+    """Show the answer to a question, and return the exit status that it deserves."""
+    result = anyio.run(conversation.ask, question)
+    status = 0
+    if result.reason == "failed":
+        complaints.write_failure(conversation.model().name, result)
+        status = 1
+    if conversation.fault is not None:
+        fault = conversation.fault
+        raise Refused(f"the recording cannot be written: {fault.strerror or fault}", status=1)
+    return status
+
+
+def _questions(conversation: _Conversation, screen: Transcript | None, output: TextIO) -> Iterator[str]:
+    """Yield what is asked, line by line, until somebody quits. Only on a terminal somebody is asked for it."""
+    if sys.stdin is None:
+        return
+    asks = screen is not None and sys.stdin.isatty() and output.isatty()
+    if asks:
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 - `input` uses it: lines can be edited, and earlier ones found
+        assert screen is not None
+        screen.remark(conversation.told)
+    while True:
+        if asks:
+            assert screen is not None
+            screen.prompt()
+        line = _read_at_prompt(output) if asks else _read_line()
+        if line is None or line.strip() == _QUIT:
+            return
+        if question := line.strip():
+            if screen is not None and not asks:
+                screen.question(question)
+            yield question
+
+
+def _read_at_prompt(output: TextIO) -> str | None:
+    try:
+        with contextlib.redirect_stdout(output):  # which `input` looks for a terminal in
+            return input(_PROMPT)
+    except (EOFError, KeyboardInterrupt) as end:
+        output.write("\n")
+        output.flush()
+        if isinstance(end, KeyboardInterrupt):
+            raise
+        return None
+
+
+def _read_line() -> str | None:
+    return sys.stdin.readline() or None
+
+
+@contextlib.contextmanager
+def _recording(path: str | None) -> Iterator[BinaryIO | None]:
+    """Give the file of a recording. Raises `Refused`."""
+    if path is None:
+        yield None
+        return
+    try:
+        file = open_anew(path)
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise Refused(f"--record: {path} cannot be written: {reason or error}") from None
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(OSError):  # is known already
+            file.close()
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Refuse what the library does: addresses, keys and choices that are of no use, proxies that need another package."""
+    try:
+        yield
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        raise Refused(str(error)) from error
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for `url`; httpx asks it only for transports of its own."""
+    parts = urlsplit(url)
+    proxies: dict[str, Any] = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
