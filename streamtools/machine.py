@@ -4,9 +4,6 @@ A run is a series of provider turns. A turn is open from its first event to its 
 provider's idea of the text with the deltas, earns the turn's calls, and leaves the machine reset for the next one. The
 run ends when the transport does: well, if its terminator has come, and otherwise with the truth about what is missing.
 
-A model may write calls in its text, and its provider may tell native ones beside it; of one turn only those of one kind
-count, and the others end as superseded, so that nothing is done twice (`_choose`).
-
 The machine runs no tools. What may run stands in `due`; whoever runs it calls `settle` afterwards, which ends the step.
 A caller that has nobody to run calls just goes on, and finds them under `pending` of `done`.
 """
@@ -15,13 +12,12 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Unpack
 
 import structlog
-from msgspec.structs import replace
 
-from streamtools.calls import DEFAULT_LIMITS, ToolCall
+from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
     SOURCE_EVENTS,
@@ -50,10 +46,9 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.native import NativeCalls
-from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.dialects import Dialects
-from streamtools.parsing.options import Options, ParserOptions
+from streamtools.parsing.options import ParserOptions
+from streamtools.turn import Turn
 
 log = structlog.get_logger(__name__)
 
@@ -62,15 +57,6 @@ STOPPED_AFTER_CALL = "stopped_after_call"
 
 _EARNS_CALLS = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
 _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
-_SALVAGE = [each for name, each in DIALECTS.items() if each.auto or name in ("raw_json", "json_array")]
-"""The dialects in which a call is looked for that a provider refused to read."""
-_BLOCK = 64 * 1024
-"""Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
-
-
-_OF_AGENT = "the agent runs its tools itself"
-_BY_TEXT = "the turn holds calls in its text, and those count"
-_BY_NATIVE = "the turn holds native calls, and those count"
 
 
 class Verdict(NamedTuple):
@@ -117,11 +103,8 @@ class StreamMachine:
         self.due: list[ToolCall] = []  # calls that may run now; see `take_due`
         self.pending: list[ToolCall] = []  # calls that nobody has run
         self.usage: Usage | None = None  # of the turns that have ended
-        self._dialects = dialects
-        self._tools = tools
-        self._options = options
-        self._parser = Parser(dialects, tools, number=self.number, **options)
-        self._native = NativeCalls(Options(**options), self.number)
+        self._turn = Turn(dialects, tools, options, self.number)
+        self._parse = self._turn.parser.feed
         self._declares_native = native_tool_calls
         self._self_contained = self_contained
         self._execute = execute
@@ -131,7 +114,6 @@ class StreamMachine:
         self._judge = judge
         self._guard = guard
         self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
-        self._limit = options.get("limits", DEFAULT_LIMITS).text
         self._step = 0
         self._started = False
         self._earned = False  # the terminator has come
@@ -169,11 +151,12 @@ class StreamMachine:
         """
         if type(event) is TextDelta and self._flowing:
             text = event.text
-            self._room -= len(text)
-            if self._room >= 0:
-                self._deltas.append(text)
-                return self._parser.feed(text)
-            return self._feed_text(text)
+            turn = self._turn
+            turn.room -= len(text)
+            if turn.room >= 0:
+                turn.deltas.append(text)
+                return self._parse(text)
+            return turn.read(text)
         return self._feed(event)
 
     def take_due(self) -> list[ToolCall]:
@@ -230,7 +213,7 @@ class StreamMachine:
         if not self._open:
             return []
         self._finish = self._raw_finish = None
-        return self._end_turn(self._parser.close())
+        return self._end_turn([])
 
     @property
     def may_go_on(self) -> bool:
@@ -256,14 +239,8 @@ class StreamMachine:
     def _begin_turn(self) -> None:
         self._open = False
         self._flowing = False  # a text delta needs nothing but to be remembered and parsed
-        self._deltas: list[str] = []
-        self._blocks: list[str] = []  # what the deltas before held
-        self._room = min(_BLOCK, self._limit)  # characters that the deltas may still hold; negative: there are too many
-        self._spare = self._limit - self._room  # characters that blocks to come may hold
         self._usage: Usage | None = None
         self._taken: list[ToolCall] = []
-        self._apart: Parser | None = None  # it has read a completed text whose calls the deltas do not hold
-        self._native.begin_turn()
         self._noticed = 0  # calls that have become due
         self._malformed = 0
 
@@ -278,8 +255,7 @@ class StreamMachine:
         match event:
             case SourceWarning(code, message, raw, count):
                 if code in (Code.BAD_FRAME, Code.SKIPPED):  # whatever it held is missing from a call that is open
-                    self._parser.lose()
-                    self._native.lose()
+                    self._turn.lose()
                 events.append(Warning(code, message, raw, count, seq=self.number()))
             case SourceRaw(data):
                 events.append(Raw(data, seq=self.number()))
@@ -308,7 +284,7 @@ class StreamMachine:
         events = self.settle()
         if self.stopped:
             return events
-        self._parser.reset()
+        self._turn.begin()
         self._begin_turn()
         self._open = True
         self._flowing = not self._watchful
@@ -319,7 +295,6 @@ class StreamMachine:
     def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
         match event:
             case TextDelta(text):
-                self._room -= len(text)
                 return self._feed_text(text)
             case ReasoningDelta(text, signature, block, redacted):
                 told = text or signature or block
@@ -329,42 +304,25 @@ class StreamMachine:
                 return []
             case ProviderCompleted():
                 return self._complete(event)
-            case ToolCallDelta():
-                return self._native.add(event)
-            case ToolCallStart():
-                return self._native.start(event)
             case _:
-                assert isinstance(event, NativeToolCall)  # the last of the union
-                events = self._native.finish(event)
+                assert isinstance(event, ToolCallStart | ToolCallDelta | NativeToolCall)  # the last of the union
+                events = self._turn.read_call(event)
                 if self._eager_native:
-                    self._notice(self._native.calls)
+                    self._notice(self._turn.native.calls)
                 return events
 
     def _feed_text(self, text: str) -> list[UIEvent]:
-        """Read text outside of the fast way: a block is full, there is too much of it, or it may have consequences."""
-        if self._room < 0:
-            self._begin_block()
-        if self._room >= 0:
-            self._deltas.append(text)
-        events = self._parser.feed(text)
+        """Read text that may have consequences for more than the text."""
+        turn = self._turn
+        turn.room -= len(text)
+        events = turn.read(text)
         if self._eager_text:
-            self._notice(self._parser.calls)
-        if self._parser.stopped:
+            self._notice(turn.parser.calls)
+        if turn.parser.stopped:
             self._earned = True
             self.stopped = True
             events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
         return events
-
-    def _begin_block(self) -> None:
-        """Make room for what has been asked for, or forget the whole text if there is none."""
-        granted = min(max(_BLOCK, -self._room), self._spare)
-        self._spare -= granted
-        self._room += granted
-        self._blocks.append("".join(self._deltas))
-        self._deltas.clear()
-        if self._room < 0:
-            self._blocks.clear()
-            self._flowing = False
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
         """End the turn as the provider ends it; a turn that ends without a reason has just stopped."""
@@ -372,65 +330,38 @@ class StreamMachine:
         self._raw_finish = event.raw_finish_reason
         self._usage = event.usage or self._usage
         self._earned = self._earned or event.ends_run
-        events = [] if event.text is None else self._reconcile(event.text)
-        events += self._native.reconcile(event.tool_calls or ())
-        return events + self._end_turn(self._parser.close())
-
-    def _reconcile(self, text: str) -> list[UIEvent]:
-        """Compare the provider's idea of the text with what its deltas held."""
-        if self._room < 0:
-            return []
-        deltas = "".join(self._blocks + self._deltas)
-        if text.startswith(deltas):
-            return self._parser.feed(text[len(deltas) :])
-        if text.strip() == deltas.strip():
-            return []
-        events = self._parser.close()
-        message = "the provider's completed text differs from what it streamed; what was shown stands"
-        events.append(Warning(Code.TEXT_MISMATCH, message, seq=self.number()))
-        return events if self._parser.calls else events + self._read_apart(text)
-
-    def _read_apart(self, text: str) -> list[UIEvent]:
-        """Return the calls of a text that is not shown, and what is malformed in it unless that is known already."""
-        self._apart = apart = Parser(self._dialects, self._tools, **self._options)
-        events = apart.feed(text) + apart.close()
-        told = {call.id for call in apart.calls}
-        if not self._parser.errors:
-            told.update(error.call_id or "" for error in apart.errors)
-        return self._tell_calls(events, told)
+        return self._end_turn(self._turn.reconcile(event.text, event.tool_calls or ()))
 
     def _salvage(self, generation: str) -> list[UIEvent]:
-        """Return how a turn ends well whose provider could not read the call in what its model had written.
-
-        The provider has the model's whole answer there, so that a call in it is complete. It is as good as a native
-        one. Returns nothing if there is none.
-        """
-        options: ParserOptions = {**self._options, "in_reasoning": False}
-        apart = Parser(_SALVAGE, self._tools, **options)
-        events = apart.feed(generation) + apart.close()
-        if not apart.calls:
+        """Return how a turn ends well whose provider could not read the call in what its model had written, or []."""
+        found = self._turn.find_calls(generation)
+        if not found:
             return []
-        message = "the provider refused to read a call, which was found in what the model had written"
-        told = self._open_turn()
-        told.append(Warning(Code.SALVAGED, message, seq=self.number()))
-        told += self._native.adopt(self._tell_calls(events, {call.id for call in apart.calls}))
-        return told + self._complete(ProviderCompleted(finish_reason="tool_calls"))
+        events = self._open_turn() + self._turn.adopt(found)
+        return events + self._complete(ProviderCompleted(finish_reason="tool_calls"))
 
-    def _tell_calls(self, events: list[UIEvent], calls: Collection[str]) -> list[UIEvent]:
-        """Return of `events`, which another parser made, those of `calls`, numbered for this run."""
-        return [replace(event, seq=self.number()) for event in events if _call_id(event) in calls]
-
-    def _end_turn(self, events: list[UIEvent]) -> list[UIEvent]:
+    def _end_turn(self, events: list[UIEvent], fault: tuple[Code, str, int | None] | None = None) -> list[UIEvent]:
         """Decide what becomes of the turn's calls, and end the step unless some of them are to be run."""
         self._open = self._flowing = False
-        events += self._native.close()
-        calls = self._choose(events)
+        turn = self._turn
+        events += turn.close()
+        if fault is not None:
+            events += self._report_failure(*fault)
+        calls, endings, self._malformed = turn.choose(
+            declares_native=self._declares_native, self_contained=self._self_contained
+        )
+        events += endings
+        if self._finish == "stop" and calls and calls is turn.native.calls:  # some providers say so whatever came
+            self._finish = "tool_calls"
         earned = self._finish in _EARNS_CALLS
         verdict = self._judge(calls) if self._judge and not self._self_contained else None
         if verdict is not None and verdict.fatal and not earned:
             verdict = None  # who did not finish cannot be told what is missing; what was forbidden stays so
         if verdict is not None:
-            events += [self._object(call, verdict.message) for call in verdict.calls]
+            events += [
+                Error(Code.TOOL_CHOICE_VIOLATION, verdict.message, call_id=call.id, call=call, seq=self.number())
+                for call in verdict.calls
+            ]
             refused = {call.id for call in verdict.calls}
             calls = [call for call in calls if call.id not in refused]
         if earned and self._execute != "never":
@@ -445,38 +376,11 @@ class StreamMachine:
         self.waiting = bool(self.due or self._taken)
         return events if self.waiting else events + self._end_step()
 
-    def _choose(self, events: list[UIEvent]) -> list[ToolCall]:
-        """Return the calls of the turn that count, and append to `events` how the others end.
-
-        Calls that came malformed came, too: the model speaks that protocol, and is told what was wrong.
-        """
-        parsers = [self._parser] if self._apart is None else [self._parser, self._apart]
-        written = [call for parser in parsers for call in parser.calls]
-        wrote = bool(written) or any(parser.errors for parser in parsers)
-        native = self._native.calls
-        if self._self_contained:
-            events += [self._object(call, _OF_AGENT, Code.SUPERSEDED) for call in written + native]
-            return []
-        if self._declares_native is False and not wrote and self._native.seen and not self._native.emulated:
-            message = "a model that is declared to make no native calls has made one"
-            events.append(Warning(Code.UNDECLARED_NATIVE, message, seq=self.number()))
-        self._malformed = self._native.seen - len(native) + sum(len(parser.errors) for parser in parsers)
-        if not self._native.seen or (self._declares_native is False and wrote):
-            events += [self._object(call, _BY_TEXT, Code.SUPERSEDED) for call in native]
-            return written
-        events += [self._object(call, _BY_NATIVE, Code.SUPERSEDED) for call in written]
-        if self._finish == "stop" and native:  # some providers say so whatever the model did
-            self._finish = "tool_calls"
-        return native
-
     def _notice(self, calls: Sequence[ToolCall]) -> None:
         """Take note of new calls that may run. Those that nobody can answer stay pending."""
         for call in calls[self._noticed :]:
-            (self.pending if call.id in self._native.unanswerable else self.due).append(call)
+            (self.pending if call.id in self._turn.native.unanswerable else self.due).append(call)
         self._noticed = len(calls)
-
-    def _object(self, call: ToolCall, message: str, code: Code = Code.TOOL_CHOICE_VIOLATION) -> Error:
-        return Error(code, message, call_id=call.id, call=call, seq=self.number())
 
     def _end_step(self) -> list[UIEvent]:
         events: list[UIEvent] = []
@@ -498,7 +402,7 @@ class StreamMachine:
         if not self._open:
             return self._report_failure(code, message, status)
         self._finish = self._raw_finish = None
-        return self._end_turn(self._parser.close() + self._report_failure(code, message, status))
+        return self._end_turn([], (code, message, status))
 
     def _report_failure(self, code: Code, message: str, status: int | None) -> list[UIEvent]:
         self._failed = True
@@ -513,8 +417,3 @@ class StreamMachine:
 def _sum(*counts: int | None) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
-
-
-def _call_id(event: UIEvent) -> str | None:
-    call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
