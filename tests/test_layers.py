@@ -29,6 +29,7 @@ STAGES = {
     "tools",
     "recording",
     "native",
+    "turn",
     "machine",
     "extracting",
     "result",
@@ -50,7 +51,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "recording": {"errors"},
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
-    "machine": {*VOCABULARY, "parsing", "native"},
+    "turn": {*VOCABULARY, "parsing", "native"},
+    "machine": {*VOCABULARY, "parsing", "turn"},
     "extracting": {*VOCABULARY, "sources", "parsing", "machine"},
     # what was said so far: read from anywhere, written for each provider
     "conversation": {*CONVERSATION, *HISTORY},  # by name: nothing is loaded before it is used
@@ -141,7 +143,8 @@ MAY_USE: dict[str, Collection[str]] = {
     "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "recording": {"anyio", "msgspec"},
     "native": {"msgspec"},
-    "machine": {"msgspec", "structlog"},
+    "turn": {"msgspec"},
+    "machine": {"structlog"},
     "extracting": (),
     "conversation": (),
     "conversation.history": {"msgspec"},
@@ -175,6 +178,7 @@ SANS_IO = (
     "coalescing",
     "parsing",
     "native",
+    "turn",
     "machine",
     "extracting",
     "conversation.history",
