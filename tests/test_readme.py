@@ -101,6 +101,7 @@ class WebSocket:
 def normal(text: str) -> str:
     """Return text without what differs from run to run."""
     text = re.sub(r"\b(call|run)_(?:…|[\w-]{12,16})(?![\w-])", r"\1_…", text)
+    text = re.sub(r"\bemulated_\d+_", "emulated_…_", text)
     text = re.sub(r"\b\d+(\.\d+)? (ms|s)\b", "… s", text)
     text = re.sub(r"\belapsed(\W+)\d[\d.e-]*", r"elapsed\1…", text)
     return "".join(line.rstrip() + "\n" for line in text.splitlines())
