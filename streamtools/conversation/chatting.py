@@ -7,7 +7,7 @@ the one ending are those of any stream; what is added is the `follow-up` between
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, Unpack
@@ -26,7 +26,7 @@ from streamtools.conversation.messages import (
     write_messages,
 )
 from streamtools.conversation.models.base import Ask, Model
-from streamtools.conversation.prompts import augment_system_prompt
+from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.conversation.request import Reply
 from streamtools.errors import Code
@@ -55,12 +55,12 @@ class Chat(ToolStream):
 
     `messages` are those of OpenAI's chat form, or of a `history`. A model whose `native_tool_calls` is False is taught
     the first of the dialects (by default `tilde_fence`) in its system prompt, if that can be taught (`teach="auto"`;
-    `"always"`, `"never"`), and with examples too if `few_shot`, for base models; others are sent the definitions of the
-    tools. After a turn with calls their results are sent back (`follow_up="auto"`), and the answer is the next step, at
-    most `max_steps` of them: in the last, calls are not run but pending. `review` sees each follow-up before it is
-    sent. `emulation` is for models that make no calls at all. `request` is merged into the body of each request. A
-    `tool_choice` that forces a call holds for the first step. The other parameters are those of `ToolStream`. Raises
-    ValueError for values that are not allowed, and for messages that are none.
+    `"always"`, `"never"`), and with examples too, made or given as `few_shot`, for base models; others are sent the
+    definitions of the tools. After a turn with calls their results are sent back (`follow_up="auto"`), and the answer
+    is the next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each
+    follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
+    of each request. A `tool_choice` that forces a call holds for the first step. The other parameters are those of
+    `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none.
 
     What `review` raises ends the run as what a source raises does: with an error, and then it is raised.
     """
@@ -76,7 +76,7 @@ class Chat(ToolStream):
         max_steps: int = 10,
         emulation: Mode | Emulation = "off",
         teach: Literal["auto", "always", "never"] = "auto",
-        few_shot: bool = False,
+        few_shot: bool | Sequence[Example] = False,
         request: Mapping[str, Any] | None = None,
         **options: Unpack[StreamOptions],
     ) -> None:
@@ -161,7 +161,8 @@ class Chat(ToolStream):
         first = history[0] if history else None
         base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
         prompt = augment_system_prompt(base, self._registry, self._taught)
-        examples = read_messages(write_examples(self._taught, self._registry)) if self._few_shot else []
+        given = () if isinstance(self._few_shot, bool) else self._few_shot
+        examples = read_messages(write_examples(self._taught, self._registry, given)) if self._few_shot else []
         return [*([System(prompt)] if prompt else []), *examples, *rest]
 
     def _probe(self) -> StreamMachine:
@@ -180,7 +181,8 @@ class Chat(ToolStream):
         machine = self._machine
         if self._follow_up == "never" or not self._executes or self._wish.mode == "none":
             return None
-        if not machine.may_go_on or machine.pending or not self.result.steps[-1].answers:
+        steps = self.result.steps[self._sent :]
+        if not machine.may_go_on or machine.pending or not steps or not steps[-1].answers:
             return None
         await self._close_source()  # somebody may take a long time over the review
         machine.go_on()
@@ -190,7 +192,7 @@ class Chat(ToolStream):
         if self._watch.why is not None:
             self._hand_out(machine.stop(self._watch.why))
             return None
-        new = steps_to_history(self.result.steps[self._sent :])
+        new = steps_to_history(steps)
         messages = write_messages(new, "openai", dialects=self._armed)
         if self._review is not None:
             reviewed = self._review(deepcopy(messages))
@@ -203,7 +205,7 @@ class Chat(ToolStream):
                 new = _read_reviewed(reviewed, messages, new)
                 messages = deepcopy(reviewed)
         self._messages += new
-        self._sent = len(self.result.steps)
+        self._sent += len(steps)
         self._wish = ToolChoice()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
         return self._next_answer()
