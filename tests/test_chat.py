@@ -18,6 +18,7 @@ from streamtools.conversation.messages import Answer as Told
 from streamtools.conversation.models.scripted import Answer
 from streamtools.errors import Code
 from streamtools.events import (
+    ChainCompleted,
     Done,
     FollowUp,
     NativeToolCall,
@@ -152,6 +153,14 @@ async def test_an_answer_of_several_turns() -> None:
     roles = ["user", "assistant", "tool", "assistant", "tool"]
     assert roles == [message["role"] for message in sent(model)[1]]
     assert [*roles, "assistant"] == [message["role"] for message in events.messages()]
+
+
+@pytest.mark.parametrize("answers", [[ChainCompleted("c-1")], [PARIS_CALL, ChainCompleted("c-1")]])
+async def test_an_answer_without_a_turn(answers: list[Answer]) -> None:
+    """It says nothing, and the results of the step before it are not sent again."""
+    told, model, _ = await hold(answers)
+
+    assert ("finished", len(answers)) == (end(told).reason, len(model.asks))
 
 
 async def test_malformed_calls_are_answered_and_may_be_written_again() -> None:
