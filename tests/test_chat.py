@@ -13,7 +13,7 @@ import pytest
 import streamtools
 from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat, conversation
 from streamtools.calls import ToolCall
-from streamtools.conversation import Ask, Assistant, Chat, Results, ScriptedModel, System, User, write_messages
+from streamtools.conversation import Ask, Assistant, Chat, Example, Results, ScriptedModel, System, User, write_messages
 from streamtools.conversation.messages import Answer as Told
 from streamtools.conversation.models.scripted import Answer
 from streamtools.errors import Code
@@ -650,6 +650,16 @@ async def test_examples_for_base_models() -> None:
     assert ["User", "Assistant", "User", "Assistant"] == roles[:4]
     assert "User" == roles[-1]
     assert 2 == len(events.history)
+
+
+async def test_examples_of_the_callers() -> None:
+    """They stand there in place of those that would be made."""
+    example = Example("And in Rome?", "weather", {"city": "Rome"}, {"celsius": 30}, "It is 30 °C.")
+    _, model, _ = await hold([ANSWER], native=False, few_shot=[example])
+
+    _, question, called, _, answered, last = sent(model)[0]
+    assert ("And in Rome?", "It is 30 °C.", QUESTION) == (question["content"], answered["content"], last)
+    assert IN_TEXT.strip().replace("Paris", "Rome") == called["content"].strip()
 
 
 async def test_native_calls_of_a_model_that_is_taught() -> None:
