@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from streamtools import (
     Code,
     Dialect,
+    Emulation,
     Limits,
     Parser,
     StreamMachine,
@@ -29,7 +30,9 @@ from streamtools import (
     ToolStream,
     TurnResult,
     UiTexts,
+    chat,
     coalesce,
+    conversation,
     dialects_for,
     parse,
     replay,
@@ -366,6 +369,28 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
         pass
     ToolStream(sources.text("a"), exekute="never")  # type: ignore[call-arg]
     return result_of(events.result)
+
+
+async def converse(client: httpx.AsyncClient, send: Callable[[str], Awaitable[None]]) -> list[dict[str, Any]]:
+    """Hold a conversation, and go on with its history."""
+    model = conversation.OpenAIChat("qwen3", base_url="http://127.0.0.1:8000/v1", client=client, temperature=0)
+    async with chat(model, [{"role": "user", "content": "Hi"}], tools=[add, weather], tool_choice="required") as events:
+        async for event in events:
+            await send(assert_type(event, UIEvent).to_json())
+    assert_type(events, conversation.Chat)
+    assert_type(events.history, list[conversation.Message])
+    later = [*events.history, conversation.User("And tomorrow?")]
+    emulation = Emulation(mode="force", keep_system="quote")
+    async with chat(model, later, tools=add, emulation=emulation, review=approve, max_steps=3, concurrency=2) as events:
+        assert_type(await anext(events), UIEvent)
+    chat(model, later, folow_up="never")  # type: ignore[call-arg]
+    chat(model, later, emulation="always")  # type: ignore[arg-type]
+    return events.messages("anthropic")
+
+
+async def approve(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """Let a person decide what the model is told."""
+    return messages or None
 
 
 def result_of(result: TurnResult) -> TurnResult:
