@@ -16,13 +16,17 @@ ENVIRONMENT = {
 } | {"PYTHONIOENCODING": "utf-8"}
 
 
-def start(*arguments: str | Path, stdout: int | IO[bytes] = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """Start the command with a pipe for standard error, and by default one for standard output."""
+def start(
+    *arguments: str | Path,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Start the command with a pipe for standard error, and by default one for standard output and nothing to read."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=stdout,
         stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         env=ENVIRONMENT,
     )
 

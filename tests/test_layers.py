@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "parsing.repair": VOCABULARY,
     "tools": VOCABULARY,
     "recording": {"errors"},
+    "recording.transport": {"recording"},
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
     "turn": {*VOCABULARY, "parsing", "native"},
@@ -86,7 +87,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "replaying": {*VOCABULARY, "sources", "stream", "recording"},
     # the two doors
     "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
-    "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION, "__init__"},
+    "cli": {*VOCABULARY, *STAGES, "recording.transport", "replaying", "conversation", *CONVERSATION, "__init__"},
     "__main__": {"cli"},
 }
 """For each module or folder, the others that it may import; the longest name that fits is a module's row."""
@@ -142,6 +143,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "parsing.repair": {"json_repair"},
     "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "recording": {"anyio", "msgspec"},
+    "recording.transport": {"httpx"},
     "native": {"msgspec"},
     "turn": {"msgspec"},
     "machine": {"structlog"},

@@ -222,6 +222,11 @@ def test_other_endings_than_the_summary() -> None:
     )
 
 
+def test_a_follow_up_is_told() -> None:
+    """Between two steps one sees that the results are sent."""
+    assert "↩ The results go back to the model.\n" == written(FollowUp([]))
+
+
 def test_events_without_words_write_nothing() -> None:
     """Bookkeeping is not shown."""
     assert "" == written(
@@ -229,7 +234,6 @@ def test_events_without_words_write_nothing() -> None:
         StepStart(1),
         UsageReport(Usage(input=1)),
         Raw({}),
-        FollowUp([]),
         Markup("<x>"),
         StepEnd(1, "stop"),
         Done("finished", "stop", "stop", []),

@@ -22,16 +22,19 @@ from streamtools.cli.complaints import Complaints, Refused
 from streamtools.cli.interrupts import stopped_by_interrupt
 from streamtools.cli.toolbox import import_tools
 from streamtools.cli.view import JsonLines, View, open_transcript
-from streamtools.conversation import chat
-from streamtools.conversation.messages import Assistant, Message, System, User
-from streamtools.conversation.models import (
+from streamtools.conversation import (
     AnthropicMessages,
+    Assistant,
     GeminiChat,
-    HTTPModel,
+    Message,
     OllamaChat,
     OpenAIChat,
     OpenAIResponses,
+    System,
+    User,
+    chat,
 )
+from streamtools.conversation.models import HTTPModel
 from streamtools.recording.redact import redact_url
 from streamtools.recording.transport import RecordingTransport
 from streamtools.recording.writing import open_anew
@@ -224,7 +227,7 @@ def _recording(path: str | None) -> Iterator[BinaryIO | None]:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Refuse what the library does: addresses, keys and choices that are of no use, proxies that need another package."""
+    """Refuse what the library refuses: addresses, keys and choices that are of no use, proxies that need a package."""
     try:
         yield
     except (ValueError, ImportError, httpx.InvalidURL) as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.tools import ToolError, ToolRegistry, tool
+from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 
 # Invented, as the demo says: it must work without a network. Degrees Celsius.
 _READINGS = {
@@ -23,17 +23,18 @@ _READINGS = {
 }
 
 
-@tool
-def get_weather(city: str) -> dict[str, Any]:
+@tool(examples=[{"city": "Berlin"}, {"city": "Lima"}, {"city": "Oslo"}])
+def get_weather(city: str) -> Any:
     """Tell the weather in a city. The readings are invented."""
     reading = _READINGS.get(city.strip().title())
     if reading is None:
         raise ToolError(f"there is no reading for {city[:40]!r}; there are {', '.join(_READINGS)}")
     sky, degrees = reading
-    return {"city": city, "sky": sky, "celsius": degrees, "message": f"{city}: {sky}, {degrees} °C"}
+    told = f"{city}: {sky}, {degrees} °C"
+    return ToolResult(model=f"{degrees} °C, {sky}", ui={"city": city, "sky": sky, "celsius": degrees, "message": told})
 
 
-@tool
+@tool(examples=[{"a": 2, "b": 3}, {"a": 1.5, "b": 4}])
 def add(a: float, b: float) -> float:
     """Add two numbers."""
     return a + b

@@ -115,10 +115,11 @@ class _Exchange:
         self._write()
 
     def chunk(self, data: bytes) -> None:
-        """Write what one read gave."""
+        """Write what one read gave. What an HTTP client still has of a response that was closed is none of it."""
         assert self._writer is not None
-        self._writer.chunk(data, self._now())
-        self._write()
+        if not self.ended:
+            self._writer.chunk(data, self._now())
+            self._write()
 
     def end(self, kind: EndKind, error: str = "") -> None:
         """Write how it ended, once."""
