@@ -60,13 +60,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULT_LIMITS = Limits()
 
+NATIVE = "native"
+"""The `dialect` of native calls."""
+
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A complete, well-formed call, whichever way it was written.
 
-    `raw` is the exact text that was hidden from the reader, markers included; several calls from one array share out
-    that text between them, and native calls have none. `provider_id` is an id that the model or the provider wrote; `id` is
-    unique in the run. `signature` is a provider's own, and goes back to it unchanged with the call.
+    `dialect` is how it was written, `NATIVE` for one that the provider told beside the text. `raw` is the exact text
+    that was hidden from the reader, markers included; several calls from one array share out that text between them,
+    and native calls have none. `provider_id` is an id that the model or the provider wrote; `id` is unique in the run.
+    `signature` is a provider's own, and goes back to it unchanged with the call.
     """
 
     id: str
@@ -81,6 +85,11 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     def fingerprint(self) -> str:
         """Return a text that is equal for two calls exactly when their names and arguments are."""
         return json.dumps([self.name, self.arguments], sort_keys=True, separators=(",", ":"))
+
+
+def compact(value: Any) -> str:
+    """Return `value` as JSON without white space, characters as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def new_call_id() -> str:

@@ -47,7 +47,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
 
     merged: list[EventT] = []
-    for (kind, key), group in itertools.groupby(_in_call_order(events), _Identity()):
+    for (kind, _), group in itertools.groupby(_in_call_order(events), _Identity()):
         members = list(group)
         if kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import Rejected, ToolCall, read_arguments
+from streamtools.calls import NATIVE, Rejected, ToolCall, compact, read_arguments
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -31,9 +31,6 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.parsing.options import Options
-
-DIALECT = "native"
-"""The `dialect` of native calls."""
 
 _FAULTS = {
     Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",
@@ -62,8 +59,9 @@ class _Draft:
 class NativeCalls:
     """The native calls of one turn after the other; every method returns the events that it makes certain.
 
-    `calls` holds the complete ones of the turn, in the order in which they ended; `seen` says whether any has begun,
-    and `unanswerable` the ids of those whose provider takes no result from us.
+    `calls` holds the complete ones of the turn, in the order in which they ended; `seen` is how many have begun, also
+    those that ended malformed, and `unanswerable` holds the ids of those whose provider takes no result from us.
+    `emulated` says that the model was asked for them, and has told none by itself.
     """
 
     def __init__(self, options: Options, number: Callable[[], int]) -> None:
@@ -142,7 +140,7 @@ class NativeCalls:
         adopted: list[UIEvent] = []
         for event in events:
             if isinstance(event, Call):
-                call = msgspec.structs.replace(event.call, dialect=DIALECT, raw="")
+                call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
                 self.calls.append(call)
                 self.seen += 1
                 event = Call(call, seq=event.seq)
@@ -269,7 +267,7 @@ class NativeCalls:
             id=draft.id,
             name=draft.name,
             arguments=decoded.value,
-            dialect=DIALECT,
+            dialect=NATIVE,
             repaired=decoded.repaired,
             provider_id=draft.provider_id,
             signature=signature,
@@ -279,7 +277,7 @@ class NativeCalls:
         if draft.provider_id:
             self._bad.add(draft.provider_id)
         raw = "".join(draft.pieces)
-        events.append(Error(fault.code, fault.message, call_id=draft.id, raw=raw, dialect=DIALECT, seq=self._number()))
+        events.append(Error(fault.code, fault.message, call_id=draft.id, raw=raw, dialect=NATIVE, seq=self._number()))
         events.append(Thinking(False, draft.id, seq=self._number()))
 
     def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
@@ -310,6 +308,6 @@ def _meaning(arguments: Any) -> str:
 def _write(value: Any) -> str:
     """Return `value` as JSON text, to be read by the same rule as any other; raise `Rejected`."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return compact(value)
     except RecursionError:
         raise Rejected(Code.TOO_DEEP, "the arguments nest too deep") from None

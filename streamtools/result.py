@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamtools.calls import ToolCall
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.conversation.messages import (
     Answer,
     Format,
@@ -36,7 +36,6 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.native import DIALECT as NATIVE
 from streamtools.parsing.dialects import Dialect
 from streamtools.tools import ToolOutcome
 

@@ -154,7 +154,8 @@ def test_without_rich(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setitem(sys.modules, "rich.console", None)
     arguments = [command, _NO_CALL] if command == "replay" else [command]
     assert 2 == main(arguments)
-    assert 'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without)' == complaint(capsys)
+    expected = 'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without)'
+    assert expected == complaint(capsys)
     assert 0 == main(["replay", _NO_CALL, "--json", "--speed", "0"])
     assert '"type":"done"' in capsys.readouterr().out
 

@@ -57,15 +57,15 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "extracting": {*VOCABULARY, "sources", "parsing", "machine"},
     # what was said so far: read from anywhere, written for each provider
     "conversation": {*CONVERSATION, *HISTORY},  # by name: nothing is loaded before it is used
-    "conversation.history": {"calls", "parsing", "native"},
+    "conversation.history": {"calls", "parsing"},
     "conversation.parts": (),
-    "conversation.reading": {"calls", "native", "conversation.history", "conversation.parts"},
-    "conversation.formats": {*VOCABULARY, "parsing", "native", "conversation.history", "conversation.parts"},
+    "conversation.reading": {"calls", "conversation.history", "conversation.parts"},
+    "conversation.formats": {*VOCABULARY, "parsing", "conversation.history", "conversation.parts"},
     "conversation.messages": {"parsing", *HISTORY},
     "conversation.samples": {"tools"},
-    "conversation.prompts": {"parsing", "tools", "conversation.samples"},
+    "conversation.prompts": {"calls", "parsing", "tools", "conversation.samples"},
     "conversation.models": {*VOCABULARY, "sources", "parsing", "tools", *HISTORY},
-    "result": {*VOCABULARY, "parsing", "tools", "native", "conversation.messages"},
+    "result": {*VOCABULARY, "parsing", "tools", "conversation.messages"},
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
     # calls of a model that makes none
     "conversation.request": {"events", "conversation.models"},

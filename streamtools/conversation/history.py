@@ -15,10 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from streamtools.calls import ToolCall
-from streamtools.native import DIALECT as NATIVE
+from streamtools.calls import NATIVE, ToolCall, compact
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import compact
 
 NOT_RUN = "this call was not run"
 """What the model is told of a call that nobody has run."""

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from streamtools.calls import ToolCall, read_envelope
+from streamtools.calls import NATIVE, ToolCall, read_envelope
 from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought, User
 from streamtools.conversation.parts import read_part
-from streamtools.native import DIALECT as NATIVE
 
 
 def read_messages(messages: Iterable[Mapping[str, Any] | Message]) -> list[Message]:

@@ -7,11 +7,10 @@ templates that read them would fail.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from streamtools.calls import Rejected, ToolCall, read_arguments
+from streamtools.calls import NATIVE, Rejected, ToolCall, compact, read_arguments
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import whole
 from streamtools.tools.outcome import ToolOutcome
@@ -119,7 +118,7 @@ def _number(found: Iterator[_Raw], finish_reason: object) -> list[Asked]:
         ids.add(call_id)
         name = raw.name if isinstance(raw.name, str) else ""
         arguments, rejected = _arguments(raw, name, cut=finish_reason in _CUT)
-        call = ToolCall(id=call_id, name=name, arguments=arguments, dialect="native", provider_id=given)
+        call = ToolCall(id=call_id, name=name, arguments=arguments, dialect=NATIVE, provider_id=given)
         asked.append(Asked(call, rejected))
     return asked
 
@@ -207,7 +206,7 @@ def _write_calls(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterator[di
 
 
 def _json(arguments: dict[str, Any]) -> str:
-    return whole(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
+    return whole(compact(arguments))
 
 
 _WRITERS = {

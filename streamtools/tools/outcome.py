@@ -7,14 +7,13 @@ interface as to the model. What cannot be written is the tool's fault and ends i
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-from streamtools.calls import ToolCall
+from streamtools.calls import ToolCall, compact
 from streamtools.errors import Code, StreamToolsError
 from streamtools.events import Error, Executed, whole
 
@@ -143,5 +142,5 @@ def _to_json(value: Any, type_: TypeAdapter[Any] | None) -> bytes:
     except PydanticSerializationError:
         # Strings with half a surrogate pair come from file names and from cut texts. Anything else is refused again.
         loose = to_jsonable_python(value, inf_nan_mode="null", fallback=msgspec.to_builtins)
-        text = json.dumps(loose, ensure_ascii=False, separators=(",", ":"))
+        text = compact(loose)
         return whole(text).encode()

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from streamtools.calls import ToolCall
+from streamtools.calls import NATIVE, ToolCall, compact
 from streamtools.conversation.formats.plain import plain
 from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought, User
-from streamtools.native import DIALECT as NATIVE
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import compact, neutralise
+from streamtools.parsing.dialects.base import neutralise
 
 _odd = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.attributes import Invocations
 from streamtools.parsing.bodies.tags import attribute, section
-from streamtools.parsing.dialects.base import Opener, compact
+from streamtools.parsing.dialects.base import Opener
 from streamtools.parsing.dialects.writing import keep_from
 from streamtools.parsing.markers import SPACES, OneOf, Some
 

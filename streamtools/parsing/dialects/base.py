@@ -6,12 +6,12 @@ history that goes back to the model, so that what a dialect writes, it reads.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from streamtools.calls import compact
 from streamtools.parsing.markers import Marker, Part, Where
 from streamtools.parsing.span import Body
 
@@ -213,8 +213,3 @@ def _show(parts: tuple[Part, ...], ahead: tuple[Part, ...]) -> str:
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     """Return the tokens that end a message as tags, which go away behind a call; elsewhere they may be text."""
     return tuple(Tag((token,), where="behind_call") for token in tokens)
-
-
-def compact(value: Any) -> str:
-    """Return `value` as JSON without white space, characters as they are."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.forged_results import forged_result
 from streamtools.parsing.bodies.json_calls import json_calls
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.dialects.writing import as_object
 from streamtools.parsing.markers import SPACES, OneOf
 from streamtools.parsing.span import Body

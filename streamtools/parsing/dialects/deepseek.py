@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.forged_results import forged_result
 from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, NamedCall
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.markers import OneOf, Part, Some
 
 _CALLS, _END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"

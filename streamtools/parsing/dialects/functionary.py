@@ -14,9 +14,10 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.named_json import Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.dialects.hermes import write_response
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 from streamtools.parsing.span import Span

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.gemma_calls import NAME, gemma_call
 from streamtools.parsing.bodies.syntax import FUNCTION_GEMMA, GEMMA, Syntax
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.dialects.writing import as_object
 from streamtools.parsing.markers import SPACES, OneOf
 

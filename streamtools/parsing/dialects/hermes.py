@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.json_calls import json_calls
-from streamtools.parsing.dialects.base import Dialect, Opener, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, ends_of_turn
 from streamtools.parsing.markers import SPACES
 from streamtools.parsing.span import Body
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.dialects.hermes import write_response
 from streamtools.parsing.markers import SPACES
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.bodies.json_holders import CallsInContainer, CallsUnderNames
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.dialects.hermes import ENDS, hermes_openers, write_call, write_response
 from streamtools.parsing.dialects.markerless import arrays
 from streamtools.parsing.markers import SPACES, OneOf, Part

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, Identity, NamedCall
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.markers import OneOf
 
 _SECTION = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.attributes import Invocations
 from streamtools.parsing.bodies.tags import attribute
 from streamtools.parsing.dialects.attribute_xml import write_invocation
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.dialects.writing import keep_from
 from streamtools.parsing.markers import SPACES
 

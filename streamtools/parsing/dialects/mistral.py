@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.forged_results import forged_result
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, NamedCall, bare
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.markers import SPACES
 
 _CALLS = "[TOOL_CALLS]"

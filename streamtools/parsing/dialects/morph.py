@@ -11,11 +11,12 @@ import re
 from collections.abc import Generator
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.elements import Elements
 from streamtools.parsing.bodies.endings import End, complete, settle, skip_rest
 from streamtools.parsing.bodies.tags import section
 from streamtools.parsing.closings import closing
-from streamtools.parsing.dialects.base import Dialect, Opener, compact
+from streamtools.parsing.dialects.base import Dialect, Opener
 from streamtools.parsing.dialects.hermes import write_response
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern

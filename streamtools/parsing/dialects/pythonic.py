@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.forged_results import forged_result
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.bodies.pythonic import NAME, pythonic_calls, readable
-from streamtools.parsing.dialects.base import Dialect, Opener, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, ends_of_turn
 from streamtools.parsing.dialects.hermes import write_response
 from streamtools.parsing.markers import SPACES, OneOf
 

@@ -19,9 +19,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from streamtools.calls import compact
 from streamtools.parsing.bodies.named_json import NAME, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameters import Functions
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, compact, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.dialects.hermes import write_response
 from streamtools.parsing.dialects.writing import write_value
 from streamtools.parsing.markers import SPACES, OneOf, Some

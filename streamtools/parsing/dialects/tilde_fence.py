@@ -17,9 +17,10 @@ import re
 from collections.abc import Generator
 from typing import Any, Literal
 
+from streamtools.calls import compact
 from streamtools.errors import Code
 from streamtools.parsing.closings import closing
-from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, compact
+from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.nonces import ANY, checked
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
