@@ -152,8 +152,9 @@ class StreamMachine:
         if type(event) is TextDelta and self._flowing:
             text = event.text
             turn = self._turn
-            turn.room -= len(text)
-            if turn.room >= 0:
+            size = len(text)
+            if turn.room >= size:
+                turn.room -= size
                 turn.deltas.append(text)
                 return self._parse(text)
             return turn.read(text)
@@ -314,7 +315,6 @@ class StreamMachine:
     def _feed_text(self, text: str) -> list[UIEvent]:
         """Read text that may have consequences for more than the text."""
         turn = self._turn
-        turn.room -= len(text)
         events = turn.read(text)
         if self._eager_text:
             self._notice(turn.parser.calls)

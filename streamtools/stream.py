@@ -72,6 +72,7 @@ class ToolStream:
 
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
+    `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
     `on_tool_result(call, outcome)` is told of each outcome; what it raises is logged and changes nothing. `tool_state`
     is what tools find as `state` in their context. `result_limit` is how many characters of one result the model gets;
     the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are one run to it.

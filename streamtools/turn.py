@@ -74,7 +74,8 @@ class Turn:
         self._spare = self._limit - self.room  # characters that blocks to come may hold
 
     def read(self, text: str) -> list[UIEvent]:
-        """Read a piece of text of which `room` has been taken already, and which may be more than there is."""
+        """Read a piece of text, for which there may be no room."""
+        self.room -= len(text)
         if self.room < 0:
             self._begin_block()
         if self.room >= 0:
