@@ -19,7 +19,7 @@ from streamtools.errors import Code
 from streamtools.events import Executed, Executing, NativeToolCall, ProviderCompleted, UIEvent, Warning
 from streamtools.tools import Tool
 from streamtools.tools.context import ToolContext
-from streamtools.tools.outcome import as_object, shorten
+from streamtools.tools.outcome import shorten
 from tests.stories import Script, story, texts
 from tests.test_tool_runner import Interface, call, runner
 
@@ -164,24 +164,6 @@ def test_what_is_too_long(limit: int | None, kept: bool) -> None:
     assert kept == (told == "hello")
     assert kept or told.endswith("It begins: hell")
     assert shorten("hello", 0).endswith("ask for less of it")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"a":1}', {"a": 1}),
-        ("[1]", {"result": [1]}),
-        ("5", {"result": 5}),
-        ("null", {"result": None}),
-        ("Rain", {"result": "Rain"}),
-        ("", {"result": ""}),
-        ("{", {"result": "{"}),
-    ],
-)
-def test_results_as_objects(text: str, expected: dict[str, Any]) -> None:
-    """Where a provider takes nothing else, what is no object stands under `result`, and an error under `error`."""
-    assert expected == as_object(text)
-    assert {"error": text} == as_object(text, failed=True)
 
 
 async def test_a_tool_knows_of_its_call() -> None:

@@ -104,21 +104,6 @@ def message_of(value: Any) -> str | None:
     return message if isinstance(message, str) and message else None
 
 
-def as_object(text: str, *, failed: bool = False) -> dict[str, Any]:
-    """Return what the model is told as an object, for providers that take nothing else: Gemini's `functionResponse`.
-
-    >>> as_object('{"rows":3}'), as_object("[1,2]"), as_object("three"), as_object("no such city", failed=True)
-    ({'rows': 3}, {'result': [1, 2]}, {'result': 'three'}, {'error': 'no such city'})
-    """
-    if failed:
-        return {"error": text}
-    try:
-        value = from_json(text)
-    except ValueError:
-        value = text
-    return value if isinstance(value, dict) else {"result": value}
-
-
 def shorten(text: str, limit: int | None) -> str:
     """Return `text`, or, if it is longer than `limit` characters, what the model is told in its place."""
     if limit is None or len(text) <= limit:

@@ -23,7 +23,6 @@ async def process(
     asked = read_answer(response).asked
     runner = Runner(registry, number=itertools.count().__next__, concurrency=concurrency, timeout=timeout, state=state)
     good = [call for call, rejected in asked if rejected is None]
-    ended: dict[str, ToolOutcome] = {}
     if fail_fast:
         for call, rejected in asked:
             if rejected is not None or (await runner.run([call], _unwatched))[0].error is not None or runner.stopped:
