@@ -182,6 +182,10 @@ WRONG: dict[str, tuple[list[Any], str]] = {
     "no object": (["Hi."], "message 0: a message is an object, not str"),
     "no role": ([{"content": "Hi."}], "message 0: it has no role, and an item of type None cannot be read"),
     "another role": ([TURN, {"role": "function"}], "message 1: the role 'function' is none of system, developer"),
+    "contents of Gemini": (
+        [{"role": "user", "parts": [{"text": "Hi."}]}],
+        "message 0: contents of Gemini, with `parts`, are not read: give their texts as `content`",
+    ),
     "no content": ([{"role": "user"}], "message 0: a text or a list was expected, not NoneType"),
     "an image of the system's": (
         [{"role": "system", "content": [{"type": "image_url", "image_url": "x"}]}],

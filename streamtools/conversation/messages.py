@@ -1,4 +1,4 @@
-"""The messages of a request, read from and written for every provider; sans-IO.
+"""The messages of a request, written for every provider and read from all but Gemini; sans-IO.
 
 `read_messages` makes one canonical history of what a caller has, and `write_messages` the messages of one provider's
 request from it. In between there is one form (`history`), so that a conversation may go on with another provider.

@@ -1,8 +1,8 @@
 """Messages that a caller has, from wherever, into one history.
 
 Taken are OpenAI's chat messages, Anthropic's blocks, the items of Responses, Ollama's messages, and messages of a
-history; a list may mix them. A history that a provider would refuse is a mistake of the caller's, which is named here
-and not by the provider in the middle of a run.
+history; a list may mix them. Gemini's contents are written and not read. A history that a provider would refuse is a
+mistake of the caller's, which is named here and not by the provider in the middle of a run.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class _Reader:
                 self._answer(answer)
         elif not isinstance(message, Mapping):
             raise ValueError(f"a message is an object, not {type(message).__name__}")
+        elif "parts" in message and "content" not in message:
+            raise ValueError("contents of Gemini, with `parts`, are not read: give their texts as `content`")
         elif "role" in message:
             self._add_said(message, place)
         else:
