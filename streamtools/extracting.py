@@ -6,6 +6,7 @@ is an error by the same rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Unpack
 
 from streamtools.calls import DEFAULT_LIMITS, ToolCall
@@ -14,6 +15,7 @@ from streamtools.machine import StreamMachine
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import ParserOptions
 from streamtools.sources.finished import finished
+from streamtools.tools import Tool, ToolRegistry
 
 
 class Extracted(NamedTuple):
@@ -35,8 +37,10 @@ def extract_tool_calls(
     """Return the calls of a response that was not streamed.
 
     `response` is a whole response of OpenAI (chat completions or Responses), Anthropic, Gemini or Ollama, a message, a
-    list of content blocks, a list of calls, or a text; as a dict or as an object of an SDK. None holds no calls. The
-    other parameters are those of `StreamMachine`. Raises `UnreadableSource` for what is none of these.
+    list of content blocks, a list of calls, or a text; as a dict or as an object of an SDK. None holds no calls.
+    `tools` is what `ToolStream` takes (a registry, tools, functions, a mapping of names to functions), or definitions
+    as dicts in the form of any provider. The other parameters are those of `StreamMachine`. Raises `UnreadableSource`
+    for a response that is none of these, and TypeError for `tools` that are none.
 
     >>> calls, errors = extract_tool_calls({"role": "assistant", "content": '###:{"name": "now"}'})
     >>> calls[0].name, errors
@@ -44,7 +48,7 @@ def extract_tool_calls(
     """
     machine = StreamMachine(
         dialects=dialects,
-        tools=tools,
+        tools=_declare(tools),
         execute="never",
         native_tool_calls=native_tool_calls,
         self_contained=self_contained,
@@ -53,3 +57,12 @@ def extract_tool_calls(
     told = [out for event in finished(response, options.get("limits", DEFAULT_LIMITS)) for out in machine.feed(event)]
     told += machine.close()
     return Extracted(machine.pending, [event for event in told if isinstance(event, Error) and event.call_id])
+
+
+def _declare(tools: Any) -> Any:
+    """Return `tools` with functions made into tools, and definitions as they are."""
+    if isinstance(tools, Mapping):
+        return ToolRegistry(tools) if all(map(callable, tools.values())) else tools
+    if isinstance(tools, Iterable) and not isinstance(tools, str | bytes | ToolRegistry):
+        return [_declare(each) for each in tools]
+    return ToolRegistry(tools) if callable(tools) and not isinstance(tools, Tool) else tools

@@ -70,7 +70,8 @@ class Verdict(NamedTuple):
 class StreamMachine:
     """Turns the source events of one run into UI events; `feed` and `close` return them, eagerly.
 
-    `dialects`, `tools` and the options are those of `Parser`. `native_tool_calls` says whether the model makes native
+    `dialects`, `tools` (declarations of tools, and no plain functions) and the options are those of `Parser`, and so
+    are the errors. `native_tool_calls` says whether the model makes native
     calls: if True, or None (unknown), they count where they come and calls in text where none do; if False, the other
     way round. A `self_contained` agent runs its tools itself, and no call of its answer counts. `execute` says whether
     calls are due when their turn is complete, as soon as they are (`"eager"`, for calls of the kind that counts in any

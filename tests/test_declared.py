@@ -26,7 +26,11 @@ def count(n: int) -> int:
         pytest.param([{"name": "count", "input_schema": SCHEMA}], id="Anthropic"),
         pytest.param([{"name": "count", "inputSchema": SCHEMA}], id="MCP"),
         pytest.param([{"functionDeclarations": [{"name": "count", "parameters": SCHEMA}]}], id="Gemini"),
+        pytest.param({"name": "count", "parameters": SCHEMA}, id="one definition"),
+        pytest.param([{"type": "web_search"}, {"name": "count", "parameters": SCHEMA}], id="beside a provider's own"),
         pytest.param([count], id="a tool"),
+        pytest.param(count, id="one tool"),
+        pytest.param([[], [ToolRegistry(count)]], id="several of several"),
         pytest.param(ToolRegistry(count), id="a registry"),
     ],
 )
@@ -38,12 +42,35 @@ def test_a_declaration_of_any_provider(tools: Any) -> None:
     assert {"integer"} == declared.arguments("count").property("n").types
 
 
-@pytest.mark.parametrize("tools", [None, [], "count", {"count": SCHEMA}, [{"name": ""}], [{"parameters": SCHEMA}], [3]])
-def test_what_is_no_declaration_is_left_out(tools: Any) -> None:
-    """The parser reads, and does not judge."""
+@pytest.mark.parametrize("tools", [None, [], {}, [{"name": ""}], [{"parameters": SCHEMA}], [{"googleSearch": {}}]])
+def test_what_has_no_name_is_left_out(tools: Any) -> None:
+    """A provider has tools of its own, which it calls itself."""
     declared = Declared(tools)
     assert () == declared.names
     assert frozenset() == declared.arguments("count").types
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        pytest.param(max, id="a function"),
+        pytest.param([count, max], id="a function among tools"),
+        pytest.param({"max": max}, id="a mapping of names to functions"),
+        pytest.param([{"max": max}], id="such a mapping in a list"),
+        pytest.param({"name": max}, id="a function for a name"),
+        pytest.param({"count": SCHEMA}, id="a mapping of names to schemas"),
+        pytest.param("count", id="a text"),
+        pytest.param(["count"], id="a list of texts"),
+        pytest.param(b"count", id="bytes"),
+        pytest.param(3, id="a number"),
+        pytest.param([{"functionDeclarations": "count"}], id="declarations that are none"),
+    ],
+)
+def test_what_declares_nothing_is_refused(tools: Any) -> None:
+    """It is the caller's slip, and calls that were meant would be text."""
+    with pytest.raises(TypeError, match=r"declares no tool; `tool\(function\)` declares a function") as raised:
+        Declared(tools)
+    assert "count" in str(raised.value) or "max" in str(raised.value) or "3" in str(raised.value)
 
 
 @pytest.mark.parametrize(

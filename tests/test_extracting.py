@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from streamtools import ToolCall, extract_tool_calls
+from streamtools import ToolCall, ToolRegistry, extract_tool_calls, tool
 from streamtools.errors import Code, UnreadableSource
 
 ARGUMENTS = {"city": "Paris"}
@@ -16,6 +16,7 @@ TEXT = json.dumps(ARGUMENTS)
 OPENAI = {"id": "x", "type": "function", "function": {"name": "weather", "arguments": TEXT}}
 ANTHROPIC = {"type": "tool_use", "id": "x", "name": "weather", "input": ARGUMENTS}
 RESPONSES = {"type": "function_call", "id": "fc", "call_id": "x", "name": "weather", "arguments": TEXT}
+TEXT_CALL = '{"name":"weather","arguments":{"city":"Paris"}}'
 MARKED = '###:{"name":"weather","arguments":{"city":"Paris"}}'
 
 
@@ -165,6 +166,37 @@ def test_calls_in_the_text() -> None:
 
     assert ("weather", ARGUMENTS, "hash_marker") == (call.name, call.arguments, call.dialect)
     assert "hermes_json" == other.dialect
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return city
+
+
+DECLARED: dict[str, Any] = {
+    "a function": weather,
+    "a list of functions": [weather],
+    "a name and its function": {"weather": weather},
+    "a tool": tool(weather),
+    "a registry": ToolRegistry(weather),
+    "a definition": {"name": "weather"},
+    "functions and definitions": [{"name": "other"}, {"type": "web_search"}, weather],
+}
+
+
+@pytest.mark.parametrize("tools", DECLARED.values(), ids=DECLARED)
+def test_declared_tools(tools: Any) -> None:
+    """They are given as to a stream, or as to a provider, and calls are known by their names."""
+    ((call,), _) = extract_tool_calls(TEXT_CALL, dialects=("raw_json",), tools=tools)
+
+    assert ("weather", ARGUMENTS) == (call.name, call.arguments)
+
+
+@pytest.mark.parametrize("tools", ["weather", ["weather"], 3, {"weather": {}}])
+def test_tools_that_are_none(tools: Any) -> None:
+    """Calls that are meant would be taken for text."""
+    with pytest.raises(TypeError, match="declares no tool"):
+        extract_tool_calls(TEXT_CALL, dialects=("raw_json",), tools=tools)
 
 
 @pytest.mark.parametrize(("flag", "kind"), [(True, "native"), (None, "native"), (False, "hash_marker")])

@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "native": {*VOCABULARY, "parsing"},
     "turn": {*VOCABULARY, "parsing", "native"},
     "machine": {*VOCABULARY, "parsing", "turn"},
-    "extracting": {*VOCABULARY, "sources", "parsing", "machine"},
+    "extracting": {*VOCABULARY, "sources", "parsing", "tools", "machine"},
     # what was said so far: read from anywhere, written for each provider
     "conversation": {*CONVERSATION, *HISTORY},  # by name: nothing is loaded before it is used
     "conversation.history": {"calls", "parsing"},

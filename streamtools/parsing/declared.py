@@ -58,10 +58,14 @@ class Schema:
 
 
 class Declared:
-    """The declared tools. What is no declaration of a tool is left out: the parser reads, it does not judge."""
+    """The declared tools."""
 
     def __init__(self, tools: object = None) -> None:
-        """Take tools (anything with `name` and `parameters`), or their definitions as dicts of any provider."""
+        """Take a tool (anything with `name` and `parameters`), its definition as a dict of any provider, or several.
+
+        A definition among others that has no name, of a tool that the provider runs itself, is left out. Raises
+        TypeError for what declares nothing, a plain function say.
+        """
         self._schemas = dict(_declarations(tools))
         self.names = tuple(self._schemas)
 
@@ -81,21 +85,40 @@ class Declared:
 
 
 def _declarations(tools: object) -> Iterator[tuple[str, object]]:
-    each: object
-    for each in tools if isinstance(tools, Iterable) and not isinstance(tools, str | Mapping) else ():
-        if isinstance(each, Mapping):
-            inner = each.get("function")
-            place = inner if isinstance(inner, Mapping) else each
-            declarations = place.get("functionDeclarations") or place.get("function_declarations")
-            if isinstance(declarations, Iterable):
-                yield from _declarations(declarations)
-                continue
-            schemas = [place.get(key) for key in ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")]
-            name, schema = place.get("name"), next((schema for schema in schemas if schema is not None), None)
-        else:
-            name, schema = getattr(each, "name", None), getattr(each, "parameters", None)
-        if isinstance(name, str) and name:
-            yield name, schema
+    if tools is None:
+        return
+    if isinstance(tools, Mapping):
+        found = tuple(_defined(tools))
+        if tools and not found:
+            raise _misuse(tools)
+        yield from found
+    elif isinstance(name := getattr(tools, "name", None), str):
+        yield name, getattr(tools, "parameters", None)
+    elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes | bytearray):
+        each: object
+        for each in tools:
+            yield from _defined(each) if isinstance(each, Mapping) else _declarations(each)
+    else:
+        raise _misuse(tools)
+
+
+def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
+    """Yield what a provider's definition declares: one tool; several, in Gemini's; none, if it has no name."""
+    inner = definition.get("function")
+    place = inner if isinstance(inner, Mapping) else definition
+    declarations = place.get("functionDeclarations") or place.get("function_declarations")
+    if declarations is not None:
+        yield from _declarations(declarations)
+        return
+    if any(map(callable, definition.values())):
+        raise _misuse(definition)
+    schemas = [place.get(key) for key in ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")]
+    if isinstance(name := place.get("name"), str) and name:
+        yield name, next((schema for schema in schemas if schema is not None), None)
+
+
+def _misuse(value: object) -> TypeError:
+    return TypeError(f"{value!r} declares no tool; `tool(function)` declares a function")
 
 
 def _alternatives(schema: object, root: object, depth: int) -> Iterator[Mapping[str, Any]]:
@@ -139,5 +162,3 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 UNKNOWN: Final = Schema({})
 """What is known where nothing is."""
-
-NOTHING_DECLARED: Final = Declared()

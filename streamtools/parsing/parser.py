@@ -35,9 +35,10 @@ class Parser:
 
     Nothing that a model writes makes it raise. `dialects` are ids, `Dialect` objects or `"auto"`; None arms the two
     defaults, `()` none. `tools` are the declared tools, for dialects that read values by their schemas or calls by
-    their names: a registry, tools, or definitions as dicts in the form of any provider; what is none of these is left
-    out. `number` gives events their `seq`. The other parameters are those of `Options`. Raises ValueError for a dialect
-    or a value that is unknown, ImportError for `repair` without its extra, `ClosedError` for a `feed` behind the end.
+    their names: a registry, a tool, a definition as a dict in the form of any provider, or several of these; a function
+    is declared by `tool(function)`. `number` gives events their `seq`. The other parameters are those of `Options`.
+    Raises TypeError for `tools` that declare nothing, ValueError for a dialect or a value that is unknown, ImportError
+    for `repair` without its extra, `ClosedError` for a `feed` behind the end.
 
     >>> parser = Parser()
     >>> parser.feed("Hello "), parser.feed("##"), parser.feed(" World"), parser.close()
