@@ -99,6 +99,8 @@ class StreamMachine:
     ) -> None:
         if execute not in ("completed", "eager", "never"):
             raise ValueError(f"execute is 'completed', 'eager' or 'never', not {execute!r}")
+        if native_tool_calls not in (True, False, None):
+            raise ValueError(f"native_tool_calls is True, False or None, not {native_tool_calls!r}")
         self.number = itertools.count(1).__next__
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.due: list[ToolCall] = []  # calls that may run now; see `take_due`
@@ -120,6 +122,7 @@ class StreamMachine:
         self._earned = False  # the terminator has come
         self._failed = False
         self._closed = False
+        self._asked = False  # for another answer, of which nothing has come
         self.waiting = False  # the turn is complete, and `settle` ends its step when its calls have been run
         self.stopped = False  # we have ended the turn ourselves: the source is to be closed
         self._why: str | None = None  # what has stopped the run
@@ -226,10 +229,12 @@ class StreamMachine:
     def go_on(self) -> None:
         """Take note that another request is to follow: until its answer is complete, the run is not."""
         self._earned = self.stopped = False
+        self._asked = True
 
     def rest(self) -> None:
         """Take note that no other request follows after all."""
         self._earned = True
+        self._asked = False
 
     @property
     def _is_complete(self) -> bool:
@@ -265,7 +270,7 @@ class StreamMachine:
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause)
                 salvaged = self._salvage(generation) if generation else []
                 events += salvaged or self._fail(code, message, status)
-            case SourceUsage(usage) if self._step and not self._open:  # behind the turn that it belongs to
+            case SourceUsage(usage) if self._step and not (self._open or self._asked):  # behind its turn
                 self.usage = usage if self.usage is None else self.usage + usage
                 events.append(UsageReport(usage, seq=self.number()))
             case ChainCompleted(conversation_id):
@@ -286,6 +291,7 @@ class StreamMachine:
         events = self.settle()
         if self.stopped:
             return events
+        self._asked = False
         self._turn.begin()
         self._begin_turn()
         self._open = True

@@ -106,6 +106,13 @@ class ToolStream:
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
+        for name, value, least in (("concurrency", concurrency, 1), ("result_limit", result_limit, 1)):
+            if value is not None and not (isinstance(value, int) and value >= least):
+                raise ValueError(f"{name} is a number of at least {least}, not {value!r}")
+        if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
+            raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
+        if not (on_tool_result is None or callable(on_tool_result)):
+            raise ValueError(f"on_tool_result is a function, not {on_tool_result!r}")
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = choice.parse(tool_choice)
         choice.check(wish, registry, eager=execute == "eager")

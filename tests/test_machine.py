@@ -1002,3 +1002,16 @@ def test_a_stop_in_the_middle_of_a_call() -> None:
 
     assert run(written) == run(*written)
     assert tell(run(written)[-1]) == f"done finished: {STOPPED_AFTER_CALL} (None)"
+
+
+def test_usage_before_the_next_answer() -> None:
+    """What is told first of an answer that was asked for belongs to its turn, and not to the one before."""
+    made = machine()
+    for event in (*texts("a"), SourceUsage(Usage(output=1)), STOP):
+        made.feed(event)
+    made.go_on()
+    told = [tell(event) for event in made.feed(SourceUsage(Usage(input=2)))]
+
+    assert ["step 2"] == told
+    made.feed(ProviderCompleted(finish_reason="stop", usage=Usage(input=3)))
+    assert Usage(input=3, output=1) == made.usage

@@ -666,3 +666,24 @@ async def test_a_stream_that_nobody_enters_or_reads() -> None:
 
 
 STREAM = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n', b"data: [DONE]\n\n"]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "no tools at a time": {"concurrency": 0},
+    "no time for tools": {"tool_timeout": 0},
+    "a time that is a text": {"tool_timeout": "3"},
+    "a result of no length": {"result_limit": 0},
+    "guards as a dict": {"guards": {"calls": 1}},
+    "limits as a dict": {"limits": {"calls": 1}},
+    "ids that nobody makes": {"new_id": "c1"},
+    "a word for a flag": {"native_tool_calls": "no"},
+    "a number to be told": {"on_tool_result": 3},
+}
+
+
+@pytest.mark.parametrize("options", WRONG.values(), ids=WRONG)
+def test_wrong_values_are_refused_at_once(options: dict[str, Any]) -> None:
+    """The message names the parameter, before anything is read."""
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} is "):
+        ToolStream(Script(), **options)

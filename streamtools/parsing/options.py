@@ -42,6 +42,10 @@ class Options:
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {getattr(self, name)!r}")
+        if not isinstance(self.limits, Limits):
+            raise ValueError(f"limits is a Limits, not {self.limits!r}")
+        if not callable(self.new_id):
+            raise ValueError(f"new_id is a function, not {self.new_id!r}")
         if self.repair:
             load_library()
 

@@ -72,6 +72,8 @@ class Watch:
     @classmethod
     def of(cls, guards: Guards | Watch | None) -> Watch:
         """Return what a user passed as `guards=` as a watch; a watch is returned itself."""
+        if not isinstance(guards, Guards | Watch | None):
+            raise ValueError(f"guards is a Guards, not {guards!r}")
         return guards if isinstance(guards, Watch) else cls(guards)
 
     def begin(self, now: float) -> float | None:
