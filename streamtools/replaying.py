@@ -10,7 +10,7 @@ from typing import Any
 from streamtools import sources
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
-from streamtools.recording.captures import open_stream_file
+from streamtools.recording.captures import DETECT, open_stream_file
 from streamtools.recording.cutting import Cut
 from streamtools.recording.reading import OpenRecording
 from streamtools.recording.replay import ReplayBytes
@@ -85,7 +85,9 @@ class Replay:
             return [event async for event in stream]
 
 
-def _adapter(recording: OpenRecording) -> sources.FrameAdapter:
+def _adapter(recording: OpenRecording) -> sources.Adapter:
+    if recording.head.source == DETECT:
+        return sources.Undecided(sources.ADAPTERS)
     try:
         return sources.adapter(recording.head.source)
     except LookupError as error:
@@ -93,7 +95,7 @@ def _adapter(recording: OpenRecording) -> sources.FrameAdapter:
 
 
 def replay(path: str | PathLike[str], *, speed: float = 0, cut: Cut = "recorded", **options: Any) -> Replay:
-    """Return the UI events of a recording, or of an SSE response that was saved as it came.
+    """Return the UI events of a recording, or of a response that was saved as it came, whichever provider's it is.
 
     `events = await replay("weather.jsonl", tools=tools)` is a list; `async with replay(...) as stream` streams. `speed`
     is 0 for no waiting and 1 for the recorded timing; `cut` cuts the bytes anew, see `streamtools.recording.recut`. The

@@ -25,6 +25,12 @@ ANSWER = (
     b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n',
     b"data: [DONE]\n\n",
 )
+OLLAMA = b'{"message":{"role":"assistant","content":"Hi."},"done":true,"done_reason":"stop"}\n'
+ANTHROPIC = (
+    b'data: {"type":"message_start","message":{"id":"m"}}\n\n'
+    b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
+    b'data: {"type":"message_stop"}\n\n'
+)
 CHAIN = (
     b'event: provider-event\ndata: {"type":"text-delta","textDelta":"Hi"}\n\n'
     b'event: latitude-event\ndata: {"type":"chain-completed","uuid":"u-1"}\n\n'
@@ -83,6 +89,8 @@ async def test_a_raw_capture(tmp_path: Path) -> None:
     for name, data, last in (
         ("openai.sse", b"".join(ANSWER), "done finished: stop (stop)"),
         ("latitude.sse", CHAIN, "done finished: stop (None), in u-1"),
+        ("ollama.ndjson", OLLAMA, "done finished: stop (stop)"),
+        ("anthropic.sse", ANTHROPIC, "done finished: stop (end_turn)"),
         ("cut.sse", ANSWER[0], "done failed: None (None), pending call_2"),
     ):
         (tmp_path / name).write_bytes(data)

@@ -1,4 +1,4 @@
-"""Read what `curl -N` wrote into a file: the bytes of a stream of server-sent events, and nothing else.
+"""Read what `curl -N` wrote into a file: the bytes of a stream, of server-sent events or of Ollama's lines.
 
 A raw capture knows neither times nor the cuts of the network, nor how the stream ended. It is replayed as blocks that
 all come at once and end in order; whether the stream was complete is then told, as ever, by its own terminator.
@@ -16,15 +16,14 @@ from streamtools.recording.lines import BLOCK, Lines, Name, open_file
 from streamtools.recording.reading import Chunks, OpenRecording, open_lines, read_whole
 
 _SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r\n]|\Z))")
-_LATITUDE = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])event: ?(?:latitude|provider)-event[\r\n]")
+_LINES = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
+
+DETECT = "detect"
+"""The source of a raw capture: whose it is shows when it is read."""
 
 
 def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
-    """Open a recording, or else a raw capture; raise `RecordingError`.
-
-    The `source` of a raw capture is told from its beginning: `latitude` if its frames are named as Latitude names them,
-    else `openai`.
-    """
+    """Open a recording, or else a raw capture, whose `source` is `DETECT`; raise `RecordingError`."""
     file = open_file(path)
     name = os.fspath(path)
     try:
@@ -32,9 +31,8 @@ def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
     except RecordingError:
         file.close()
         raise
-    if b"\0" not in start and _SSE.match(start):
-        head = Head(source="latitude" if _LATITUDE.search(start) else "openai")
-        return OpenRecording(name, head, _read_blocks(file), file)
+    if b"\0" not in start and (_SSE.match(start) or _LINES.match(start)):
+        return OpenRecording(name, Head(source=DETECT), _read_blocks(file), file)
     return open_lines(Lines(name, file), strict=strict)
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "SSEDecoder",
     "Skipped",
     "Source",
+    "Undecided",
     "adapter",
     "ai_sdk",
     "anthropic",
