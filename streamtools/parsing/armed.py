@@ -40,7 +40,7 @@ class Armed:
     ) -> None:
         """Arm `dialects` for tools of these `signatures`; `in_code` and `reasoning` are the options of the parser."""
         names = tuple(name for name, _ in signatures)
-        self._markers: list[Markers[Armament] | None] = [None for _ in range(2 * CALLS_ONLY)]
+        self.by_place: list[Markers[Armament] | None] = [None for _ in range(2 * CALLS_ONLY)]
         self._closings: dict[Tag, ReasoningEnd] = {}
         self._entries: list[Entry] = []
         thoughts: list[Tag] = []  # tags that open reasoning
@@ -75,6 +75,7 @@ class Armed:
         if reasoning == "anywhere":
             anywhere |= {*self.tags.firsts}
         self.near = near = _near_misses(dialects, calls, names)
+        self.starts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts} | near.starts
         self.heads = Heads(
             anywhere=anywhere | near.anywhere,
             line_start={entry.marker.head for entry in lines} | near.line_start,
@@ -89,10 +90,10 @@ class Armed:
 
     def markers(self, place: int) -> Markers[Armament]:
         """Return the markers that count in a place of this kind: a sum of the constants above."""
-        markers = self._markers[place]
+        markers = self.by_place[place]
         if markers is None:
             found = [(entry.marker, entry.armament) for entry in self._entries if _counts(entry, place)]
-            markers = self._markers[place] = Markers(found)
+            markers = self.by_place[place] = Markers(found)
         return markers
 
 

@@ -88,9 +88,9 @@ class Drafts:
 
     def begin(self, place: int) -> bool:
         """Begin one at `place`; return whether the turn may hold it."""
-        self.last = draft = Draft(self._options.new_id(), place)
-        self._drafts.append(draft)
         output = self._output
+        self.last = draft = Draft(output.new_id(), place)
+        self._drafts.append(draft)
         output.events.append(Thinking(True, draft.id, output.number()))
         output.count += 1
         return output.count <= self._options.limits.calls
@@ -136,7 +136,7 @@ class Drafts:
                     raise Rejected(Code.TRUNCATED, "a part of the call was lost on its way")
                 if code and not (survivors and draft.complete):
                     raise Rejected(code, _MESSAGES[code])
-                if not draft.complete:
+                if draft.json_end < 0:
                     raise Rejected(Code.UNRECOGNISED_TOOL_CALL, _MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
                 if draft.fault is not None:
                     raise draft.fault

@@ -62,13 +62,13 @@ class Envelope:
         "_expects",
         "_field",
         "_first",
-        "_kept",
         "_key",
         "_listener",
         "_named",
         "_told",
         "depth",
         "held",
+        "kept",
         "want",
         "wanted_depth",
     )
@@ -80,13 +80,13 @@ class Envelope:
         self._first = True  # in an array: none has
         self._key = True  # the next string of the members is a key
         self._field: str | None = None  # the member whose value comes
-        self._kept = ""
         self._named = False
         self._told = False
         self.depth = 0  # tokens at this depth and above are told
         self.want = ""  # what is wanted of the text that comes
         self.wanted_depth = 0  # the depth at which raw arguments stand
         self.held = ""  # the beginning of an escape
+        self.kept: list[str] = []  # the pieces of the key or the name that comes
 
     def begin_value(self, first: str, depth: int, place: int) -> bool:
         """Take note of a value, or a key, that begins at `depth` with a quote, a bracket, or (a word) nothing.
@@ -106,7 +106,7 @@ class Envelope:
         elif depth < self.depth:
             return False
         elif first == '"' and (self._key or (self._field in _NAMES and not self._named)):
-            self.want, self._kept = FIELD, ""
+            self.want, self.kept = FIELD, []
         elif self._key:
             return False
         elif self._field in _ARGUMENTS and first and not self._told:
@@ -121,18 +121,19 @@ class Envelope:
     def end_value(self, depth: int, place: int) -> bool:
         """Take note of the end of a value at `depth`; return False where JSON does not allow it to end."""
         want, self.want = self.want, ""
-        if depth < self._calls:
-            return self._first or not self._expects
-        if depth == self._calls:
-            self._listener.end_call(place)
-            self.depth = self._calls
-        elif want == FIELD:
-            text = self._read_field()
+        if want == FIELD:  # a member of a call, since nothing else has fields
+            kept = "".join(self.kept)
+            text = self._read_field() if "\\" in kept or len(kept) > _KEPT else kept
             if self._key:
                 self._field = text
             elif text and text.strip():
                 self._named = True
                 self._listener.name_call(text)
+        elif depth < self._calls:
+            return self._first or not self._expects
+        elif depth == self._calls:
+            self._listener.end_call(place)
+            self.depth = self._calls
         elif want == TEXT:
             self._listener.tell_arguments(self.held)
             self.held = ""
@@ -161,7 +162,8 @@ class Envelope:
     def take(self, text: str) -> None:
         """Take a piece of the text that is wanted."""
         if self.want == FIELD:
-            self._kept = (self._kept + text)[: _KEPT + 1]
+            if len(self.kept) <= _KEPT:
+                self.kept.append(text[: _KEPT + 1])
         elif self.want == RAW:
             self._listener.tell_arguments(text)
         else:
@@ -173,10 +175,8 @@ class Envelope:
 
     def _read_field(self) -> str | None:
         """Return the key or the name that has come to its end, or None if it is too long."""
-        kept = self._kept
-        if len(kept) > _KEPT:
-            return None
-        return _unescape(kept) if "\\" in kept else kept
+        text = "".join(self.kept)
+        return None if len(text) > _KEPT else _unescape(text)
 
 
 class Arguments(Envelope):

@@ -95,13 +95,12 @@ class JsonText:
 
         That is what continues a string, with escapes in it, or deep in the value anything but brackets and literals.
         """
-        if self.in_string:
-            if self.escaped or "\\" in text:
-                return self._pass_over_escapes(text)
-            found = hop_out_of_string(text)
-        else:
-            found = hop_into_string(text)
-        if found is None or len(self._stack) <= self.envelope.depth:
+        if self.in_string and (self.escaped or "\\" in text):
+            return self._pass_over_escapes(text)
+        if len(self._stack) <= self.envelope.depth:
+            return False
+        found = hop_out_of_string(text) if self.in_string else hop_into_string(text)
+        if found is None:
             return False
         ends = found.lastindex
         if ends == ENDS_IN_STRING:
@@ -166,7 +165,9 @@ class JsonText:
                 else:
                     self.in_string = False
                     if len(stack) <= envelope.depth:
-                        if envelope.want:
+                        if envelope.want == FIELD:  # as `take` would: keys are most of what a small call is
+                            envelope.kept.append(text[taken:at])
+                        elif envelope.want:
                             envelope.take(text[taken:at])
                         envelope.end_value(len(stack), reader.base + at + 1)
                     at += 1

@@ -121,8 +121,13 @@ class Markdown:
                 if found is None:
                     return end
                 at = found.start()
-                if text[at] in heads.firsts and self._may_begin(text, at):
+                char = text[at]
+                if char in heads.firsts and self._may_begin(text, at):
                     return at
+                if char == "\n":  # as `step` would, and a line ends more often than anything else happens
+                    self._end_line()
+                    at += 1
+                    continue
             elif phase == INDENT:
                 found = self._line_begin(text, at, end)
                 if found is not None:

@@ -56,6 +56,7 @@ Where: TypeAlias = Literal["anywhere", "line_start", "start", "behind_call"]
 _HEAD = 4  # characters of a marker by which it is told from others before all of it is looked for
 _MARK = "()"  # an empty group: the match has come this far
 _NEVER = "(?!)"  # matches nothing
+_LATIN = "".join(map(chr, range(256)))  # two classes of characters that share any share one of these
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,13 @@ class _Group(Generic[T]):
         self._entries = entries
 
     @cached_property
+    def _plain(self) -> bool:
+        """Whether two of them can never stand at one place, nor one of them in two ways."""
+        markers = [marker for marker, _ in self._entries]
+        apart = not any(one.head.startswith(other.head) for one in markers for other in markers if one is not other)
+        return apart and all(map(_is_plain, markers))
+
+    @cached_property
     def _going(self) -> _Match:
         return re.compile("|".join(each.behind + _whole(each, _complete_line) for each, _ in self._entries)).match
 
@@ -164,6 +172,14 @@ class _Group(Generic[T]):
         return re.compile("|".join(each.behind + _begun(each.parts, each.ahead) for each, _ in self._entries)).match
 
     def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
+        if self._plain:  # then one expression gives all three answers
+            found = self._begun(text, at)
+            if found is None:
+                return False
+            last = found.lastindex
+            if last is None or last % 2:
+                return False if ended else None
+            return self._entries[last // 2 - 1][1], found.start(last - 1)
         found = shorter = self._going(text, at)
         while shorter is not None:  # the one that is complete first, however the text is cut
             found = shorter
@@ -171,7 +187,8 @@ class _Group(Generic[T]):
         if ended and found is None:
             found = self._ended(text, at)
         if found is not None:
-            last: int = found.lastindex  # type: ignore[assignment]  # each marker has two groups
+            last = found.lastindex
+            assert last is not None  # each marker has two groups
             return self._entries[last // 2 - 1][1], found.start(last - 1)
         return None if not ended and self._begun(text, at) else False
 
@@ -249,6 +266,22 @@ def _complete(part: Part) -> str:
     if isinstance(part, OneOf):
         return "(?:" + "|".join(map(re.escape, sorted(part.words, key=len, reverse=True))) + ")"
     return re.escape(part)
+
+
+def _is_plain(marker: Marker) -> bool:
+    """Return whether a marker is literals, and repetitions of which what comes next shows the end."""
+    parts = marker.parts + marker.ahead
+    return isinstance(parts[-1], str) and all(map(_ends, parts, parts[1:]))
+
+
+def _ends(part: Part, behind: Part) -> bool:
+    """Return whether `part` cannot go on where `behind` begins."""
+    if isinstance(part, Some):
+        first = re.escape(behind[0]) if isinstance(behind, str) else ""
+        if isinstance(behind, Some) and behind.least:
+            first = f"[{behind.characters}]"
+        return first != "" and re.search(f"(?=[{part.characters}]){first}", _LATIN) is None
+    return isinstance(part, str)
 
 
 def beginning(word: str) -> str:

@@ -45,6 +45,7 @@ class NearMisses:
         self.line_start = {marker.head for marker, _ in prose if marker.where != "anywhere"}
         self.in_code = {marker.head for marker, _ in code if marker.where == "anywhere"}
         self._start = _look_at_start(names) if names else None
+        self.starts = set(_JSON_STARTS) if names else set()
 
     def look(self, *, in_code: bool, begins: bool) -> Look | None:
         """Return how to look for them in code or a quote, or in prose, where a line `begins` or within one."""

@@ -20,7 +20,7 @@ from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.json_text import OPEN
 from streamtools.parsing.options import Options, OtherOptions
 from streamtools.parsing.output import Output
-from streamtools.parsing.prose import Begun, Prose, Thought
+from streamtools.parsing.prose import Begun, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
@@ -60,7 +60,7 @@ class Parser:
         meant = choose_dialects(dialects)
         signatures = self._declared.signatures(parameters=any(dialect.openers_of for dialect in meant))
         self._armed = armed = arm(meant, chosen.in_code, chosen.reasoning, signatures)
-        self._output = Output(number)
+        self._output = Output(number, chosen.new_id)
         self._number = number
         self._visible = Visible(self._output, chosen)
         self._prose = Prose(armed, chosen, self._output, self._visible)
@@ -167,19 +167,28 @@ class Parser:
         """Read a delta that may have consequences, and add what it makes certain to `events`."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")
-        output = self._output
+        output, visible = self._output, self._visible
         output.events = events
         text: str | None = delta
-        while text is not None and not self._visible.stopped:
-            if self._span is not None:
-                text = self._read_span(self._span, text)
+        while text is not None and not visible.stopped:
+            span = self._span
+            if span is not None:
+                text = self._advance(span, text) if len(text) <= span.room else self._read_span(span, text)
+                if not text:  # there is nothing behind the span yet
+                    break
             elif self._reasoning is not None:
                 text = self._read_reasoning(self._reasoning, text)
             else:
                 found = self._prose.read(text, self._ended)
-                text = None if found is None else self._begin_with(found)
+                if found is None:
+                    break
+                text = found.rest
+                if isinstance(found, Begun):
+                    self._open(found)
+                else:
+                    self._think(found.closing)
         if self._ended:
-            self._visible.flush()
+            visible.flush()
         self._choose_search()
         output.events = []
         return events
@@ -197,14 +206,6 @@ class Parser:
         else:
             self._even = self._prose.choose()
             self._leaves = self._prose.leaves
-
-    def _begin_with(self, found: Begun | Thought) -> str:
-        """Begin what prose has found; return the text behind it."""
-        if isinstance(found, Begun):
-            self._open(found)
-        else:
-            self._think(found.closing)
-        return found.rest
 
     # Reasoning.
 

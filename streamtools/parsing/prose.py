@@ -8,7 +8,7 @@ comes behind the commit point is no business of prose: it is found, and told.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import Markup, UIEvent, Warning
@@ -25,22 +25,26 @@ from streamtools.parsing.visible import Visible
 _BEHIND_REASONING: Final = 2  # line feeds that belong to a closing tag
 
 
-class Thought(NamedTuple):
-    """Reasoning begins, behind a tag."""
+class Thought:
+    """Reasoning begins, behind a tag; `rest` is the text behind it."""
 
-    closing: ReasoningEnd
-    rest: str
-    """The text behind the tag."""
+    __slots__ = ("closing", "rest")
+
+    def __init__(self, closing: ReasoningEnd, rest: str) -> None:
+        self.closing = closing
+        self.rest = rest
 
 
-class Begun(NamedTuple):
-    """A call begins, or a result that the model forges."""
+class Begun:
+    """A call begins, or a result that the model forges; `rest` is the text behind the marker."""
 
-    opener: Opener
-    dialect: Dialect
-    marker: str
-    rest: str
-    """The text behind the marker."""
+    __slots__ = ("dialect", "marker", "opener", "rest")
+
+    def __init__(self, opener: Opener, dialect: Dialect, marker: str, rest: str) -> None:
+        self.opener = opener
+        self.dialect = dialect
+        self.marker = marker
+        self.rest = rest
 
 
 _Mark: TypeAlias = tuple[Armament | ReasoningEnd | None, int] | Literal[False] | None
@@ -98,8 +102,8 @@ class Prose:
 
     def choose(self) -> bool:
         """Name what finds nothing in text that may be shown as it is; return whether `turn` may be asked at all."""
-        even = self._direct and not (self._fresh or self._line_feeds)
-        self.leaves = self.markdown.leaves if even and not (self.held or self._watch.open) else always
+        even = self._direct and not self._line_feeds
+        self.leaves = always if not even or self.held or self._fresh or self._watch.open else self.markdown.leaves
         return even
 
     def turn(self, delta: str) -> list[UIEvent] | None:
@@ -107,26 +111,33 @@ class Prose:
 
         A short way: every few deltas of prose end a line, and every few of Markdown mean something to it.
         """
-        text = self.held + delta if self.held else delta
-        markdown, watch, end = self.markdown, self._watch, len(text)
+        held, markdown, watch = self.held, self.markdown, self._watch
+        text = held + delta if held else delta
+        end = len(text)
         if watch.open:
             watch.resume(text, False)
-        at = markdown.seek(text, 0, end)
-        if at == end and not watch.open:
-            self.held = ""
-            self.leaves = markdown.search if markdown.phase == BODY else always
+        mark: _Mark = False
+        if self._fresh:
+            at, mark = self._read_start(text)
+            if mark is False and at < end:
+                at = markdown.seek(text, at, end)
         else:
+            at = 0 if held else markdown.seek(text, 0, end)  # what is held back begins where a marker may
+        if at < end and mark is False:
             at, mark = self._read_on(text, at)
-            if mark or watch.has_due(at):
-                self.held, self._met = text, (at, mark)
-                return None
-            self.held, shown = text[at:], text[:at]
-            if watch.open:
-                watch.pause(text, at)
-            self.leaves = always if self.held or watch.open else markdown.leaves
-            if not shown:
+        if mark or (watch.open and watch.has_due(at)):
+            self.held, self._met = text, (at, mark)
+            return None
+        self.held = text[at:]
+        if watch.open:
+            watch.pause(text, at)
+            self.leaves = always
+        else:
+            self.leaves = markdown.search if at == end and markdown.phase == BODY and not self._fresh else always
+        if at < end:
+            text = text[:at]
+            if not text:
                 return []
-            text = shown
         self.last = text
         return [self._output.make_text(text)]
 
@@ -144,7 +155,7 @@ class Prose:
         while True:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
             met = None
-            if mark is False:
+            if mark is False and at < len(text):
                 at, mark = self._read_on(text, self.markdown.seek(text, at, len(text)))
             if not mark:
                 if mark is None:
@@ -155,8 +166,10 @@ class Prose:
                     self._watch.pause(text, at)
                 return None
             thing, behind = mark
-            self._show(text[:at])
-            self._watch.clear()
+            if at or self._watch.open:
+                self._show(text[:at])
+            if self._watch.open:
+                self._watch.clear()
             if self._visible.stopped:
                 return None
             if thing is None:
@@ -182,12 +195,14 @@ class Prose:
         first = found.start() if found else len(text)
         at = 0
         mark: _Mark = False
-        while (at := self.markdown.seek(text, at, first)) < first:
+        while at < first and (at := self.markdown.seek(text, at, first)) < first:
             mark = self._marker_at(text, at)
             if mark is not False:
                 return at, mark
             at = self.markdown.step(text, at)
-        if found:
+        if found and text[first] not in self._armed.starts:
+            self._fresh = False
+        elif found:
             mark = self._thought_at(text, first)
             if not mark:
                 marker = self._marker_at(text, first)
@@ -220,12 +235,14 @@ class Prose:
                 return None
             place = LINE_START | (IN_CODE if in_code else 0)
         else:
-            place = (LINE_START if markdown.at_line_start else 0) | (IN_CODE if markdown.in_code else 0)
+            place = IN_CODE if markdown.in_code else 0
+            if markdown.phase != BODY and markdown.at_line_start:
+                place |= LINE_START
         if self._fresh:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
         if not self._direct and self._visible.refuses:
             place |= CALLS_ONLY
-        markers = self._armed.markers(place)
+        markers = self._armed.by_place[place] or self._armed.markers(place)
         if at or not self.last:
             return markers.at(text, at, self._ended)
         found = markers.at(self.last[-1] + text, 1, self._ended)
@@ -240,10 +257,12 @@ class Prose:
     def _open(self, opener: Opener, dialect: Dialect, text: str, at: int, begin: int, behind: int) -> Begun:
         """Open a call that begins behind the line feeds from `at` to `begin`, which are markup."""
         if opener.kind == "call":
-            self._visible.begin_call()
+            if not self._direct:  # else nothing is withheld
+                self._visible.begin_call()
         else:
             self._visible.flush()
-        self._hide(text[at:begin])
+        if begin > at:
+            self._hide(text[at:begin])
         while at < begin:
             at = self.markdown.step(text, at)  # the line that they end is over
         self._start = opener.where == "start"

@@ -15,6 +15,8 @@ _REWIND = 256  # characters that a grammar goes back while skipping: less, by th
 class RawText(Reader):
     """What is read of a span, and what is kept of it. Places count from the beginning of the span."""
 
+    __slots__ = ("_before", "_length", "_most", "_skipped_from", "marker", "origin", "parts", "room")
+
     def __init__(self, marker: str, most: int) -> None:
         """Begin behind `marker`; keep `most` characters, but the marker in any case."""
         super().__init__(marker, len(marker), ended=False)

@@ -24,8 +24,8 @@ def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
 
 white_space = matcher(r"[ \t\r\n]*")
 not_white_space = re.compile(r"[^ \t\r\n]").search
-always = re.compile("").search
-"""Finds something in any text."""
+always: Callable[[str], object] = len
+"""Finds something in any text: a number is not None. No search costs less."""
 
 
 class Reader:

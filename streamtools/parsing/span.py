@@ -28,6 +28,21 @@ from streamtools.parsing.raw_text import RawText
 class Span(RawText):
     """A hidden stretch of text, read by the grammar of one dialect."""
 
+    __slots__ = (
+        "_broken",
+        "_drafts",
+        "_keeps_markup",
+        "_make_delta",
+        "_output",
+        "_tells",
+        "declared",
+        "depth",
+        "scanner",
+        "several_lines",
+        "state",
+        "told",
+    )
+
     def __init__(
         self,
         marker: str,
@@ -104,7 +119,10 @@ class Span(RawText):
         self._output.events = events
         self.state = state = scanner.scan(self)
         if state is OPEN:
-            self._pause(scanner)
+            if scanner.passes or scanner.leaves is not None:
+                self._pause(scanner)
+            else:
+                self.leaves = None  # so that nothing is skimmed
         return events
 
     def lose(self) -> None:
@@ -118,7 +136,7 @@ class Span(RawText):
         self.told = self.take = None
         want = scanner.envelope.want
         if want == FIELD:
-            self.take = scanner.envelope.take
+            self.take = scanner.envelope.kept.append if self._skipped_from < 0 else scanner.envelope.take
         elif want and self._tells and self._drafts is not None and (draft := self._drafts.last) is not None:
             if draft.announced:
                 self.told = draft.id
@@ -261,10 +279,13 @@ class Span(RawText):
         drafts = self._drafts
         if drafts is None:
             return
-        if self.stores and (drafts.last is None or drafts.last.json_begin >= 0) and not drafts.begin(place):
-            self.exceed(Code.TOO_MANY_CALLS, place + 1)
-        if drafts.last is not None:
-            drafts.last.json_begin = place
+        draft = drafts.last
+        if draft is None or draft.json_begin >= 0:
+            if self.stores and not drafts.begin(place):
+                self.exceed(Code.TOO_MANY_CALLS, place + 1)
+            draft = drafts.last
+        if draft is not None:
+            draft.json_begin = place
 
     def begin_arguments(self, place: int) -> None:
         """The JSON of its arguments begins."""
@@ -273,9 +294,9 @@ class Span(RawText):
 
     def end_call(self, place: int | None = None) -> None:
         """It is complete at `place`, or here."""
-        draft = self._draft
-        if draft is not None:
-            draft.json_end = self.place if place is None else place
+        drafts = self._drafts
+        if drafts is not None and drafts.last is not None:
+            drafts.last.json_end = self.place if place is None else place
 
     def convert(self) -> None:
         """The arguments of the last call come as the pieces that `write` is given, and not as JSON of the span."""

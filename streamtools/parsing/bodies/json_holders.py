@@ -50,7 +50,7 @@ class CallsUnderNames(Envelope):
         elif self._turn == KEY and first == '"':
             self._listener.begin_call(place if self._begun else self._object)
             self._begun = True
-            self.want, self._kept = FIELD, ""
+            self.want, self.kept = FIELD, []
         elif self._turn == VALUE:
             self._listener.begin_arguments(place)
             self.want = {"": "", '"': TEXT}.get(first, RAW)
@@ -133,7 +133,7 @@ class CallsInContainer(Envelope):
             self._in_container = False
             return super().begin_value(first, depth, place)
         elif self._turn == KEY and first == '"' and self._in_container is None:
-            self.want, self._kept = FIELD, ""
+            self.want, self.kept = FIELD, []
         elif self._turn == VALUE and first == "[":
             self._calls = self.depth = 2
         else:

@@ -16,7 +16,7 @@ from streamtools.errors import Code
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.nonces import ANY, checked
 from streamtools.parsing.dialects.writing import as_object
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import SPACES, Part, Some
 from streamtools.parsing.span import Span
 
@@ -86,8 +86,8 @@ _FAULTS_OF_NONCES = (
 
 def _object(span: Span) -> Generator[None, None, None]:
     state = yield from span.json()
-    if state is State.BROKEN:
+    if state is BROKEN:
         yield from span.recover()
         span.close(Code.INVALID_JSON)
     else:
-        span.close(None if state is State.ENDED else Code.TRUNCATED)
+        span.close(None if state is ENDED else Code.TRUNCATED)
