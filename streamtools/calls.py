@@ -113,6 +113,14 @@ class Decoded(msgspec.Struct, frozen=True):
     repaired: bool
 
 
+class Written(msgspec.Struct, frozen=True):
+    """What stands in an envelope: the name, and the arguments as they were written, of each place that has some."""
+
+    name: str
+    arguments: list[Any]
+    provider_id: str | None
+
+
 class Envelope(msgspec.Struct, frozen=True):
     """What an envelope says, by the rules of this module."""
 
@@ -171,6 +179,19 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
 
 def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Envelope:
     """Return the name and the arguments that a decoded JSON value wraps; raise `Rejected`."""
+    written = unwrap(value)
+    found = written.arguments
+    if not found:
+        return Envelope(written.name, {}, written.provider_id)
+    if len(found) == 1 and type(found[0]) is dict:
+        return Envelope(written.name, found[0], written.provider_id)
+    read = [read_arguments(each, strict=strict, limits=limits) for each in found]
+    arguments = _agree([each.value for each in read], "arguments")
+    return Envelope(written.name, arguments, written.provider_id, any(each.repaired for each in read))
+
+
+def unwrap(value: Any) -> Written:
+    """Return the name of a call, and its arguments unread; raise `Rejected` for what is no call or names no tool."""
     if type(value) is not dict and not isinstance(value, Mapping):
         raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
     names: list[Any] = []
@@ -193,13 +214,7 @@ def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_
     name = names[0] if len(names) == 1 else _agree(names, "tool names")
     if not isinstance(name, str) or not name.strip():
         raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
-    if not found:
-        return Envelope(name, {}, provider_id)
-    if len(found) == 1 and type(found[0]) is dict:
-        return Envelope(name, found[0], provider_id)
-    read = [read_arguments(each, strict=strict, limits=limits) for each in found]
-    arguments = _agree([each.value for each in read], "arguments")
-    return Envelope(name, arguments, provider_id, any(each.repaired for each in read))
+    return Written(name, found, provider_id)
 
 
 def _agree(values: list[Any], what: str) -> Any:

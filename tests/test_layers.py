@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result"},
     # calls of a model that makes none
     "conversation.request": {"events", "conversation.models"},
-    "conversation.decision": {"calls", "parsing", "tools"},
+    "conversation.decision": {"errors", "calls", "parsing", "tools"},
     "conversation.inner_requests": {
         *("events", "conversation.messages", "conversation.models", "conversation.decision"),
     },

@@ -3,17 +3,19 @@
 The answer is asked for as one JSON object and comes as models write: in a fence, behind a sentence, between markers, as
 a string, behind a thought that weighs the opposite. So every JSON value of the answer is looked at, and of those that
 are decisions the last counts that asks for a tool: what was considered before is a decoy. Model output is data: it is
-decoded as JSON, and what is no decision decides nothing.
+decoded as JSON, a call in it is read by the one rule of `calls`, and what is no decision decides nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
+from streamtools.calls import NAME_FIELDS, Rejected, decode_json, read_envelope, unwrap
+from streamtools.errors import Code
 from streamtools.parsing import parse
 from streamtools.tools import Tool, ToolChoice
 
@@ -82,7 +84,10 @@ def read_decision(answer: str) -> Decision:
 
 
 def _values(places: Sequence[str]) -> Iterator[Any]:
-    """Yield the JSON values that stand in `places`, outermost ones only, and what a value that is a string holds."""
+    """Yield the JSON values that stand in `places`, outermost ones only, and what a value that is a string holds.
+
+    What is not read as JSON anywhere else, an object in which a key stands twice say, is none here.
+    """
     decoder = json.JSONDecoder(strict=False)
     attempts = 0
     for place in places:
@@ -96,10 +101,12 @@ def _values(places: Sequence[str]) -> Iterator[Any]:
         while (found := _begins.search(text, at)) and attempts < _ATTEMPTS:
             attempts += 1
             try:
-                value, at = decoder.raw_decode(text, found.start())
-                yield value
+                _, at = decoder.raw_decode(text, found.start())
             except (ValueError, RecursionError):
                 at = found.end()
+                continue
+            with contextlib.suppress(Rejected):
+                yield decode_json(text[found.start() : at]).value
 
 
 def _read(value: Any) -> list[Wanted] | None:
@@ -117,14 +124,19 @@ def _read(value: Any) -> list[Wanted] | None:
 
 def _read_one(value: Any) -> Wanted | None:
     """Return the call that a value is, one without a name if it asks for no tool, or None if it is no call at all."""
-    if not isinstance(value, dict):
-        return None
-    place = value["function"] if isinstance(value.get("function"), dict) else value
-    key = next((key for key in NAME_FIELDS if key in place), None)
-    if key is None:
-        return None
-    name = place[key]
-    if name is not None and not isinstance(name, str):
-        return None
-    arguments = next((place[each] for each in ARGUMENT_FIELDS if place.get(each) is not None), None)
-    return Wanted((name or "").strip(), arguments)
+    try:
+        written = unwrap(value)
+        if len(written.arguments) > 1:
+            read_envelope(value)  # they have to agree
+    except Rejected as fault:
+        return Wanted("", None) if fault.code is Code.MISSING_TOOL_NAME and _says_none(value) else None
+    return Wanted(written.name.strip(), next(iter(written.arguments), None))
+
+
+def _says_none(value: dict[str, Any]) -> bool:
+    """Return whether a value has a place for a name that is null or blank, and no other."""
+    function = value.get("function")
+    places = [value, function] if isinstance(function, dict) else [value]
+    names = [place[key] for place in places for key in NAME_FIELDS if key in place]
+    names += [function] if isinstance(function, str) else []
+    return bool(names) and all(name is None or (isinstance(name, str) and not name.strip()) for name in names)
