@@ -1,7 +1,9 @@
 """The calls of a finished response: a run of the machine over a stream that came at once.
 
 Which calls count, native ones or those in the text, is decided by the same table as in a stream, and what is malformed
-is an error by the same rules.
+is an error by the same rules. `ToolRegistry.process_tool_calls` finds the same native calls; it differs in that it
+reads none in the text, runs none of an answer that was cut off, and refuses null and Gemini's responses, since what it
+reads has to go back with the results.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streamtools import extract_tool_calls
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, UnreadableSource
 from streamtools.tools import ToolRegistry, ToolResult
@@ -46,7 +47,7 @@ def chat_call(name: str, arguments: Any, id: Any = None) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def chat(*calls: dict[str, Any], finish: str = "tool_calls", **message: Any) -> dict[str, Any]:
+def chat(*calls: Any, finish: str = "tool_calls", **message: Any) -> dict[str, Any]:
     told = {"role": "assistant", "content": None, "refusal": None, "annotations": [], **message}
     return {"choices": [{"index": 0, "finish_reason": finish, "message": {**told, "tool_calls": list(calls) or None}}]}
 
@@ -143,7 +144,15 @@ async def test_ids_are_unique() -> None:
     assert ids == [each["tool_call_id"] for each in results] == ["call_0", "x", "x_2"]
 
 
-def anthropic(*blocks: dict[str, Any], stop: str = "tool_use") -> dict[str, Any]:
+async def test_an_id_that_is_made_is_nobody_else_s() -> None:
+    """A provider may number its calls as we do."""
+    response = chat(chat_call("weather", BERN, "call_1"), chat_call("weather", BERN))
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert ["call_1", "call_1_"] == [outcome.call.id for outcome in outcomes]
+    assert extend_messages([], response, outcomes)
+
+
+def anthropic(*blocks: Any, stop: str = "tool_use") -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "content": list(blocks), "stop_reason": stop, "model": "m"}
 
 
@@ -224,6 +233,11 @@ async def test_a_list_of_calls_is_an_answer() -> None:
         (chat(content="Hello", finish="stop"), [{"role": "assistant", "content": "Hello"}]),
         ({"choices": []}, []),
         ([], []),
+        ({"choices": [None]}, []),
+        ({"choices": [{"message": "x", "finish_reason": []}]}, []),
+        ({"output": ["x"]}, []),
+        ("Hello", [{"role": "assistant", "content": "Hello"}]),
+        ("", []),
         (
             anthropic({"type": "text", "text": "Hi"}),
             [{"role": "assistant", "content": [{"type": "text", "text": "Hi"}]}],
@@ -258,6 +272,73 @@ async def test_calls_of_an_answer_that_was_cut_off_do_not_run(response: Any) -> 
     assert "the answer was cut off; send the call again" == outcomes[0].text
     assert [] == RAN
     assert extend_messages([], response, outcomes)
+
+
+SAME: dict[str, Any] = {
+    "a text for a call": chat("x"),
+    "a text for the calls": {"role": "assistant", "tool_calls": "x"},
+    "one call for the calls": {"role": "assistant", "tool_calls": chat_call("weather", BERN)},
+    "a text for a block": anthropic("x"),
+    "a call without a type among blocks": anthropic({"name": "weather", "input": {"city": "Bern"}}),
+    "a list of blocks": [{"type": "text", "text": "Hi."}, tool_use("t", "weather", {"city": "Bern"})],
+    "a list of items": [{"type": "function_call", "call_id": "c", "name": "weather", "arguments": BERN}],
+    "a list of calls": [chat_call("weather", BERN, "a"), {"name": "weather", "args": {"city": "Bern"}}, 1, None],
+    "a call behind what is none": [{"type": "image"}, chat_call("weather", BERN)],
+    "calls of ours and others": [
+        ToolCall(id="c", name="weather", arguments={"city": "Bern"}, dialect="native"),
+        chat_call("weather", BERN, 7),
+    ],
+    "one call": chat_call("weather", BERN, "a"),
+    "one call, plainly": {"name": "weather", "arguments": BERN},
+    "text in parts beside calls": chat(chat_call("weather", BERN), content=[{"type": "text", "text": "Hi."}]),
+    "such a message": {"content": [{"type": "text", "text": "Hi."}], "tool_calls": [chat_call("weather", BERN)]},
+    "the call of old": {"role": "assistant", "content": None, "function_call": {"name": "weather", "arguments": BERN}},
+    "a call of old that is none": chat(function_call="x"),
+    "a function that is a name": chat({"function": "weather", "arguments": {"city": "Bern"}}),
+    "arguments beside the function": chat({"function": {"name": "weather"}, "arguments": {"city": "Bern"}}),
+    "two names": chat({"name": "a", "function": {"name": "b"}}),
+    "forty calls": chat(*[chat_call("weather", BERN)] * 40),
+    "Ollama's, and a text": {"message": {"role": "assistant", "tool_calls": [{"name": "weather", "args": {}}, "x"]}},
+}
+
+
+@pytest.mark.parametrize("response", SAME.values(), ids=SAME)
+async def test_the_same_calls_are_found_as_by_the_other_reader(response: Any) -> None:
+    """By name and arguments, those that are none by their codes; and each goes on with its result."""
+    calls, errors = extract_tool_calls(response)
+    asked = read_answer(response).asked
+    assert [(each.name, each.arguments) for each in calls] == [
+        (call.name, call.arguments) for call, rejected in asked if rejected is None
+    ]
+    assert [each.code for each in errors] == [rejected.code for _, rejected in asked if rejected is not None]
+    assert asked
+    outcomes = await REGISTRY.process_tool_calls(response)
+    history = json.dumps(extend_messages([], response, outcomes))
+    names = [call.name or "unknown" for call, _ in asked]
+    assert all(json.dumps(name) in history for name in names)
+    assert all(outcome.call.id in history for outcome in outcomes) or "message" in response
+
+
+async def test_an_entry_that_is_no_call_goes_back_as_one() -> None:
+    """So that its result has something to stand behind, in a form that providers take."""
+    for response, key in ((chat("x"), "tool_calls"), (anthropic("x"), "content")):
+        outcomes = await REGISTRY.process_tool_calls(response)
+        assert [Code.UNRECOGNISED_TOOL_CALL] == [outcome.error for outcome in outcomes]
+        (written,) = extend_messages([], response, outcomes)[0][key]
+        called = written.get("function", written)
+        assert ("call_0", "unknown") == (written["id"], called["name"])
+        assert called.get("arguments", called.get("input")) in ("{}", {})
+
+
+async def test_the_call_of_old_goes_on() -> None:
+    """Its result needs an id, so that it goes back as one of `tool_calls`."""
+    response = chat(function_call={"name": "weather", "arguments": BERN})
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert [{"city": "Bern"}] == [outcome.result for outcome in outcomes]
+    assert extend_messages([], response, outcomes) == [
+        {"role": "assistant", "content": None, "tool_calls": [chat_call("weather", BERN, "call_0")]},
+        {"role": "tool", "tool_call_id": "call_0", "content": '{"city":"Bern"}'},
+    ]
 
 
 async def test_fail_fast_runs_nothing_after_a_failure() -> None:
@@ -296,7 +377,9 @@ async def test_progress_of_a_finished_answers_tools_is_dropped() -> None:
     assert [2] == [outcome.result for outcome in outcomes]
 
 
-@pytest.mark.parametrize("response", [None, 3, "text", b"bytes", {}, {"foo": 1}, [1]])
+@pytest.mark.parametrize(
+    "response", [None, 3, b"bytes", b"", {}, {"foo": 1}, {"candidates": []}, {"promptFeedback": {}}]
+)
 async def test_what_is_no_answer_is_refused(response: Any) -> None:
     """By the same error as a stream that nobody can read."""
     with pytest.raises(UnreadableSource, match="a finished answer was expected"):

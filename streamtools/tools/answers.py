@@ -1,22 +1,43 @@
 """Finished answers of models, as SDKs return them: the calls in them, and the messages that continue the history.
 
-Read are OpenAI's chat completions and Responses, Anthropic's messages and Ollama's, as SDK objects or dicts, and lists
-of `ToolCall`. What the model wrote goes back as it came; only arguments that are no JSON object go back as `{}`, since
-templates that read them would fail.
+Read are OpenAI's chat completions and Responses, Anthropic's messages and Ollama's, as SDK objects or dicts, their
+messages, lists of blocks, items or calls, and texts. Which entries are calls, and how many count, is decided as by
+`extract_tool_calls`. There are differences, since here each call gets a result and goes back with it: only native
+calls are read, and none in the text; each has an outcome in its place, also one that is no call; none runs of an answer
+that was cut off; and Gemini's responses, null and objects that hold no answer are refused. What the model wrote goes
+back as it came; only arguments that are no JSON object go back as `{}`, since templates that read them would fail, an
+entry that is no call goes back as one of the tool `unknown`, and the old `function_call` as one of `tool_calls`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from streamtools.calls import NATIVE, Rejected, ToolCall, compact, read_arguments
+import msgspec
+
+from streamtools.calls import (
+    ARGUMENT_FIELDS,
+    DEFAULT_LIMITS,
+    NAME_FIELDS,
+    NATIVE,
+    Rejected,
+    ToolCall,
+    compact,
+    read_envelope,
+    unwrap,
+)
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import whole
 from streamtools.tools.outcome import ToolOutcome
 
 _CUT = {"length", "max_tokens", "content_filter", "model_context_window_exceeded", "incomplete", "failed", "refusal"}
 """Endings after which no call is trusted: its arguments may be a beginning that happens to be JSON."""
+_IDS = ("call_id", "tool_call_id", "toolCallId", "id")  # in Responses, an item has an id of its own beside the call's
+_ITEMS = ("function_call", "custom_tool_call")
+_BLOCKS = ("tool_use", "function_call", "function")
+"""The `type` of a call among items of Responses, and in a list of blocks; there, one without a type is a call too."""
+_UNKNOWN = "unknown"
 _OUTPUT_ONLY = {"annotations", "audio", "function_call", "parsed"}  # what chat completions tell and do not take back
 
 
@@ -36,24 +57,37 @@ class Answer(NamedTuple):
 
 
 def read_answer(response: object) -> Answer:
-    """Return what a finished answer holds. Raises `UnreadableSource` for what is none."""
-    if isinstance(response, Sequence) and all(isinstance(each, ToolCall) for each in response):
-        return Answer("calls", None, [Asked(call) for call in response])
+    """Return what a finished answer holds. Raises `UnreadableSource` for what is none.
+
+    Nothing that a model writes makes it raise: an entry that is no call is `rejected` as `unrecognised_tool_call`.
+    """
+    if isinstance(response, str):
+        return Answer("chat", {"content": response}, [])
+    if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
+        if all(isinstance(each, ToolCall) for each in response):
+            return Answer("calls", None, [Asked(call) for call in response])
+        return _read_list(_entries(response))
     value = _plain(response)
     if not isinstance(value, dict):
         raise UnreadableSource(f"a finished answer was expected, and not {type(response).__name__}")
+    if "candidates" in value or "promptFeedback" in value:
+        raise UnreadableSource(
+            "a finished answer was expected that goes back as it came, and Gemini's does not: "
+            "`extract_tool_calls` reads its calls, and a list of these is an answer"
+        )
     if isinstance(value.get("choices"), list):
-        choice = value["choices"][0] if value["choices"] else {}
-        message = choice.get("message") or {}
-        return Answer("chat", message, _number(_chat(message), choice.get("finish_reason")))
+        choice = _dict(next(iter(value["choices"]), None))
+        return _read_chat("chat", _dict(choice.get("message")), choice.get("finish_reason"))
     if isinstance(value.get("message"), dict):
-        return Answer("ollama", value["message"], _number(_chat(value["message"]), value.get("done_reason")))
+        return _read_chat("ollama", value["message"], value.get("done_reason"))
     if isinstance(value.get("output"), list):
-        return Answer("responses", value["output"], _number(_responses(value["output"]), value.get("status")))
-    if isinstance(value.get("content"), list):
-        return Answer("anthropic", value["content"], _number(_anthropic(value["content"]), value.get("stop_reason")))
-    if "role" in value:
-        return Answer("chat", value, _number(_chat(value), None))
+        return _read_items(_entries(value["output"]), value.get("status"))
+    if isinstance(value.get("content"), list) and not _listed(value):
+        return _read_blocks(_entries(value["content"]), value.get("stop_reason"))
+    if value.get("type") in _BLOCKS or "function" in value or ("name" in value and "role" not in value):
+        return _read_list([value])
+    if "role" in value or _listed(value):
+        return _read_chat("chat", value, None)
     raise UnreadableSource(f"a finished answer was expected, and not an object of {', '.join(value) or 'nothing'}")
 
 
@@ -78,62 +112,97 @@ def _plain(response: object) -> Any:
     return dict(response) if isinstance(response, Mapping) else None
 
 
-class _Raw(NamedTuple):
-    id: object
-    name: object
-    arguments: object
-    is_text: bool = False  # a custom tool's input is text of any form
+def _entry(value: object) -> Any:
+    """Return the dict that `value` is or was made of, or else itself."""
+    if isinstance(value, ToolCall):
+        return msgspec.to_builtins(value)
+    return value if (plain := _plain(value)) is None else plain
 
 
-def _chat(message: Mapping[str, Any]) -> Iterator[_Raw]:
-    for call in message.get("tool_calls") or ():
-        function = call.get("function") or {}
-        custom = call.get("custom") or {}
-        if custom:
-            yield _Raw(call.get("id"), custom.get("name"), None, is_text=True)
-        else:
-            yield _Raw(call.get("id"), function.get("name"), function.get("arguments"))
+def _entries(values: Iterable[object]) -> list[Any]:
+    return [_entry(each) for each in values]
 
 
-def _responses(items: Sequence[Mapping[str, Any]]) -> Iterator[_Raw]:
-    for item in items:
-        if item.get("type") in ("function_call", "custom_tool_call"):
-            custom = item["type"] == "custom_tool_call"
-            yield _Raw(item.get("call_id"), item.get("name"), item.get("arguments"), is_text=custom)
+def _dict(value: object) -> dict[str, Any]:
+    plain = _entry(value)
+    return plain if isinstance(plain, dict) else {}
 
 
-def _anthropic(blocks: Sequence[Mapping[str, Any]]) -> Iterator[_Raw]:
-    for block in blocks:
-        if block.get("type") == "tool_use":
-            yield _Raw(block.get("id"), block.get("name"), block.get("input"))
+def _type(entry: object, unsaid: object = None) -> object:
+    return entry.get("type", unsaid) if isinstance(entry, dict) else None
 
 
-def _number(found: Iterator[_Raw], finish_reason: object) -> list[Asked]:
+def _listed(message: Mapping[str, Any]) -> list[Any]:
+    """Return the entries of a message that stand where its calls do."""
+    calls, old = message.get("tool_calls"), message.get("function_call")
+    found = _entries(calls if isinstance(calls, list) else [calls] if calls else [])
+    if not old:
+        return found
+    old = _entry(old)
+    return [*found, {"type": "function", "function": old} if isinstance(old, dict) else old]
+
+
+def _read_list(entries: list[Any]) -> Answer:
+    """Return what a list holds: items of Responses, blocks of Anthropic's, or calls."""
+    if any(_type(each) in (*_ITEMS, "reasoning", "message") for each in entries):
+        return _read_items(entries, None)
+    if any(_type(each) in ("tool_use", "text", "thinking") for each in entries):
+        return _read_blocks(entries, None)
+    return Answer("calls", None, _number(filter(_is_call, entries), None))
+
+
+def _read_chat(kind: Literal["chat", "ollama"], message: dict[str, Any], finish_reason: object) -> Answer:
+    listed = _listed(message)
+    return Answer(kind, {**message, "tool_calls": listed or None}, _number(listed, finish_reason))
+
+
+def _read_items(items: list[Any], status: object) -> Answer:
+    known = [item for item in items if isinstance(item, dict)]
+    return Answer("responses", known, _number([item for item in known if _type(item) in _ITEMS], status))
+
+
+def _read_blocks(blocks: list[Any], stop_reason: object) -> Answer:
+    return Answer("anthropic", blocks, _number([block for block in blocks if _is_call(block)], stop_reason))
+
+
+def _is_call(block: object) -> bool:
+    """Return whether what stands in a list of blocks stands there as a call."""
+    return not isinstance(block, dict) or _type(block, "function") in _BLOCKS
+
+
+def _number(entries: Iterable[Any], finish_reason: object) -> list[Asked]:
     """Return calls with ids of their own: the provider's, or one by its place where that is missing or stands twice."""
     asked: list[Asked] = []
     ids: set[str] = set()
-    for at, raw in enumerate(found):
-        given = raw.id if isinstance(raw.id, str) and raw.id else None
+    for at, entry in enumerate(entries):
+        found = (entry.get(key) for key in _IDS) if isinstance(entry, dict) else ()
+        given = next((str(each) for each in found if isinstance(each, str | int) and each != ""), None)
         call_id = given if given is not None and given not in ids else f"{given or 'call'}_{at}"
+        while call_id in ids:
+            call_id += "_"
         ids.add(call_id)
-        name = raw.name if isinstance(raw.name, str) else ""
-        arguments, rejected = _arguments(raw, name, cut=finish_reason in _CUT)
+        name, arguments, rejected = _read_call(entry)
+        if isinstance(finish_reason, str) and finish_reason in _CUT:
+            arguments, rejected = {}, Rejected(Code.TRUNCATED, "the answer was cut off")
+        elif at >= DEFAULT_LIMITS.calls:
+            told = f"the answer holds more than {DEFAULT_LIMITS.calls} calls"
+            arguments, rejected = {}, Rejected(Code.TOO_MANY_CALLS, told)
         call = ToolCall(id=call_id, name=name, arguments=arguments, dialect=NATIVE, provider_id=given)
         asked.append(Asked(call, rejected))
     return asked
 
 
-def _arguments(raw: _Raw, name: str, *, cut: bool) -> tuple[dict[str, Any], Rejected | None]:
-    if cut:
-        return {}, Rejected(Code.TRUNCATED, "the answer was cut off")
-    if not name.strip():
-        return {}, Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
-    if raw.is_text:
-        return {}, Rejected(Code.INVALID_ARGUMENTS, "the arguments are text, not an object")
+def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
+    """Return the name and the arguments of a call, as far as it has them, and what is wrong with it."""
+    custom = entry.get("custom") if isinstance(entry, dict) else None
+    name = ""
     try:
-        return read_arguments(raw.arguments).value, None
-    except Rejected as error:
-        return {}, error
+        name = unwrap(custom if isinstance(custom, dict) else entry).name
+        if isinstance(custom, dict) or _type(entry) == "custom_tool_call":  # whose input is text of any form
+            raise Rejected(Code.INVALID_ARGUMENTS, "the arguments are text, not an object")
+        return name, read_envelope(entry).arguments, None
+    except Rejected as fault:
+        return name, {}, fault
 
 
 def _write_chat(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
@@ -141,31 +210,46 @@ def _write_chat(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterator[dic
     message = {"role": "assistant", "content": None, **message}
     if outcomes:
         calls = zip(message["tool_calls"], answer.asked, strict=True)
-        message["tool_calls"] = [_write_call(call, asked) for call, asked in calls]
+        message["tool_calls"] = [_write_call(call, asked, answer.kind) for call, asked in calls]
     if outcomes or message["content"]:
         yield message
     for outcome in outcomes:
         if answer.kind == "ollama":
-            yield {"role": "tool", "tool_name": outcome.call.name, "content": whole(outcome.text)}
+            yield {"role": "tool", "tool_name": outcome.call.name or _UNKNOWN, "content": whole(outcome.text)}
         else:
             yield {"role": "tool", "tool_call_id": outcome.call.id, "content": whole(outcome.text)}
 
 
-def _write_call(call: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def _write_call(call: Any, asked: Asked, kind: str) -> dict[str, Any]:
+    if not isinstance(call, Mapping) or not call.keys().isdisjoint((*NAME_FIELDS, *ARGUMENT_FIELDS)):
+        return _write_anew(asked, kind)
     written = {**call, "id": asked.call.id}
-    if isinstance(call.get("function"), Mapping):
-        given = call["function"].get("arguments")
+    function = call.get("function")
+    if isinstance(function, Mapping):
+        given = function.get("arguments")
         is_bad = asked.rejected is not None or not given
         if not isinstance(given, Mapping):
-            written["function"] = {**call["function"], "arguments": "{}" if is_bad else given}
+            written["function"] = {**function, "arguments": "{}" if is_bad else given}
+    elif not isinstance(call.get("custom"), Mapping):
+        return _write_anew(asked, kind)
     return written
+
+
+def _write_anew(asked: Asked, kind: str = "chat") -> dict[str, Any]:
+    """Return a call in the form of chat completions, whatever its own was."""
+    call = asked.call
+    arguments = call.arguments if kind == "ollama" else whole(compact(call.arguments))
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": whole(call.name) or _UNKNOWN, "arguments": arguments},
+    }
 
 
 def _write_responses(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
     left = list(outcomes)
     for item in answer.written:
-        kind = item.get("type")
-        if kind in ("function_call", "custom_tool_call"):
+        if _type(item) in _ITEMS:
             yield {**item, "call_id": left.pop(0).call.id}
         else:
             yield item
@@ -174,17 +258,21 @@ def _write_responses(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterato
 
 
 def _kinds(items: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [item["type"] for item in items if item.get("type") in ("function_call", "custom_tool_call")]
+    return [item["type"] for item in items if _type(item) in _ITEMS]
 
 
 def _write_anthropic(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
     left = list(answer.asked)
     blocks = []
     for block in answer.written:
-        if block.get("type") == "tool_use":
-            asked = left.pop(0)
-            is_object = isinstance(block.get("input"), dict)
-            block = {**block, "id": asked.call.id, "input": block["input"] if is_object else {}}
+        if _is_call(block):
+            call = left.pop(0).call
+            if _type(block) == "tool_use":
+                is_object = isinstance(block.get("input"), dict)
+                block = {**block, "id": call.id, "input": block["input"] if is_object else {}}
+            else:
+                name = whole(call.name) or _UNKNOWN
+                block = {"type": "tool_use", "id": call.id, "name": name, "input": call.arguments}
         blocks.append(block)
     if blocks:
         yield {"role": "assistant", "content": blocks}
@@ -198,15 +286,8 @@ def _write_result(outcome: ToolOutcome) -> dict[str, Any]:
 
 
 def _write_calls(answer: Answer, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    from_calls = [
-        {"id": call.id, "type": "function", "function": {"name": whole(call.name), "arguments": _json(call.arguments)}}
-        for call, _ in answer.asked
-    ]
+    from_calls = [_write_anew(asked) for asked in answer.asked]
     return _write_chat(answer._replace(kind="chat", written={"tool_calls": from_calls}), outcomes)
-
-
-def _json(arguments: dict[str, Any]) -> str:
-    return whole(compact(arguments))
 
 
 _WRITERS = {
