@@ -2,6 +2,8 @@
 
 There is no second reader. A finished response is shaped into the events that its provider would have streamed, and its
 adapter reads those; only its calls are read here, one by one, so that one that is no call hides none of the others.
+`ToolRegistry.process_tool_calls` reads answers that go back with the results, and stands beside this: it takes the same
+entries for calls, none of an answer that was cut off or of Gemini's, and leaves the text alone.
 """
 
 from __future__ import annotations

@@ -188,9 +188,10 @@ class ToolRegistry:
         """Run the calls of a finished answer, and return one outcome for each, in their order.
 
         `response` is what an SDK returned (OpenAI's chat completion or Response, Anthropic's message, Ollama's chat),
-        such an answer as a dict, or a list of `ToolCall`. A call that failed, or was none, has an outcome with an
-        `error`; what the others have done is not lost. With `fail_fast`, calls run one after another, and none after
-        one that failed. `timeout` and `state` are those of `execute`. Raises `UnreadableSource` for any other object.
+        such an answer as a dict, its message, a list of its calls or of `ToolCall`, or a text, in which no calls are
+        looked for. A call that failed, or was none, has an outcome with an `error`; what the others have done is not
+        lost. With `fail_fast`, calls run one after another, and none after one that failed. `timeout` and `state` are
+        those of `execute`. Raises `UnreadableSource` for any other object.
         """
         return await process(self, response, fail_fast=fail_fast, concurrency=concurrency, timeout=timeout, state=state)
 
