@@ -67,7 +67,7 @@ class NativeCalls:
     def __init__(self, options: Options, number: Callable[[], int]) -> None:
         self._options = options
         self._number = number
-        self._ids: set[str] = set()  # of the run: some providers number the calls of each turn from zero
+        self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
         self.begin_turn()
 
     def begin_turn(self) -> None:
@@ -127,12 +127,14 @@ class NativeCalls:
         """
         events: list[UIEvent] = []
         left = list(self.calls)
-        for event in told:
+        opened = {draft.provider_id: key for key, draft in self._open.items() if draft.provider_id}
+        for number, event in enumerate(told):
             seen = next((call for call in left if _is_same(call, event)), None)
             if seen is not None:
                 left.remove(seen)
             elif not event.id or event.id not in self._bad:
-                events += self.finish(msgspec.structs.replace(event, key=self._find_key(event)))
+                key = opened.pop(event.id or "", None) or f"completed {number}"
+                events += self.finish(msgspec.structs.replace(event, key=key))
         return events
 
     def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
@@ -146,6 +148,14 @@ class NativeCalls:
                 event = Call(call, seq=event.seq)
             adopted.append(event)
         return adopted
+
+    def give_up(self) -> list[UIEvent]:
+        """End what is open, because the provider could not read it, and it has been found in what the model wrote."""
+        events: list[UIEvent] = []
+        for key, draft in list(self._open.items()):
+            draft.fault = Rejected(Code.SUPERSEDED, "the provider could not read the call; what the model wrote counts")
+            self._end(key, "", None, events)
+        return events
 
     def lose(self) -> None:
         """Take note that a part of the stream is missing: what is open cannot be trusted any more."""
@@ -162,13 +172,6 @@ class NativeCalls:
             self._end(key, text, None, events)
         return events
 
-    def _find_key(self, event: NativeToolCall) -> str:
-        """Return the key of the open call that `event` ends, or one that nobody has."""
-        for key, draft in self._open.items():
-            if event.id and draft.provider_id == event.id:
-                return key
-        return f"completed {self.seen} {event.key}"
-
     # One call.
 
     def _begin(self, key: str, provider_id: str | None, events: list[UIEvent]) -> _Draft:
@@ -183,11 +186,12 @@ class NativeCalls:
     def _make_id(self, provider_id: str | None) -> str:
         if not provider_id or len(provider_id) > _LONGEST_ID:
             return self._options.new_id()
-        made, twice = provider_id, 1
+        made, times = provider_id, self._ids.get(provider_id, 0)
         while made in self._ids:
-            twice += 1
-            made = f"{provider_id}_{twice}"
-        self._ids.add(made)
+            times += 1
+            made = f"{provider_id}_{times}"
+        self._ids[made] = 1
+        self._ids[provider_id] = times or 1
         return made
 
     def _name(self, draft: _Draft, name: str, events: list[UIEvent]) -> None:

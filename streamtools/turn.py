@@ -7,7 +7,7 @@ both ways. Then only the calls of one kind count, so that nothing is done twice;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
+    Call,
     Error,
     NativeToolCall,
     ToolCallDelta,
@@ -106,11 +107,15 @@ class Turn:
         told = {call.id for call in apart.calls}
         return [event for event in events if _call_id(event) in told]
 
-    def adopt(self, found: Iterable[UIEvent]) -> list[UIEvent]:
-        """Take calls that were found so: they are as good as native ones."""
+    def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
+        """Take calls that were found so, unless the provider has told them: they are as good as native ones."""
+        known = {call.fingerprint() for call in self.native.calls}
+        twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
+        new = [event for event in found if _call_id(event) not in twice]
         message = "the provider refused to read a call, which was found in what the model had written"
         warning = Warning(Code.SALVAGED, message, seq=self._number())
-        return [warning, *self.native.adopt(replace(event, seq=self._number()) for event in found)]
+        told = [warning, *self.native.give_up()]
+        return told + self.native.adopt(replace(event, seq=self._number()) for event in new)
 
     def close(self) -> list[UIEvent]:
         """End what is open."""

@@ -81,6 +81,10 @@ UNREADABLE = {
     "a thought alone": f"<think>{WEATHER}</think>",
     "deep brackets": "[" * 100_000,
     "many braces": "{" * 100_000,
+    "lists that are not closed": "[1," * 80_000,
+    "objects that are not closed": '{"a":' * 50_000,
+    "fences that are not closed": "```a\n" * 40_000,
+    "fences that grow": "\n".join("`" * n + "a" for n in range(3, 700)),
     "many objects": "{} " * 50_000,
 }
 

@@ -357,3 +357,13 @@ def test_text_that_is_cut(text: str, expected: bool) -> None:
 def test_text_between_native_calls() -> None:
     """Text beside native calls is shown where it stands."""
     assert ["step 1", "text 'a'", *GOOD, "text 'b'", *RUN] == story(*texts("a"), WHOLE, *texts("b"), ASKED)
+
+
+def test_many_calls_with_one_id() -> None:
+    """Each has an id of its own, however many they are."""
+    events = [NativeToolCall(str(n), "f", id="x") for n in range(3000)]
+    told = driven(*events, ASKED)
+    made = [event.call_id for event in told.events if isinstance(event, Error)]
+    made += [event.call.id for event in told.events if isinstance(event, Call)]
+
+    assert 3000 == len(set(made))

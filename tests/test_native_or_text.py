@@ -15,6 +15,8 @@ from streamtools.events import (
     SourceError,
     SourceEvent,
     TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
     Warning,
 )
 from streamtools.machine import Verdict
@@ -39,7 +41,7 @@ def count(*events: SourceEvent, **options: Any) -> Count:
     driver.take(driver.machine.close())
     run = [line.removeprefix("run ") for line in driver.story if line.startswith("run ")]
     ended = [event for event in driver.events if isinstance(event, Error) and event.code is Code.SUPERSEDED]
-    assert [event.call.id for event in ended if event.call] == [event.call_id for event in ended]
+    assert all(event.call is None or event.call.id == event.call_id for event in ended)
     assert ADD not in "".join(line for line in driver.story if line.startswith("text"))
     return Count(
         run,
@@ -195,3 +197,20 @@ def test_a_failed_generation_before_anything_else() -> None:
 
     assert ["start", "step 1", "warning salvaged"] == driver.story[:3]
     assert "run c1" in driver.story
+
+
+GENERATION = '{"name": "add", "arguments": {"a": 1}}'
+REFUSED = SourceError("no", failed_generation=GENERATION)
+STREAMED = [ToolCallStart("0", "n1", "add"), ToolCallDelta("0", '{"a": 1}')]
+
+
+def test_a_call_that_was_streamed_before_it_was_refused() -> None:
+    """What the provider had told of it ends; what was found in the text runs, once."""
+    assert Count(["c1"], [], [Code.SALVAGED]) == count(*STREAMED, REFUSED, tools=TOOLS)._replace(superseded=[])
+    assert ["c1"] == count(*STREAMED, REFUSED, tools=TOOLS, execute="eager").run
+
+
+def test_a_call_that_was_complete_before_another_was_refused() -> None:
+    """It is not run again."""
+    assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS).run
+    assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS, execute="eager").run

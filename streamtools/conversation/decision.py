@@ -21,10 +21,11 @@ from streamtools.tools import Tool, ToolChoice
 
 LENGTH = 256 * 1024
 """Characters of a decision that are read."""
-_ATTEMPTS = 10_000  # places where JSON is looked for: a bound on the time that hostile brackets take
+_WORK = 8 * LENGTH  # characters that are looked at in all: hostile brackets are read from each of them on
+_DEEP = 10_000  # what JSON counts for that nests deeper than Python reads
 
 _marked = re.compile(r"JSON_BEGIN\b(.*?)(?:\bJSON_END\b|\Z)", re.DOTALL)
-_fenced = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)^[ \t]*\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+_fence = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)\n?")
 _begins = re.compile(r"[{\[]")
 
 _FORM = '{"tools":[{"tool":"NAME","arguments":{}}]}'
@@ -72,7 +73,7 @@ def read_decision(answer: str) -> Decision:
     """Return what `answer` decides."""
     text = parse(answer[:LENGTH], dialects=(), reasoning="anywhere").content.strip()
     readable = False
-    for places in (_marked.findall(text), [body for _, body in _fenced.findall(text)], [text]):
+    for places in (_marked.findall(text), _blocks(text), [text]):
         wanted: list[Wanted] = []
         for value in _values(places):
             calls = _read(value)
@@ -83,13 +84,29 @@ def read_decision(answer: str) -> Decision:
     return Decision([], readable)
 
 
+def _blocks(text: str) -> list[str]:
+    """Return what stands in fenced code blocks, each closed by a run of its opener's characters, or by the end."""
+    blocks: list[str] = []
+    fence, lines = "", list[str]()
+    for line in text.splitlines(keepends=True):
+        found = _fence.fullmatch(line)
+        if not fence and found:
+            fence = found[1]
+        elif fence and found and found[1].startswith(fence) and not found[2].strip():
+            blocks.append("".join(lines))
+            fence, lines = "", []
+        elif fence:
+            lines.append(line)
+    return [*blocks, "".join(lines)] if lines else blocks
+
+
 def _values(places: Sequence[str]) -> Iterator[Any]:
     """Yield the JSON values that stand in `places`, outermost ones only, and what a value that is a string holds.
 
     What is not read as JSON anywhere else, an object in which a key stands twice say, is none here.
     """
     decoder = json.JSONDecoder(strict=False)
-    attempts = 0
+    work = 0
     for place in places:
         text = place
         try:
@@ -98,12 +115,15 @@ def _values(places: Sequence[str]) -> Iterator[Any]:
         except (ValueError, RecursionError):
             pass
         at = 0
-        while (found := _begins.search(text, at)) and attempts < _ATTEMPTS:
-            attempts += 1
+        while (found := _begins.search(text, at)) and work < _WORK:
+            at = found.end()
             try:
                 _, at = decoder.raw_decode(text, found.start())
-            except (ValueError, RecursionError):
-                at = found.end()
+            except json.JSONDecodeError as error:
+                work += error.pos - found.start()
+                continue
+            except RecursionError:
+                work += _DEEP
                 continue
             with contextlib.suppress(Rejected):
                 yield decode_json(text[found.start() : at]).value
