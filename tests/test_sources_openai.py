@@ -495,7 +495,19 @@ def test_messages_are_bounded_and_on_one_line() -> None:
     (error,) = read(sse({"error": {"message": "a\r\n\u2028\x1b[31mb" + "c" * 1000, "type": "d" * 1000}}))
     assert isinstance(error, SourceError)
     assert error.message == "a    [31mb" + "c" * 489 + "…"
-    assert error.cause == "d" * 199 + "…"
+    assert error.cause is None
+
+
+def test_errors_hold_no_keys_and_logs_no_sentences() -> None:
+    """A key that a provider repeats is shown to nobody, and what is no code stays out of the log."""
+    told = {
+        "message": "Incorrect API key provided: sk-proj-abc*****xyz.",
+        "type": "auth sk-abcdefghij",
+        "code": "no_key",
+    }
+    (error,) = read(sse({"error": told}))
+    assert isinstance(error, SourceError)
+    assert ("Incorrect API key provided: …", "no_key") == (error.message, error.cause)
 
 
 def test_an_error_that_nests_for_ever_has_no_message() -> None:

@@ -6,6 +6,7 @@ shape: values of an unexpected type count as not sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -62,6 +63,10 @@ _KINDS = ("type", "name", "code")
 _STATUSES = ("status_code", "statusCode", "code", "status")
 
 
+_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # a type or a code, and no sentence
+_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # which some providers repeat when it is wrong
+
+
 def finish_reason(raw: str | None) -> FinishReason:
     """Return the normalised reason; a turn that ended without naming one has stopped."""
     return _REASONS.get(raw.lower().replace("-", "_"), "other") if raw else "stop"
@@ -107,13 +112,13 @@ def read_fault(value: Any) -> Fault:
             value = value[0] if value else None
         if not isinstance(value, dict):
             break
-        kinds += [str(value[key]) for key in _KINDS if isinstance(value.get(key), str | int) and value[key] != "error"]
+        kinds += [kind for key in _KINDS if (kind := str(value.get(key) or "")) != "error" and _word.fullmatch(kind)]
         if value.get("code") == "tool_use_failed" and isinstance(written := value.get("failed_generation"), str):
             failed = whole(written) or None  # Groq
         status = next((known for key in _STATUSES if (known := read_status(value.get(key)))), status)
         value = next((value[key] for key in _MESSAGES if value.get(key)), None)
     if isinstance(value, str):
-        message = bounded(value)
+        message = bounded(_key.sub("…", value))
     return Fault(message, bounded(" ".join(kinds), 200), status, failed)
 
 
