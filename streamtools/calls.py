@@ -179,6 +179,11 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
 
 def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Envelope:
     """Return the name and the arguments that a decoded JSON value wraps; raise `Rejected`."""
+    if type(value) is dict and len(value) == 2:  # what nearly all calls are: a name, and an object
+        (first, name), (second, arguments) = value.items()
+        known = _ROLES.get(first) == "name" and _ROLES.get(second) == "arguments"
+        if known and type(name) is str and type(arguments) is dict and name.strip():
+            return Envelope(name, arguments, None)
     written = unwrap(value)
     found = written.arguments
     if not found:
