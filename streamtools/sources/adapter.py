@@ -10,19 +10,23 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning
+from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning, whole
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
 from streamtools.sources.objects import as_frame
 from streamtools.sources.words import Fault, bounded, read_fault
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for JSON that it does not read, and for JSON that has another shape than the one asked for."""
+
+_T = TypeVar("_T")
+_SHAPED = 6
+"""Levels of an event that a struct may describe; below them everything is taken as it came."""
 
 UNREADABLE = msgspec.UNSET
 """Stands for the value of a frame that has none; JSON has no value that is equal to it."""
@@ -163,6 +167,28 @@ def decode(data: bytes) -> Any:
             return json.loads(data.decode(errors="replace"), strict=False)
         except RecursionError as error:
             raise ValueError(str(error)) from None
+
+
+def convert(value: Any, shape: type[_T]) -> _T:
+    """Return a decoded value as a struct of type `shape`; raise `msgspec.ValidationError` for one of another shape.
+
+    Keys may hold half of a surrogate pair, which names no field and which msgspec does not look up. Texts keep theirs.
+    """
+    try:
+        return msgspec.convert(value, shape)
+    except UnicodeEncodeError:  # in a key, or in a text that stands for an object or a list
+        try:
+            return msgspec.convert(_with_whole_keys(value, _SHAPED), shape)
+        except UnicodeEncodeError as error:
+            raise msgspec.ValidationError(str(error)) from None
+
+
+def _with_whole_keys(value: Any, levels: int) -> Any:
+    if levels == 0:
+        return value
+    if isinstance(value, dict):
+        return {whole(key): _with_whole_keys(each, levels - 1) for key, each in value.items()}
+    return [_with_whole_keys(each, levels - 1) for each in value] if isinstance(value, list) else value
 
 
 def _bad_frame(why: str, raw: str) -> SourceWarning:

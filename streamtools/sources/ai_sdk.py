@@ -28,7 +28,7 @@ from streamtools.events import (
     TextDelta,
     Usage,
 )
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.held_calls import HeldCalls
 from streamtools.sources.pairs import Pairs
@@ -91,7 +91,7 @@ class AISDKMessages(FrameAdapter):
             if not isinstance(value, dict):
                 self._pass_unknown(frame, value, events)
                 return
-            part = msgspec.convert(value, _Part)
+            part = convert(value, _Part)
         act = _MEANING.get(part.type) if isinstance(part.type, str) else None
         known = act is not None and act(self, part, events)
         if not known and (value := self._decode(frame, events)) is not UNREADABLE:

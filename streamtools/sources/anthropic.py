@@ -37,7 +37,7 @@ from streamtools.events import (
     Usage,
     whole,
 )
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, fits
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, fits
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
@@ -139,7 +139,7 @@ class Anthropic(FrameAdapter):
             self._pass_unknown(frame, value, events)
             return
         delta = value.get("delta")
-        self._act(msgspec.convert(value if isinstance(delta, dict) else value | {"delta": None}, _Event), frame, events)
+        self._act(convert(value if isinstance(delta, dict) else value | {"delta": None}, _Event), frame, events)
 
     def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         name = event.type if isinstance(event.type, str) else frame.event

@@ -35,7 +35,7 @@ from streamtools.events import (
     Usage,
     whole,
 )
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.held_calls import HeldCalls
 from streamtools.sources.pairs import Pairs
@@ -126,7 +126,7 @@ class Latitude(FrameAdapter):
             if not isinstance(value, dict):
                 self._pass_unknown(frame, value, events)
                 return
-            envelope = msgspec.convert(_without_strays(value), _Envelope)
+            envelope = convert(_without_strays(value), _Envelope)
         if envelope.type == "text-delta" and frame.event == "provider-event":  # what nearly all of them are
             self._add_text(envelope, events)
             return

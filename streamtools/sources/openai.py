@@ -25,7 +25,7 @@ import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta, Usage, whole
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, fits
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, fits
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs
@@ -187,9 +187,9 @@ class OpenAIChat(FrameAdapter):
             return
         strays = False
         try:
-            chunk = msgspec.convert(value, _Chunk)
+            chunk = convert(value, _Chunk)
         except msgspec.ValidationError:
-            chunk = msgspec.convert(_without_strays(value), _Chunk)
+            chunk = convert(_without_strays(value), _Chunk)
             strays = True
         self._careful = True
         if self._read_chunk(chunk, events) or (strays and not self._over):

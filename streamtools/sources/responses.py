@@ -27,7 +27,7 @@ from streamtools.events import (
     SourceUsage,
     TextDelta,
 )
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.output_items import TEXTS, Item, Items, objects, string, text_of
 from streamtools.sources.pairs import Pairs
@@ -94,7 +94,7 @@ class Responses(FrameAdapter):
                 return
             value = self._decode(frame, events)
             if isinstance(value, dict):
-                self._act(msgspec.convert(value, _Event), frame, events)
+                self._act(convert(value, _Event), frame, events)
             elif value is not UNREADABLE:
                 self._pass_unknown("", frame, value, events)
             return
