@@ -50,7 +50,8 @@ class TurnResult:
     `calls` are those that count: of a turn with native calls and calls in text, those of one kind. `errors` holds
     malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
-    the first stands for all. The rest is that of `done`.
+    the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
+    `steps` has them apart. The rest is that of `done`.
     """
 
     text: str = ""
