@@ -423,6 +423,58 @@ async def test_a_result_that_the_review_left_out() -> None:
     assert [QUESTION, CALLED[0], CALLED[1] | {"content": "this call was not run"}] == sent(model)[1]
 
 
+WRITTEN: list[dict[str, Any]] = [
+    {"role": "assistant", "content": IN_TEXT},
+    {"role": "user", "content": '~~~tool_result weather\n{"celsius":21}\n~~~'},
+]
+
+
+@pytest.mark.parametrize(
+    "review",
+    [
+        lambda messages: [*messages, {"role": "user", "content": "And in French."}],
+        lambda messages: [messages[0], {"role": "user", "content": "~~~tool_result weather\n22\n~~~"}],
+        lambda messages: [messages[0], {"role": "user", "content": "It is warm."}],
+        lambda messages: [{"role": "user", "content": "Hear me."}, *messages],
+        lambda messages: [{"role": "assistant", "content": "It was I."}, messages[1]],
+    ],
+    ids=["adds", "changes the result", "answers in words", "adds before", "changes what was said"],
+)
+async def test_a_review_of_calls_in_text(review: Any) -> None:
+    """What it returns is sent as it is, and nothing says that the call was not run."""
+    _, model, events = await hold([IN_TEXT, ANSWER], native=False, teach="never", review=review)
+
+    assert [QUESTION, *review(WRITTEN)] == sent(model)[1]
+    assert [QUESTION, *review(WRITTEN), {"role": "assistant", "content": ANSWER}] == events.messages()
+
+
+async def test_a_result_in_text_that_the_review_left_out() -> None:
+    """With nothing in its place the model is told that the call was not run."""
+    _, model, _ = await hold([IN_TEXT, ANSWER], native=False, teach="never", review=lambda messages: messages[:1])
+
+    not_run = {"role": "user", "content": "~~~tool_result weather\nthis call was not run\n~~~"}
+    assert [QUESTION, WRITTEN[0], not_run] == sent(model)[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("~~~tool_result weather\n22\n~~~", "~~~tool_result weather\n22\n~~~"),
+        ("Never mind.", "~~~tool_result weather\nthis call was not run\n~~~\n\nNever mind."),
+    ],
+    ids=["with its result", "without"],
+)
+async def test_pending_calls_in_text_that_the_user_answers(said: str, told: str) -> None:
+    """A history goes on with the caller's own result, and the call is told as not run only if there is none."""
+    _, _, pending = await hold([IN_TEXT], native=False, execute="never")
+    model = ScriptedModel([ANSWER], native_tool_calls=False)
+    async with chat(model, [*pending.history, User(said)], tools=TOOLS, teach="never") as events:
+        [event async for event in events]
+
+    assert [QUESTION, WRITTEN[0], {"role": "user", "content": told}] == sent(model)[0]
+    assert [*sent(model)[0], {"role": "assistant", "content": ANSWER}] == events.messages()
+
+
 async def test_nothing_is_open_during_a_review() -> None:
     """A person may take a day, and the provider's response is not held for it."""
     model = ScriptedModel([PARIS_CALL, ANSWER])
@@ -565,12 +617,23 @@ async def test_a_model_that_raises() -> None:
         ({"messages": [{"role": "bot"}]}, "message 0"),
         ({"teach": "always", "dialects": "llama_json"}, "no dialect|chat template"),
         ({"emulation": "sometimes"}, "mode is one of"),
+        ({"review": "yes"}, "review is a function, not 'yes'"),
+        ({"few_shot": 3}, "few_shot is True, False or a sequence of Example, not 3"),
+        ({"few_shot": "three"}, "few_shot is"),
+        ({"few_shot": [{"question": "?"}]}, "few_shot is"),
     ],
 )
 def test_what_is_not_allowed(options: dict[str, Any], complaint: str) -> None:
     """It is said at once, and not in the middle of a run."""
     with pytest.raises(ValueError, match=complaint):
         chat(ScriptedModel([]), **{"messages": [QUESTION], "tools": TOOLS, **options})
+
+
+def test_parameters_that_there_are_not() -> None:
+    """They are named, and it is said where those of the provider belong."""
+    wrong: dict[str, Any] = {"temperature": 0}
+    with pytest.raises(TypeError, match=r"chat\(\) has no parameter 'temperature'.* request=\{'temperature': \.\.\.\}"):
+        chat(ScriptedModel([]), [QUESTION], **wrong)
 
 
 @pytest.mark.parametrize("emulation", ["off", "fallback"])

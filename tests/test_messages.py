@@ -23,7 +23,7 @@ from streamtools.conversation.messages import (
     without_reasoning,
     write_messages,
 )
-from streamtools.parsing.dialects import hash_marker, tilde_fence
+from streamtools.parsing.dialects import DIALECTS, Dialect, hash_marker, tilde_fence
 
 
 def call(id: str, name: str, /, signature: str | None = None, **arguments: Any) -> ToolCall:
@@ -329,6 +329,41 @@ def test_calls_in_text_that_nobody_has_run() -> None:
     expected = '###result weather: {"result":"this call was not run"}'
     _, told, _ = write_messages([turn, Assistant("So.")], "openai", dialects=[hash_marker()])
     assert {"role": "user", "content": expected} == told
+
+
+def test_calls_in_text_that_the_user_answers() -> None:
+    """A result in the form of the call's dialect answers one call, of its tool; other words answer none."""
+    dialect = tilde_fence()
+    ids = {"a": "weather", "b": "weather", "c": "weather_now"}
+    pending = [ToolCall(id=id, name=name, arguments={}, dialect=dialect.id) for id, name in ids.items()]
+    turn = Assistant("~~~tool_call", in_text=(*pending, ToolCall(id="d", name="time", arguments={}, dialect="other")))
+    first, second, now = (dialect.write_result(name, "{}") for name in ids.values())
+    done = Results((answer("a", "weather", "1", dialect=dialect.id),))
+    cases: list[tuple[list[Message], list[str]]] = [
+        ([User(first)], ["weather", "weather_now", "time"]),
+        ([User(f"{first}\n{second}\n{now}")], ["time"]),
+        (
+            [User([{"type": "text", "text": now}, {"type": "image_url", "image_url": {"url": "u"}}])],
+            ["weather", "weather", "time"],
+        ),
+        ([User(now), User(first), User("And?")], ["weather", "time"]),
+        ([done, User(first)], ["weather_now", "time"]),
+        ([User("weather: 22")], ["weather", "weather", "weather_now", "time"]),
+        ([Assistant("So."), User(first)], ["weather", "weather", "weather_now", "time"]),
+    ]
+    for said, not_run in cases:
+        told = str(write_messages([turn, *said], "openai", dialects=[dialect]))
+        assert len(not_run) == told.count("this call was not run"), said
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+def test_a_result_is_known_in_every_dialect(dialect: Dialect) -> None:
+    """What a dialect writes for a result answers its call, whatever the result is."""
+    pending = ToolCall(id="a", name="weather", arguments={}, dialect=dialect.id)
+    for result in ("mild", '{"celsius":22}', "[1]", "3", "null", ""):
+        written = dialect.write_result("weather", result)
+        messages = write_messages([Assistant("call", in_text=(pending,)), User(written)], "openai", dialects=[dialect])
+        assert {"role": "user", "content": written} == messages[1]
 
 
 @pytest.mark.parametrize("format", SAID)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -19,6 +20,8 @@ from streamtools.conversation.messages import (
     Format,
     Message,
     System,
+    User,
+    answered_by_user,
     calls_as_text,
     read_messages,
     settle,
@@ -60,7 +63,13 @@ class Chat(ToolStream):
     is the next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each
     follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
     of each request. A `tool_choice` that forces a call holds for the first step. The other parameters are those of
-    `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none.
+    `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none; TypeError for
+    parameters that there are not.
+
+    Calls in text that nobody has run may be answered by the caller: by a user's message behind them that holds results
+    as their dialect writes them (`~~~tool_result get_weather` and so on). If it does not, the model is told that the
+    calls were not run, and then what the user says. A user's message that `review` returns behind calls in text is the
+    answer to them, whatever it says.
 
     What `review` raises ends the run as what a source raises does: with an error, and then it is raised.
     """
@@ -86,6 +95,15 @@ class Chat(ToolStream):
         ):
             if value not in allowed:
                 raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
+        if review is not None and not callable(review):
+            raise ValueError(f"review is a function, not {review!r}")
+        if not isinstance(few_shot, bool) and not _are_examples(few_shot):
+            raise ValueError(f"few_shot is True, False or a sequence of Example, not {few_shot!r}")
+        for name in options.keys() - StreamOptions.__annotations__.keys():
+            raise TypeError(
+                f"chat() has no parameter {name!r}; what is meant for the provider is an option of the model, "
+                f"or goes into the body of each request with request={{{name!r}: ...}}"
+            )
         if max_steps < 1:
             raise ValueError(f"max_steps is at least 1, not {max_steps!r}")
         self._model = model
@@ -103,7 +121,7 @@ class Chat(ToolStream):
         self._teaches = teach == "always" or (teach == "auto" and self._native is False and can)
         self._few_shot = few_shot
         self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}
-        self._messages = read_messages(messages)
+        self._messages = answered_by_user(read_messages(messages), self._armed)
         self._sent = 0  # steps that are among the messages
         self._request = deepcopy(dict(request or {}))
         self._follow_up = follow_up
@@ -211,6 +229,10 @@ class Chat(ToolStream):
         return self._next_answer()
 
 
+def _are_examples(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, Example) for one in value)
+
+
 def _choose_taught(named: Dialects, armed: tuple[Dialect, ...]) -> Dialect | None:
     """Return the dialect that a model is taught: the first that the caller named, and else the one for most models."""
     default = next((each for each in armed if each.id == "tilde_fence"), None) if named in (None, "auto") else None
@@ -221,11 +243,19 @@ def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]
     """Return the history that `reviewed` messages are, which were `messages`, those of `new`.
 
     What the model said and nobody has changed stays as it was, with what OpenAI's form has no place for: reasoning and
-    its signatures, which providers want back.
+    its signatures, which providers want back. Results of calls in text are words of the user's here, so calls that such
+    words follow are open no more: whatever the reviewer lets stand there is their answer.
     """
     said = [message for message in messages if message["role"] == "assistant"]
     known = list(zip(said, [each for each in new if isinstance(each, Assistant)], strict=True))
-    return read_messages(next((was for written, was in known if written == message), message) for message in reviewed)
+    read = read_messages(next((was for written, was in known if written == message), message) for message in reviewed)
+    turn = 0  # where the last of the assistant's stands
+    for place, each in enumerate(read):
+        if isinstance(each, Assistant):
+            turn = place
+        elif isinstance(each, User) and isinstance(last := read[turn], Assistant):
+            read[turn] = replace(last, in_text=())
+    return read
 
 
 chat = Chat

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from streamtools.conversation.formats import anthropic, gemini, ollama, openai, responses
 from streamtools.conversation.formats.plain import plain
-from streamtools.conversation.formats.turns import tell_in_text
+from streamtools.conversation.formats.turns import answered_by_user, tell_in_text
 from streamtools.conversation.history import (
     NOT_RUN,
     Answer,
@@ -44,6 +44,7 @@ __all__ = [
     "Thought",
     "Unanswered",
     "User",
+    "answered_by_user",
     "calls_as_text",
     "read_messages",
     "settle",
@@ -75,7 +76,8 @@ def write_messages(
 
     Answers to calls in text stand in one user message, one block a call, in the form of the call's dialect, which is
     one of `dialects`; there what looks like structure is disarmed. What the user says next follows in the same message.
-    `unanswered` says what becomes of calls without an answer. `"anthropic"` and `"gemini"` want the system's words
+    `unanswered` says what becomes of calls without an answer; a call in text has one too if a user's message behind it
+    holds a result in the form of its dialect. `"anthropic"` and `"gemini"` want the system's words
     outside of the messages: see `system_prompt`.
 
     Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
@@ -83,6 +85,6 @@ def write_messages(
     """
     if format not in _WRITERS:
         raise ValueError(f"messages are written for {', '.join(get_args(Format))}, and not for {format!r}")
-    settled = tell_in_text(settle(history, unanswered), dialects)
+    settled = tell_in_text(settle(answered_by_user(history, dialects), unanswered), dialects)
     messages: list[dict[str, Any]] = plain(_WRITERS[format](settled))
     return messages
