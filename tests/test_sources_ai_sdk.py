@@ -448,3 +448,43 @@ def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[in
     """Any bytes give events, and the same ones at any cut."""
     stream = noise.join(_whole[start : start + length] for start, length in pieces)
     assert read(AISDKMessages, stream) == read(AISDKMessages, *cut(stream, where))
+
+
+# Found by attack: calls that were told before it was known whose they are.
+
+MANY = [str(count) for count in range(33)]
+CALLS = b"".join(called(id) for id in MANY)
+BEGUN = b"".join(part("tool-input-start", toolCallId=f"b{id}", toolName="f") for id in MANY)
+ASKED = part("tool-approval-request", toolCallId="c", approvalId="a")
+OUTPUT = part("tool-output-available", toolCallId="c", output=1)
+
+NOT_OURS: dict[str, list[bytes]] = {
+    "results of more calls than a turn may have": [
+        CALLS,
+        *(part("tool-output-available", toolCallId=id, output=1) for id in MANY),
+    ],
+    "approvals of them": [CALLS, *(part("tool-approval-request", toolCallId=id, approvalId=id) for id in MANY)],
+    "the last of them has the mark": [*(called(id) for id in MANY[1:]), called("c", providerExecuted=True)],
+    "calls beside more that only begin": [called("c"), BEGUN, OUTPUT],
+    "they come again": [CALLS, *(called(id) for id in MANY)],
+    "a result before its call, and then too many": [OUTPUT, BEGUN, called("c")],
+    "an approval before its call": [ASKED, called("c")],
+    "an approval between the name and the input": [part("tool-input-start", toolCallId="c"), ASKED, called("c")],
+    "an approval before its call, in the turn before": [BEGIN, ASKED, END, BEGIN, called("c")],
+    "an approval before its call, and too many between": [ASKED, CALLS, called("c")],
+    "an approval before what is taken back": [ASKED, called("c"), part("reset-step"), called("c")],
+}
+
+
+@pytest.mark.parametrize("frames", NOT_OURS.values(), ids=NOT_OURS)
+def test_a_call_that_may_be_theirs_never_runs_here(frames: list[bytes]) -> None:
+    """Neither one that was told early, nor one that was left to somebody before it came."""
+    *_, end = story(*read(AISDKMessages, *frames, part("finish", finishReason="tool-calls")))
+    assert end.startswith("done finished")
+    assert not [line for line in story(*read(AISDKMessages, *frames, FINISH)) if line.startswith("run ")]
+
+
+def test_calls_of_ours_behind_an_approval_run() -> None:
+    """What was left says nothing about its siblings."""
+    told = story(*read(AISDKMessages, ASKED, called("c"), called("d"), part("finish", finishReason="tool-calls")))
+    assert ["run d"] == [line for line in told if line.startswith("run ")]
