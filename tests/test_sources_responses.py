@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import (
+    Call,
+    Error,
     FinishReason,
     NativeToolCall,
     ProviderCompleted,
@@ -412,7 +414,12 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             item_done(function('{"x"', status="incomplete")),
             completed(function('{"x"', status="incomplete"), status="incomplete"),
         ),
-        [STARTED, ToolCallDelta("1", '{"x"'), done(raw="incomplete", reason="length")],
+        [
+            STARTED,
+            ToolCallDelta("1", '{"x"'),
+            NativeToolCall("1", "f", '{"x"', "call_1", fault=Code.TRUNCATED),
+            done(raw="incomplete", reason="length"),
+        ],
     ),
     "calls that only a response tells which is cut off": (
         frames(
@@ -690,7 +697,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             TextDelta("a"),
             SourceRaw(event("output_text.delta", delta={"text": "b"})),
-            NativeToolCall("4"),
+            NativeToolCall("4", None, 7, fault=Code.INVALID_ARGUMENTS),
             NativeToolCall("6", "web_search", {"action": "x"}, None, True),
             SourceRaw({"type": "web_search_call", "id": 1, "action": "x", "name": 3}),
             SourceRaw({"x": 1}),
@@ -1041,3 +1048,60 @@ def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
     adapter = Responses()
     values = [json.loads(frame.partition(b"data: ")[2]) for frame in stream]
     assert read(Responses, *stream) == [each for value in values for each in adapter.take(value)] + adapter.close()
+
+
+# What hostile eyes have found.
+
+
+def run(*events: Value) -> list[str]:
+    """Return the calls that a stream earns, and the codes of those that are at fault."""
+    machine = StreamMachine()
+    stream = [sse(each) for each in events]
+    machine.start()
+    told = [each for event in read(Responses, *stream) for each in machine.feed(event)] + machine.close()
+    calls = [f"{each.call.name} {json.dumps(each.call.arguments)}" for each in told if isinstance(each, Call)]
+    return calls + [str(each.code.value) for each in told if isinstance(each, Error)]
+
+
+GOOD = function('{"x":1}', id="good", call_id="good", name="good")
+
+
+@pytest.mark.parametrize("value", [5, 0, [1], [], True, False, 1.5])
+@pytest.mark.parametrize("kind", ["function_call_arguments", "custom_tool_call_input"])
+def test_arguments_of_the_wrong_type_are_a_fault(kind: str, value: Any) -> None:
+    """They are never taken for none, wherever they stand; the other calls survive."""
+    item, field = (function, "arguments") if kind.startswith("f") else (custom, "input")
+    bad, id = item(value), item()["id"]
+    for events in (
+        [item_done(bad)],
+        [added(bad), item_done(item())],
+        [added(item()), part_done(kind, id, **{field: value})],
+        [added(item()), event(kind + ".delta", item_id=id, output_index=0, delta=value), item_done(item())],
+        [added(item()), delta("{}", kind, id), event(kind + ".delta", item_id=id, output_index=0, delta=value)],
+    ):
+        assert ['good {"x": 1}', "invalid_arguments"] == run(*events, item_done(GOOD, 1), completed())
+    assert ['good {"x": 1}', "invalid_arguments"] == run(completed(bad, GOOD))
+
+
+def test_an_object_is_no_text_for_a_custom_tool_and_no_piece_of_one() -> None:
+    """What would be arguments in another place is a fault there."""
+    assert ["invalid_arguments"] == run(item_done(custom({"cmd": "rm"})), completed())
+    piece = event("function_call_arguments.delta", item_id="fc_1", output_index=0, delta={"to": 1})
+    assert ["invalid_arguments"] == run(added(function()), piece, item_done(function("")), completed())
+    assert ["f {}"] == run(item_done(function("{}")), piece, completed())
+
+
+@pytest.mark.parametrize("status", ["incomplete", "failed", "cancelled"])
+def test_a_call_that_says_it_is_not_complete_never_runs(status: str) -> None:
+    """However well its JSON closes, and however well the response ends."""
+    bad = function("{}", status=status)
+    told = part_done("function_call_arguments", "fc_1", arguments="{}")
+    for events in (
+        [item_done(bad), completed()],
+        [item_done(bad), completed(function("{}", status="completed"))],
+        [completed(bad)],
+        [added(function()), delta("{}", "function_call_arguments", "fc_1"), completed(bad)],
+        [added(function()), told, completed(bad)],
+        [added(function("", status=status)), delta("{}", "function_call_arguments", "fc_1"), completed()],
+    ):
+        assert ["truncated"] == run(*events)

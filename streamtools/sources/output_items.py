@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import Any
 
+from streamtools.errors import Code
 from streamtools.events import whole
 from streamtools.sources.pairs import Pairs
 
@@ -22,7 +23,9 @@ class Item:
         "begun",
         "call_id",
         "cited",
+        "cut",
         "done",
+        "fault",
         "given",
         "heard",
         "id",
@@ -54,6 +57,8 @@ class Item:
         self.begun = False
         self.streamed = False  # arguments have come in deltas
         self.told = False  # they have come whole
+        self.cut = False  # it began as one that is not complete
+        self.fault: Code | None = None  # why it cannot be run
         self.given: Any = None  # as they came whole
         self.pairs = Pairs()
 

@@ -2,8 +2,8 @@
 
 Function calls are calls, and so are those of custom tools, whose free text becomes the argument `input` and is written
 as JSON on the way. A call is complete when its item is done, or, in a response that ends well, when its arguments have
-been told whole; one that says that it is incomplete is left open. What hosted tools are asked is told when they are
-done; their results stand in the item, which passes as it came.
+been told whole; one that says that it is incomplete is truncated, and one with a piece of the wrong type is at fault.
+What hosted tools are asked is told when they are done; their results stand in the item, which passes as it came.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from streamtools.sources.output_items import Item, Items, string
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 """The client's calls, by the type of their items, and where each has what the model wrote."""
+
+_CUT = ["incomplete", "failed", "cancelled"]  # lists, because a status may be anything
+_ENDED = ["completed", *_CUT]
 
 HOSTED = {
     "web_search_call": "action",
@@ -41,17 +44,24 @@ class ResponseCalls:
     def begin(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append that a call begins, which may tell its arguments already."""
         self._announce(item, told, events)
-        item.given = _arguments(item.kind, told)
+        item.cut = told.get("status") in _CUT
+        self._take(item, told)
 
     def add(self, item: Item, delta: str, events: list[SourceEvent]) -> None:
         """Append a piece of a call's arguments, which may be cut in mid-character."""
         self._write(item, item.pairs.join(delta), events)
 
+    def spoil(self, item: Item, events: list[SourceEvent]) -> None:
+        """Take note that a piece of a call's arguments is no text, so that nobody knows what it was to be."""
+        if not item.done:
+            self._announce(item, {}, events)
+            item.fault = Code.INVALID_ARGUMENTS
+
     def settle(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
         """Take note of arguments that are told whole, before their item is done."""
         if not item.done:
             self._announce(item, told, events)
-            item.given = _arguments(item.kind, told) or item.given
+            self._take(item, told)
             item.told = True
 
     def finish(self, item: Item, told: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
@@ -59,9 +69,11 @@ class ResponseCalls:
 
         `status` is that of the response, or empty where the item itself is done.
         """
-        item.given = _arguments(item.kind, told) or item.given
+        self._take(item, told)
         state = told.get("status")
-        if state == "completed" or (state != "incomplete" and (item.told or status in ("", "completed"))):
+        if state in _CUT:
+            item.fault = item.fault or Code.TRUNCATED
+        if state in _ENDED or item.fault or item.told or status in ("", "completed"):
             self._items.name_call(item, told.get("call_id"), told.get("name"))
             self._end(item, events)
             return
@@ -70,10 +82,12 @@ class ResponseCalls:
             events.append(ToolCallDelta(item.key, item.given))
 
     def finish_told(self, events: list[SourceEvent]) -> None:
-        """End the calls whose arguments have been told whole and whose items never were done."""
+        """End the calls whose arguments have been told whole and whose items never were done, and those at fault."""
         for item in self._items.all:
-            if item.told and not item.done:
+            if not item.done and (item.told or item.fault or item.cut):
+                item.fault = item.fault or (Code.TRUNCATED if item.cut else None)
                 self._end(item, events)
+                item.forget()
 
     def tell_hosted(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append what a tool of the provider was asked."""
@@ -85,6 +99,19 @@ class ResponseCalls:
             arguments = {field: arguments}
         name = string(told.get("name")) or item.kind.removesuffix("_call")
         events.append(NativeToolCall(item.key, name, arguments, string(told.get("id")), provider_executed=True))
+
+    def _take(self, item: Item, told: dict[str, Any]) -> None:
+        """Take the arguments that are told whole; an empty text may mean that they come elsewhere."""
+        value = told.get(CALLS[item.kind])
+        if value is None or value == "":
+            return
+        if isinstance(value, str):
+            text = string(value)
+            item.given = {"input": text} if item.kind == "custom_tool_call" else text
+            return
+        item.given = value
+        if item.kind == "custom_tool_call" or not isinstance(value, dict):
+            item.fault = Code.INVALID_ARGUMENTS
 
     def _announce(self, item: Item, told: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append that a call begins, or what more is known of it now."""
@@ -108,7 +135,9 @@ class ResponseCalls:
     def _end(self, item: Item, events: list[SourceEvent]) -> None:
         given = item.given
         if not fits(given, self._limits.depth):
-            events.append(NativeToolCall(item.key, item.name, None, item.call_id, fault=Code.TOO_DEEP))
+            given, item.fault = None, Code.TOO_DEEP
+        if item.fault is not None:
+            events.append(NativeToolCall(item.key, item.name, given, item.call_id, fault=item.fault))
             return
         self._write(item, item.pairs.close(), events)
         if item.kind == "custom_tool_call":
@@ -117,14 +146,6 @@ class ResponseCalls:
             elif given is None:
                 given = {"input": ""}
         events.append(NativeToolCall(item.key, item.name, given, item.call_id))
-
-
-def _arguments(kind: str, told: dict[str, Any]) -> Any:
-    """Return what a call's arguments are told to be, or None; an empty text may mean that they come elsewhere."""
-    value = told.get(CALLS[kind])
-    if kind == "custom_tool_call":
-        return {"input": text} if (text := string(value)) else None
-    return value if isinstance(value, dict) else string(value)
 
 
 def _escape(text: str) -> str:

@@ -127,6 +127,8 @@ class Responses(FrameAdapter):
             if event.delta:
                 act(self, event, events)
         elif (value := self._decode(frame, events)) is not UNREADABLE or name in _ERRORS:
+            if event.delta is not None and (kind := _PIECES.get(name)):
+                self._calls.spoil(self._item(event, kind), events)
             if name == "response.output_text.annotation.added":
                 self._item(event, "message").cited = True
             if not self._over:
@@ -351,6 +353,11 @@ _DELTAS: dict[str, _Act] = {
     "response.function_call_arguments.delta": Responses._add_arguments,
     "response.custom_tool_call_input.delta": Responses._add_input,
 }
+_PIECES = {
+    "response.function_call_arguments.delta": "function_call",
+    "response.custom_tool_call_input.delta": "custom_tool_call",
+}
+"""The deltas of calls, which are pieces of text."""
 _ENDS = {
     "response.completed": "completed",
     "response.done": "completed",  # some gateways; its status tells
