@@ -201,7 +201,7 @@ def test_a_failed_generation_before_anything_else() -> None:
 
 GENERATION = '{"name": "add", "arguments": {"a": 1}}'
 REFUSED = SourceError("no", failed_generation=GENERATION)
-STREAMED = [ToolCallStart("0", "n1", "add"), ToolCallDelta("0", '{"a": 1}')]
+STREAMED: list[SourceEvent] = [ToolCallStart("0", "n1", "add"), ToolCallDelta("0", '{"a": 1}')]
 
 
 def test_a_call_that_was_streamed_before_it_was_refused() -> None:
