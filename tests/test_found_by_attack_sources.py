@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamtools.events import SourceEvent, TextDelta
+from streamtools.errors import Code
+from streamtools.events import NativeToolCall, SourceEvent, SourceRaw, SourceWarning, TextDelta, ToolCallDelta
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.anthropic import Anthropic
@@ -54,3 +55,178 @@ def test_text_beside_half_a_key_is_read() -> None:
     second = {"choices": [{"delta": {"content": "\ude00", "\udc00": 1}}]}
     events = _read(OpenAIChat(), first, second)
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["hi", "\U0001f600"]
+
+
+# A piece of a call that has the wrong type makes that call faulty, and no other.
+
+
+def _ends(make: Callable[[], FrameAdapter], *values: Any) -> list[tuple[str | None, Any, Code | None]]:
+    """Return name, arguments and fault of each call of a stream that ended."""
+    events = _read(make(), *values)
+    return [(each.name, each.arguments, each.fault) for each in events if isinstance(each, NativeToolCall)]
+
+
+def _block(index: Any, name: str, **more: Any) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": f"id {name}", "name": name, **more}
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def _piece(index: Any, delta: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+def _halt(index: Any) -> dict[str, Any]:
+    return {"type": "content_block_stop", "index": index}
+
+
+_JSON = {"type": "input_json_delta", "partial_json": '{"to":1}'}
+_BAD = ("f", None, Code.INVALID_ARGUMENTS)
+_WRONG: tuple[Any, ...] = ({"to": "bob"}, 5, ["x"], [], False)
+_STRAY: tuple[Any, ...] = ("x", 5, None, {"type": 5})
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(_piece(0, {"type": "input_json_delta", "partial_json": bad}) for bad in _WRONG),
+        *(_piece(0, bad) for bad in (*_STRAY, {"partial_json": "{}"})),
+        *(_piece("0", {"type": "input_json_delta", "partial_json": 5}), _piece(None, "x"), _piece("zero", _JSON)),
+    ],
+)
+def test_a_block_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any]) -> None:
+    """What cannot be read passes as it came, and the open call ends there as a fault; the next one survives."""
+    after = (_piece(0, _JSON), _halt(0), _block(1, "g"), _piece(1, _JSON), _halt(1), {"type": "message_stop"})
+    assert _ends(Anthropic, _block(0, "f"), piece, *after) == [_BAD, ("g", None, None)]
+    assert SourceRaw(piece) in _read(Anthropic(), _block(0, "f"), piece, *after)
+
+
+@pytest.mark.parametrize("index", ["0", 0.0, 0])
+def test_the_number_of_a_block_may_be_written_otherwise(index: Any) -> None:
+    """A piece goes to the block whose number it has, as text too."""
+    events = _read(Anthropic(), _block(0, "f"), _piece(index, _JSON), _halt(index))
+    assert [event.text for event in events if isinstance(event, ToolCallDelta)] == ['{"to":1}']
+
+
+def test_a_piece_of_another_block_makes_no_call_faulty() -> None:
+    """An integer that is no block's is nobody's, and a piece that says what it is and is no JSON is none of a call."""
+    pieces = (_piece(7, "x"), _piece(0, {"type": "citations_delta"}), _piece(0, _JSON), _halt(0))
+    assert _ends(Anthropic, _block(0, "f"), *pieces) == [("f", None, None)]
+
+
+@pytest.mark.parametrize(("given", "told"), [([], []), (0, 0), (False, False), ({}, None), ("", None), (None, None)])
+def test_the_input_of_a_block_is_told_as_it_is(given: Any, told: Any) -> None:
+    """Only an empty object, or nothing, means that there are no arguments."""
+    assert _ends(Anthropic, _block(0, "f", input=given), _halt(0)) == [("f", told, None)]
+
+
+def _part(call: dict[str, Any]) -> dict[str, Any]:
+    return {"candidates": [{"content": {"parts": [{"functionCall": call}]}}]}
+
+
+@pytest.mark.parametrize("bad", [5, "x", {"a": 1}, 0, "", {}, False])
+def test_gemini_pieces_that_are_no_list_make_the_call_faulty(bad: Any) -> None:
+    """In a call that is whole, at the beginning of a streamed one, and at its end."""
+    begins, more = _part({"name": "f", "willContinue": True}), [{"jsonPath": "$.to", "numberValue": 1}]
+    last = _part({"partialArgs": more})
+    good = _part({"name": "g", "args": {"a": 1}})
+    for stream in (
+        [_part({"name": "f", "partialArgs": bad})],
+        [begins, _part({"partialArgs": bad})],
+        [_part({"name": "f", "willContinue": True, "partialArgs": bad}), last],
+    ):
+        first, second = _ends(Gemini, *stream, good)
+        assert (first[0], first[2], second) == ("f", Code.INVALID_ARGUMENTS, ("g", {"a": 1}, None))
+
+
+def _step(kind: str, index: Any = 0, **more: Any) -> dict[str, Any]:
+    return {"event_type": f"step.{kind}", "index": index, **more}
+
+
+def _function(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "id": f"id {name}", "name": name, **more}
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(_step("delta", delta={"type": "arguments_delta", "arguments": bad}) for bad in _WRONG),
+        *(_step("delta", delta=bad) for bad in _STRAY),
+        _step("delta", None, delta={"type": "arguments_delta", "arguments": "{}"}),
+    ],
+)
+def test_a_step_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any]) -> None:
+    """As in a block of Anthropic's."""
+    begin, other = _step("start", step=_function("f")), _step("start", 1, step=_function("g", arguments={"a": 1}))
+    assert _ends(Gemini, begin, piece, _step("stop"), other, _step("stop", 1)) == [_BAD, ("g", {"a": 1}, None)]
+
+
+@pytest.mark.parametrize(("given", "told"), [([], []), (0, 0), (False, False), ({}, None), ("", None), (None, None)])
+def test_the_arguments_of_a_step_are_told_as_they_are(given: Any, told: Any) -> None:
+    """Only an empty object, or nothing, means that there are none."""
+    start = _step("start", step=_function("f", arguments=given))
+    assert _ends(Gemini, start, _step("delta", delta={"type": "x"}), _step("stop")) == [("f", told, None)]
+
+
+def _calls(*entries: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": {"tool_calls": list(entries), **more}, "finish_reason": finish}]}
+
+
+def _entry(index: int, name: str | None = None, arguments: Any = None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"index": index, "function": {"arguments": arguments}}
+    if name is not None:
+        entry |= {"id": f"id {name}", "function": {"name": name, "arguments": arguments}}
+    return entry
+
+
+_DEEP: Any = {"a": 1}
+for _ in range(200):
+    _DEEP = {"a": _DEEP}
+
+
+@pytest.mark.parametrize("finish", ["tool_calls", "length"])
+@pytest.mark.parametrize(
+    ("bad", "fault"),
+    [
+        ({"index": 0, "function": ['{"to":1}']}, Code.INVALID_ARGUMENTS),
+        ({"index": 0, "id": "id f", "function": 5}, Code.INVALID_ARGUMENTS),
+        ({"index": None, "function": "x"}, Code.INVALID_ARGUMENTS),
+        ('{"to":1}', Code.INVALID_ARGUMENTS),
+        (5, Code.INVALID_ARGUMENTS),
+        (_entry(0, None, _DEEP), Code.TOO_DEEP),
+    ],
+)
+def test_a_chat_call_with_a_piece_of_the_wrong_type_is_faulty(bad: Any, fault: Code, finish: str) -> None:
+    """The open call of its slot, or else any that has not closed; a closed one survives, however the turn ends."""
+    stream = (_calls(_entry(1, "g", '{"a":1}')), _calls(_entry(0, "f")), _calls(bad), _calls(finish=finish))
+    ends = _ends(OpenAIChat, *stream)
+    assert ends == [("f", None, fault), *([("g", None, None)] if finish == "tool_calls" else [])]
+    assert any(isinstance(event, SourceRaw | SourceWarning) for event in _read(OpenAIChat(), *stream))
+
+
+def test_a_chat_call_that_begins_with_what_nobody_can_read_is_faulty() -> None:
+    """It has an id, so it is one."""
+    assert _ends(
+        OpenAIChat, _calls({"index": 0, "id": "x", "function": ["f"]}), _calls(_entry(0, None, "{}"), finish="stop")
+    ) == [(None, None, Code.INVALID_ARGUMENTS)]
+
+
+def test_a_call_of_the_old_form_with_a_piece_of_the_wrong_type_is_faulty() -> None:
+    """A `function_call` that is no object, behind one that is."""
+    frames = ({"choices": [{"delta": {"function_call": each}}]} for each in ({"name": "f"}, ["x"]))
+    assert _ends(OpenAIChat, *frames, _calls(finish="function_call")) == [_BAD]
+
+
+# One call in two forms.
+
+
+def test_the_old_form_of_a_call_beside_the_new_one_is_no_second_call() -> None:
+    """Servers that speak both forms say each call twice."""
+    first = _calls(_entry(0, "f", '{"to"'), function_call={"name": "f", "arguments": '{"to"'})
+    rest = _calls(_entry(0, None, ":1}"), function_call={"arguments": ":1}"}, finish="tool_calls")
+    assert _ends(OpenAIChat, first, rest) == [("f", None, None)]
+
+
+def test_the_old_form_beside_an_empty_list_is_a_call() -> None:
+    """The new form says nothing, so the old one counts."""
+    first = _calls({"index": 0}, function_call={"name": "f", "arguments": "{}"}, finish="function_call")
+    assert _ends(OpenAIChat, first) == [("f", None, None)]

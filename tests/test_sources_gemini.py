@@ -463,7 +463,8 @@ CALLS: dict[str, Stream] = {
         [chunk(call(name="f", partialArgs=7)), chunk(call(name="g", partialArgs=[7]), finish="STOP")],
         [
             ToolCallStart("1", None, "f"),
-            NativeToolCall("1", "f"),
+            SourceRaw({"functionCall": {"name": "f", "partialArgs": 7}}),
+            NativeToolCall("1", "f", fault=Code.INVALID_ARGUMENTS),
             ToolCallStart("2", None, "g"),
             NativeToolCall("2", "g", [7]),
             stop(),

@@ -249,7 +249,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "calls that are none": (
         ["calls", [5, None], {"index": 0, "function": "f"}, [piece(5, index=0)]],
         [
-            *(SourceRaw("calls"), SourceRaw(5), SourceRaw(None)),
+            *(SourceRaw("calls"), SourceRaw(5), SourceRaw(None), SourceRaw({"index": 0, "function": "f"})),
             SourceRaw({"index": 0, "function": {"name": 5}}),
         ],
     ),

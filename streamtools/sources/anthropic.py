@@ -16,6 +16,7 @@ there was nothing but reasoning and a call in the making, the first attempt is f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,7 @@ class _Event(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Event).decode
+_number = re.compile(r"[0-9]{1,9}")
 
 
 class _Block:
@@ -85,7 +87,9 @@ class _Block:
         self.key = key
         self.id = _string(start.get("id"))
         self.name = _string(start.get("name"))
-        self.input = start.get("input") or None  # the whole of it, where nothing is streamed
+        self.input = start.get("input")  # the whole of it, where nothing is streamed; {} says that it is to come
+        if self.input in ("", {}):
+            self.input = None
         self.signature = _string(start.get("signature"))
         self.pairs = Pairs()
         self.pieces: list[str] = []  # of a server's call, which is told when it is complete
@@ -266,7 +270,20 @@ class Anthropic(FrameAdapter):
         elif delta.type == "signature_delta" and isinstance(delta.signature, str) and block and not block.key:
             block.signature = _string(delta.signature)
         else:
+            if delta.partial_json is not None or not isinstance(delta.type, str):
+                self._doubt(event.index, events)
             self._pass(frame, events)
+
+    def _doubt(self, index: Any, events: list[SourceEvent]) -> None:
+        """End the calls that a piece may belong to which cannot be read: without it they say something else."""
+        at = _place(index)
+        for place in list(self._blocks):
+            block = self._blocks[place]
+            if block.key and (place == at or None in (place, at)):
+                del self._blocks[place]
+                executed = block.kind in _SERVER_TOOLS
+                fault = Code.INVALID_ARGUMENTS
+                events.append(NativeToolCall(block.key, block.name, None, block.id, executed, fault=fault))
 
     def _stop_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         block = self._blocks.pop(_place(event.index), None)
@@ -333,7 +350,10 @@ def _string(value: Any) -> str | None:
 
 
 def _place(index: Any) -> int | None:
-    return index if isinstance(index, int) else None
+    """Return the number of a block, which may be written as text, and None where none is told."""
+    if isinstance(index, str) and _number.fullmatch(index):
+        return int(index)
+    return int(index) if isinstance(index, int) or (isinstance(index, float) and index.is_integer()) else None
 
 
 _NOTHING = frozenset(("ping", "text", "thinking", "input_json", "citation", "signature"))

@@ -28,6 +28,9 @@ Arguments are closed when their brackets are. Closed ones that come once more, t
 servers repeat the whole call at its end. But in one list of calls nothing is repeated: two that are equal are two.
 Pieces that hold nothing open no call. A piece without a `type` is of a function; one of another type that holds no
 `function`, such as a custom tool, whose input is no JSON, is handed back.
+
+An entry that is no object, or whose `function` is none, is handed back too, and the call that it is for is faulty,
+because it lacks a piece: the one of its id or slot, and where neither is told, all calls that have not closed.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from io import StringIO
 from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart, whole
 from streamtools.sources.adapter import fits
 from streamtools.sources.brackets import Brackets
@@ -57,6 +61,7 @@ class _Piece(NamedTuple):
     text: str | None  # arguments as JSON text
     value: Any  # arguments as anything else; None where there are none
     signature: str | None
+    unreadable: bool = False  # there is more in it that nobody can read
 
     @property
     def brings(self) -> bool:
@@ -67,7 +72,9 @@ class _Piece(NamedTuple):
 class _Call:
     """A call that has begun."""
 
-    __slots__ = ("begun", "brackets", "certain", "id", "key", "name", "pairs", "read", "signature", "size", "value")
+    __slots__ = (
+        *("begun", "brackets", "certain", "fault", "id", "key", "name", "pairs", "read", "signature", "size", "value"),
+    )
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -81,6 +88,7 @@ class _Call:
         self.pairs = Pairs()
         self.value: Any = None  # arguments that came as an object
         self.signature: str | None = None
+        self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
 
     @property
     def closed(self) -> bool:
@@ -115,36 +123,62 @@ class ChatCalls:
     def take_old(self, function: Any, events: list[SourceEvent]) -> list[Any]:
         """Do the same for the value of `function_call`."""
         self._listed.clear()
-        piece = _read_function(function, _OLD, {}) if isinstance(function, dict) else None
+        piece = _read_function(function, _OLD, {}) if isinstance(function, dict) else _unreadable(_OLD, {})
         return [] if self._add(piece, events) else [function]
 
+    @property
+    def any_new(self) -> bool:
+        """Whether there is a call of the form that allows several."""
+        return any(slot != _OLD for slot in self._latest)
+
     def settle(self, events: list[SourceEvent]) -> None:
-        """Append what only the end of the turn makes certain: names that might have grown, halves of characters."""
+        """Append what only the end of the turn makes certain: names that might have grown, halves of characters, and
+        the ends of faulty calls, which no end of the turn makes good.
+        """
         for call in self._calls:
             if rest := call.pairs.close():
                 events.append(ToolCallDelta(call.key, rest))
             if call.name and not call.certain:
                 _tell(call, events)
+            if call.fault is not None:
+                name, fault = call.name or None, call.fault
+                events.append(NativeToolCall(call.key, name, None, call.id, signature=call.signature, fault=fault))
 
     def complete(self, events: list[SourceEvent]) -> None:
         """Append the ends of all calls; the provider has told that the turn is complete."""
         for call in self._calls:
-            events.append(NativeToolCall(call.key, call.name or None, call.value, call.id, signature=call.signature))
+            if call.fault is None:
+                name, signature = call.name or None, call.signature
+                events.append(NativeToolCall(call.key, name, call.value, call.id, signature=signature))
 
     def _add(self, piece: _Piece | None, events: list[SourceEvent]) -> bool:
         """Append what a piece adds to its call; return False if it is none, or finds no place."""
         if piece is _NOTHING:
             return True
-        if piece is None or (piece.value is not None and not fits(piece.value, self._limits.depth)):
+        if piece is None:
+            return False
+        fault = Code.INVALID_ARGUMENTS if piece.unreadable else None
+        if piece.value is not None and not fits(piece.value, self._limits.depth):
+            fault = Code.TOO_DEEP
+            piece = piece._replace(value=None)
+        if fault is not None and piece.id is None and piece.name is None and piece.slot is None:
+            for each in self._calls:
+                if not each.closed:
+                    each.fault = each.fault or fault
             return False
         call = self._route(piece)
+        if fault is not None and (fault is Code.TOO_DEEP or piece.id is None is piece.name):
+            if call is not None and not call.closed:
+                call.fault = call.fault or fault
+            return False
         news = call is None
         if call is None:
             if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
-                return False  # a signature alone: whatever it signs is no call
+                return False  # a signature alone: whatever it signs is no call; or nothing that can be read
             call = self._begin(piece.slot, events)
         elif piece.name and call.certain and piece.name != call.name:
             events.append(ToolCallStart(call.key, name=piece.name))
+        call.fault = call.fault or fault
         self._listed.add(call.key)
         if piece.id is not None and call.id is None:
             call.id = piece.id
@@ -158,7 +192,7 @@ class ChatCalls:
         certain = call.name != "" and (call.begun or len(call.name) > _LONGEST_NAME)
         if news or (certain and not call.certain):
             _tell(call, events, certain=certain)
-        return not brings or self._add_arguments(call, piece, events)
+        return (not brings or self._add_arguments(call, piece, events)) and fault is None
 
     def _add_arguments(self, call: _Call, piece: _Piece, events: list[SourceEvent]) -> bool:
         if piece.text is None:
@@ -219,13 +253,15 @@ _NOTHING = _Piece(None, None, None, None, None, None)
 def _read(entry: Any) -> _Piece | None:
     """Return what an entry of `tool_calls` says, `_NOTHING` if that is nothing, None if it is not understood."""
     if not isinstance(entry, dict):
-        return None
+        return _unreadable(None, {}) if entry else None
     index, function = entry.get("index"), entry.get("function")
     slot = max(index, 0) if type(index) is int else None
     if isinstance(function, dict):
         return _read_function(function, slot, entry)
     if entry.get("type") not in (None, "", "function") or entry.get("custom"):
         return None
+    if function:
+        return _unreadable(slot, entry)
     return _read_function(entry, slot, entry)  # some servers know no envelope, and some begin with the id alone
 
 
@@ -238,6 +274,11 @@ def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any])
     if id or name or text or signature or value is not None:
         return _Piece(slot, id, name, text, value, signature)
     return _NOTHING if not _strange(entry) and not _strange(function) else None
+
+
+def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:
+    """Return the piece that an entry is which belongs to a call, and holds something that nobody can read."""
+    return _Piece(slot, _string(entry.get("id")), _string(entry.get("name")), None, None, None, True)
 
 
 def _strange(value: dict[str, Any]) -> bool:

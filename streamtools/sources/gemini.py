@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.errors import Code
 from streamtools.events import (
     NativeToolCall,
     ProviderCompleted,
@@ -97,7 +98,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 class _Call:
     """A call that is being streamed."""
 
-    __slots__ = ("arguments", "given", "id", "key", "name", "signature")
+    __slots__ = ("arguments", "fault", "given", "id", "key", "name", "signature")
 
     def __init__(self, key: str, limits: Limits) -> None:
         self.key = key
@@ -105,6 +106,7 @@ class _Call:
         self.name: str | None = None
         self.given: Any = None
         self.signature: str | None = None
+        self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
         self.arguments = PartialArgs(limits)
 
 
@@ -241,7 +243,7 @@ class Gemini(FrameAdapter):
         goes_on, given = bool(told.get("willContinue")), told.get("args")
         call = self._call
         if call is None or name is not None:
-            if not (goes_on or pieces):
+            if not goes_on and pieces in (None, []):
                 self._call = None
                 if name is not None or id is not None or given is not None:
                     self._calls += 1
@@ -256,14 +258,21 @@ class Gemini(FrameAdapter):
         call.id = call.id or id
         call.signature = call.signature or signature
         call.given = call.given if given is None else given
-        text = "".join(map(call.arguments.write, pieces)) if isinstance(pieces, list) else ""
+        if isinstance(pieces, list):
+            text = "".join(map(call.arguments.write, pieces))
+        else:
+            text = ""
+            if pieces is not None:
+                call.fault = Code.INVALID_ARGUMENTS
+                self._pass_raw({"functionCall": told}, events)
         if not goes_on:
             text += call.arguments.close()
         if text:
             events.append(ToolCallDelta(call.key, text))
         if not goes_on:
             arguments = call.arguments.value if call.given is None else call.given
-            events.append(NativeToolCall(call.key, call.name, arguments, call.id, signature=call.signature))
+            id, signature, fault = call.id, call.signature, call.fault
+            events.append(NativeToolCall(call.key, call.name, arguments, id, signature=signature, fault=fault))
             self._call = None
 
     def _tell_executed(

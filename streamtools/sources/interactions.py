@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streamtools.errors import Code
 from streamtools.events import (
     FinishReason,
     NativeToolCall,
@@ -41,6 +42,7 @@ _REASONS: dict[str, FinishReason] = {
     "budget_exceeded": "length",
     "requires_continuation": "pause",
 }
+_UNTOLD = "None"  # the index of a step that has none
 _BOOKKEEPING = ("interaction.created", "interaction.status_update")
 
 
@@ -54,7 +56,9 @@ class _Call:
         self.id = text_in(step, "id")
         self.name = text_in(step, "name")
         self.signature = text_in(step, "signature")
-        self.given: Any = step.get("arguments") or None
+        self.given: Any = step.get("arguments")  # {} says that they are to come
+        if self.given in ("", {}):
+            self.given = None
         self.streamed = False
 
 
@@ -90,6 +94,9 @@ class Interactions:
             self._start(index, step, value, events)
         elif kind == "step.delta" and isinstance(delta, dict):
             self._add(index, delta, value, events)
+        elif kind == "step.delta":
+            self._doubt(index, events)
+            events.append(SourceRaw(value))
         elif kind == "step.stop":
             self._stop(index, events)
         elif kind not in _BOOKKEEPING:
@@ -124,8 +131,18 @@ class Interactions:
                 if delta["arguments"]:
                     call.streamed = True
                     events.append(ToolCallDelta(call.key, delta["arguments"]))
-            case _:
+            case other:
+                if delta.get("arguments") is not None or not isinstance(other, str):
+                    self._doubt(index, events)
                 events.append(SourceRaw(value))
+
+    def _doubt(self, index: str, events: list[SourceEvent]) -> None:
+        """End the calls that a piece may belong to which cannot be read: without it they say something else."""
+        for place in list(self._calls):
+            if place == index or _UNTOLD in (place, index):
+                call = self._calls.pop(place)
+                fault = Code.INVALID_ARGUMENTS
+                events.append(NativeToolCall(call.key, call.name, None, call.id, signature=call.signature, fault=fault))
 
     def _stop(self, index: str, events: list[SourceEvent]) -> None:
         call = self._calls.pop(index, None)

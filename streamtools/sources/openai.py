@@ -150,7 +150,7 @@ class OpenAIChat(FrameAdapter):
                 if delta.tool_calls:
                     for left in self._calls.take(delta.tool_calls, events):
                         self._pass_raw(left, events)
-                if delta.function_call:
+                if delta.function_call and not (delta.tool_calls and self._calls.any_new):  # else the old form mirrors
                     for left in self._calls.take_old(delta.function_call, events):
                         self._pass_raw(left, events)
                 if delta.audio or delta.images or delta.annotations or delta.extra_content:
