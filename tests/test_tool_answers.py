@@ -12,6 +12,7 @@ import pytest
 from streamtools import extract_tool_calls
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, UnreadableSource
+from streamtools.sources.words import finish_reason
 from streamtools.tools import ToolRegistry, ToolResult
 from streamtools.tools.answers import extend_messages, read_answer
 from streamtools.tools.context import ToolContext
@@ -392,3 +393,82 @@ async def test_each_call_needs_one_outcome() -> None:
     for wrong in ([], outcomes[:1], [*outcomes, outcomes[0]]):
         with pytest.raises(ValueError, match="each call has one outcome"):
             extend_messages([], TWO, wrong)
+
+
+# Found by attack: endings, numbers and shapes.
+
+ENDINGS: list[Any] = [
+    *("stop", "STOP", "end_turn", "stop_sequence", "completed", "tool_calls", "tool-calls", "tool_use"),
+    *("function_call", None, "", "error", "failed", "cancelled", "abort", "length", "max_tokens", "model_length"),
+    *("max_output_tokens", "MAX_TOKENS", "safety", "SAFETY", "refusal", "content_filter", "pause_turn", "in_progress"),
+    *("queued", "incomplete", "malformed_function_call", "load", "new word"),
+]
+ITEM = {"type": "function_call", "call_id": "a", "name": "weather", "arguments": BERN}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_calls_run_after_the_same_endings_as_in_a_stream(ending: str | None) -> None:
+    """Whoever tells it, in which words; and after one that nobody knows, none does."""
+    expected = None if finish_reason(ending) in ("stop", "tool_calls") else Code.TRUNCATED
+    message = {"role": "assistant", "tool_calls": [chat_call("weather", BERN, "a")]}
+    for response in (
+        {"choices": [{"message": message, "finish_reason": ending}]},
+        {"message": message, "done_reason": ending},
+        {"message": message, "finish_reason": ending},
+        {"content": [tool_use("a", "weather", {"city": "Bern"})], "stop_reason": ending},
+        {"output": [ITEM], "status": ending},
+        {"output": [{**ITEM, "status": ending}], "status": "completed"},
+        [{**ITEM, "status": ending}],
+    ):
+        outcomes = await REGISTRY.process_tool_calls(response)
+        assert [expected] == [outcome.error for outcome in outcomes]
+        assert extend_messages([], response, outcomes)
+
+
+async def test_an_item_that_is_not_whole_leaves_its_siblings() -> None:
+    """Only it is not trusted."""
+    items = [{**ITEM, "status": "incomplete"}, {**ITEM, "call_id": "b", "status": "completed"}]
+    outcomes = await REGISTRY.process_tool_calls({"output": items, "status": "completed"})
+    assert [Code.TRUNCATED, None] == [outcome.error for outcome in outcomes]
+
+
+async def test_a_thousand_calls_do_not_all_run() -> None:
+    """As many do as a turn may have, and each of the others has an outcome."""
+    outcomes = await REGISTRY.process_tool_calls(chat(*[chat_call("weather", BERN)] * 1000))
+    assert [None] * 32 + [Code.TOO_MANY_CALLS] * 968 == [outcome.error for outcome in outcomes]
+
+
+MALFORMED: list[tuple[Any, list[Code]]] = [
+    ({"choices": ["x"]}, []),
+    ({"choices": [{"message": "x"}]}, []),
+    ({"message": {"tool_calls": {"a": {}}}}, [Code.MISSING_TOOL_NAME]),
+    ({"message": {"tool_calls": 30}}, [Code.UNRECOGNISED_TOOL_CALL]),
+    (chat({"function": "x"}), [Code.UNKNOWN_TOOL]),
+    (chat({"function": 3}), [Code.MISSING_TOOL_NAME]),
+    (chat({"function": {"name": ["x"], "arguments": 3}, "id": {}}), [Code.MISSING_TOOL_NAME]),
+    (chat(chat_call("weather", 3)), [Code.INVALID_ARGUMENTS]),
+    (chat(chat_call("\ud800", BERN, "\ud800")), [Code.UNKNOWN_TOOL]),
+    ({"output": [[]]}, []),
+    ({"output": [{"type": []}, {**ITEM, "status": []}]}, [Code.TRUNCATED]),
+    ({"content": ["x"]}, [Code.UNRECOGNISED_TOOL_CALL]),
+    ({"content": [{"type": []}]}, []),
+    (
+        {"choices": [{"finish_reason": ["stop"], "message": {"tool_calls": [chat_call("weather", BERN)]}}]},
+        [Code.TRUNCATED],
+    ),
+    ({"output": [ITEM], "status": {}}, [Code.TRUNCATED]),
+]
+
+
+@pytest.mark.parametrize(("response", "expected"), MALFORMED)
+async def test_malformed_answers_raise_nothing(response: Any, expected: list[Code]) -> None:
+    """What has the wrong type is a call that does not run, or nothing."""
+    outcomes = await REGISTRY.process_tool_calls(response)
+    assert expected == [outcome.error for outcome in outcomes]
+    json.dumps(extend_messages([], response, outcomes), ensure_ascii=False)
+
+
+async def test_an_object_whose_keys_are_no_texts_is_no_answer() -> None:
+    """The error that says so can be written."""
+    with pytest.raises(UnreadableSource, match="an object of 1"):
+        await REGISTRY.process_tool_calls({1: 2})

@@ -4,9 +4,9 @@ Read are OpenAI's chat completions and Responses, Anthropic's messages and Ollam
 messages, lists of blocks, items or calls, and texts. Which entries are calls, and how many count, is decided as by
 `extract_tool_calls`. There are differences, since here each call gets a result and goes back with it: only native
 calls are read, and none in the text; each has an outcome in its place, also one that is no call; none runs of an answer
-that was cut off; and Gemini's responses, null and objects that hold no answer are refused. What the model wrote goes
-back as it came; only arguments that are no JSON object go back as `{}`, since templates that read them would fail, an
-entry that is no call goes back as one of the tool `unknown`, and the old `function_call` as one of `tool_calls`.
+that did not end well; and Gemini's responses, null and objects that hold no answer are refused. What the model wrote
+goes back as it came; only arguments that are no JSON object go back as `{}`, since templates that read them would fail,
+an entry that is no call goes back as one of the tool `unknown`, and the old `function_call` as one of `tool_calls`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from streamtools.errors import Code, UnreadableSource
 from streamtools.events import whole
 from streamtools.tools.outcome import ToolOutcome
 
-_CUT = {"length", "max_tokens", "content_filter", "model_context_window_exceeded", "incomplete", "failed", "refusal"}
-"""Endings after which no call is trusted: its arguments may be a beginning that happens to be JSON."""
+_WELL = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
+"""Endings after which calls run, in the words of all providers, as they run in a stream. After any other, also one that
+nobody knows, no call is trusted: its arguments may be a beginning that happens to be JSON."""
 _IDS = ("call_id", "tool_call_id", "toolCallId", "id")  # in Responses, an item has an id of its own beside the call's
 _ITEMS = ("function_call", "custom_tool_call")
 _BLOCKS = ("tool_use", "function_call", "function")
@@ -79,7 +80,7 @@ def read_answer(response: object) -> Answer:
         choice = _dict(next(iter(value["choices"]), None))
         return _read_chat("chat", _dict(choice.get("message")), choice.get("finish_reason"))
     if isinstance(value.get("message"), dict):
-        return _read_chat("ollama", value["message"], value.get("done_reason"))
+        return _read_chat("ollama", value["message"], value.get("done_reason") or value.get("finish_reason"))
     if isinstance(value.get("output"), list):
         return _read_items(_entries(value["output"]), value.get("status"))
     if isinstance(value.get("content"), list) and not _listed(value):
@@ -88,7 +89,8 @@ def read_answer(response: object) -> Answer:
         return _read_list([value])
     if "role" in value or _listed(value):
         return _read_chat("chat", value, None)
-    raise UnreadableSource(f"a finished answer was expected, and not an object of {', '.join(value) or 'nothing'}")
+    held = ", ".join(map(str, value)) or "nothing"
+    raise UnreadableSource(f"a finished answer was expected, and not an object of {held}")
 
 
 def extend_messages(messages: Sequence[Any], response: object, outcomes: Sequence[ToolOutcome]) -> list[Any]:
@@ -177,19 +179,25 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[Asked]:
     for at, entry in enumerate(entries):
         found = (entry.get(key) for key in _IDS) if isinstance(entry, dict) else ()
         given = next((str(each) for each in found if isinstance(each, str | int) and each != ""), None)
+        given = None if given is None else whole(given)
         call_id = given if given is not None and given not in ids else f"{given or 'call'}_{at}"
         while call_id in ids:
             call_id += "_"
         ids.add(call_id)
         name, arguments, rejected = _read_call(entry)
-        if isinstance(finish_reason, str) and finish_reason in _CUT:
+        if not _is_well(finish_reason) or (_type(entry) in _ITEMS and not _is_well(entry.get("status"))):
             arguments, rejected = {}, Rejected(Code.TRUNCATED, "the answer was cut off")
         elif at >= DEFAULT_LIMITS.calls:
             told = f"the answer holds more than {DEFAULT_LIMITS.calls} calls"
             arguments, rejected = {}, Rejected(Code.TOO_MANY_CALLS, told)
-        call = ToolCall(id=call_id, name=name, arguments=arguments, dialect=NATIVE, provider_id=given)
+        call = ToolCall(id=call_id, name=whole(name), arguments=arguments, dialect=NATIVE, provider_id=given)
         asked.append(Asked(call, rejected))
     return asked
+
+
+def _is_well(ending: object) -> bool:
+    """Return whether an answer that ended so has ended of its own; not to tell why is to have stopped."""
+    return (ending.lower().replace("-", "_") if isinstance(ending, str) else ending) in _WELL
 
 
 def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
