@@ -1105,3 +1105,57 @@ def test_a_call_that_says_it_is_not_complete_never_runs(status: str) -> None:
         [added(function("", status=status)), delta("{}", "function_call_arguments", "fc_1"), completed()],
     ):
         assert ["truncated"] == run(*events)
+
+
+def pay(to: str = "bob", id: str | None = "f", call_id: str | None = "a") -> Value:
+    return function(json.dumps({"to": to}), id=id, call_id=call_id, name="pay", status="completed")
+
+
+BOB, ANN = 'pay {"to": "bob"}', 'pay {"to": "ann"}'
+PIECE = "function_call_arguments"
+
+
+@pytest.mark.parametrize("place", [0, None])
+@pytest.mark.parametrize("last", [pay(id="f2", call_id="b"), pay(id="f2", call_id=None), pay(id=None, call_id=None)])
+@pytest.mark.parametrize("first", [pay(), pay(call_id=None), pay(id=None, call_id=None)])
+def test_a_call_that_was_told_is_not_told_again_under_other_ids(first: Value, last: Value, place: int | None) -> None:
+    """The final output may name it anew, or not at all, and leave out what stood before it."""
+    assert [BOB] == run(item_done(first, place), completed(last))
+    assert [BOB] == run(item_done(first, place), completed(reasoning(), last))
+    assert [BOB] == run(item_done(first, 1), completed(last))
+    open_item = first | {"arguments": ""}
+    pieces = [added(open_item, place), delta('{"to":"bob"}', PIECE, first["id"], place)]
+    assert [BOB] == run(*pieces, completed(last))
+    assert [BOB] == run(*pieces, item_done(open_item, place), completed(last))
+    assert [BOB, ANN] == run(item_done(first, place), completed(last, pay("ann", "f3", "c")))
+
+
+def test_a_call_stands_for_one_only() -> None:
+    """The final output may hold the same once more, which is another call then."""
+    assert [BOB, BOB] == run(item_done(pay()), completed(pay(id="f2", call_id="b"), pay(id="f3", call_id="c")))
+    assert [BOB, BOB] == run(completed(pay(id=None, call_id=None), pay(id=None, call_id=None)))
+    assert [BOB, ANN] == run(added(pay("", None, None), None), completed(pay(), pay("ann", "f2", "b")))
+
+
+def test_a_custom_call_that_was_told_is_not_told_again() -> None:
+    """Its text is the same, streamed or whole or none."""
+    for text in ("", 'say "hi"'):
+        other = custom(text, id="new", call_id="new")
+        piece = event("custom_tool_call_input.delta", item_id="ctc_1", delta=text)
+        assert [f"f {json.dumps({'input': text})}"] == run(item_done(custom(text)), completed(other))
+        assert [f"f {json.dumps({'input': text})}"] == run(
+            added(custom()), piece, item_done(custom()), completed(other)
+        )
+
+
+@pytest.mark.parametrize("other", [pay("ann", "f2", "a"), pay("ann", "f", "b")])
+@pytest.mark.parametrize("begun", [False, True])
+def test_calls_whose_ids_collide_are_both_there(other: Value, begun: bool) -> None:
+    """One id for two calls that differ in the rest loses neither, and none is told twice."""
+    starts = [added(pay() | {"arguments": ""}), added(other | {"arguments": ""}, 1)] if begun else []
+    pieces = [delta('{"to":', PIECE, "f", 0), delta('{"to":', PIECE, other["id"], 1)] if begun else []
+    dones = [item_done(pay()), item_done(other, 1)]
+    assert [BOB, ANN] == run(*starts, *pieces, *dones, completed())
+    assert [BOB, ANN] == run(*starts, *dones, completed(pay(), other))
+    assert [BOB, ANN] == run(item_done(pay()), completed(pay(), other))
+    assert [BOB, ANN] == run(completed(pay(), other))

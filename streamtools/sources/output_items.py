@@ -2,7 +2,8 @@
 
 An item has an id, an index, and if it is a call the call's id; servers leave out each of them, some give an item a new
 id with each event, and some the same index to all. So an item is the one with the id that an event names, else the one
-with its index, and where one of the two sides has neither, the newest of its kind that is still open.
+with its index, and where one of the two sides has neither, the newest of its kind that is still open. Ids collide too:
+an item that one of its two ids names, and whose other id and index are another's, is another.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Item:
         "begun",
         "call_id",
         "cited",
+        "content",
         "cut",
         "done",
         "fault",
@@ -59,6 +61,7 @@ class Item:
         self.told = False  # they have come whole
         self.cut = False  # it began as one that is not complete
         self.fault: Code | None = None  # why it cannot be run
+        self.content: str | None = None  # what it said, once it is done
         self.given: Any = None  # as they came whole
         self.pairs = Pairs()
 
@@ -84,13 +87,13 @@ class Items:
         self._by_index: dict[int, Item] = {}
         self._newest: dict[str, Item] = {}  # of each kind
 
-    def knows(self, *names: Any) -> bool:
-        """Return whether one of `names` is the id of an item, or of its call."""
-        return any(isinstance(name, str) and name in self._by_name for name in names)
+    def knows(self, kind: str, id: Any, index: Any, call_id: Any) -> bool:
+        """Return whether one of the ids is that of an item, or of its call."""
+        return self._find_named(kind, string(id), place(index), string(call_id)) is not None
 
     def add(self, kind: str, id: Any, index: Any) -> Item:
         """Return a new item. What is no id, or no index, counts as not sent."""
-        item = Item(kind, str(len(self.all) + 1), string(id), _place(index))
+        item = Item(kind, str(len(self.all) + 1), string(id), place(index))
         self.all.append(item)
         self._newest[kind] = item
         if item.id is not None:
@@ -101,7 +104,11 @@ class Items:
 
     def get(self, kind: str, id: Any, index: Any, call_id: Any = None) -> Item:
         """Return the item that is meant, which is a new one if none is known."""
-        return self._find(kind, string(id), _place(index), string(call_id)) or self.add(kind, id, index)
+        return self.find(kind, id, index, call_id) or self.add(kind, id, index)
+
+    def find(self, kind: str, id: Any, index: Any, call_id: Any = None) -> Item | None:
+        """Return the item that is meant, if it is known."""
+        return self._find(kind, string(id), place(index), string(call_id))
 
     def name_call(self, item: Item, call_id: Any, name: Any) -> None:
         """Take note of a call's id and its tool, if they are told and have not been before."""
@@ -111,17 +118,35 @@ class Items:
             self._by_name.setdefault(known, item)
 
     def _find(self, kind: str, id: str | None, index: int | None, call_id: str | None) -> Item | None:
-        for name in (id, call_id):
-            if name is not None and (item := self._by_name.get(name)) is not None and item.kind == kind:
-                return item
+        if (named := self._find_named(kind, id, index, call_id)) is not None:
+            return named
         found = None if index is None else self._by_index.get(index)
         if found is None:
             found = self._newest.get(kind)
             if found is None or found.done or (found.id and id) or not (found.index is None or index is None):
                 return None
-        if found.kind != kind or (call_id and found.call_id and found.call_id != call_id):
+        if found.kind != kind or differ(call_id, found.call_id):
             return None
         return found
+
+    def _find_named(self, kind: str, id: str | None, index: int | None, call_id: str | None) -> Item | None:
+        for name in (id, call_id):
+            item = self._by_name.get(name) if name is not None else None
+            if item is None or item.kind != kind:
+                continue
+            if differ(index, item.index):
+                other = self._by_index.get(index) if index is not None else None
+                if other is not None and other.kind == kind and name in (other.id, other.call_id):
+                    return other
+                if differ(call_id, item.call_id) or (name == call_id and differ(id, item.id)):
+                    continue
+            return item
+        return None
+
+
+def differ(one: object, other: object) -> bool:
+    """Return whether both are told, and not the same."""
+    return one is not None and other is not None and one != other
 
 
 def string(value: Any) -> str | None:
@@ -144,5 +169,5 @@ TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", 
 """The parts of items that hold text, and where."""
 
 
-def _place(index: Any) -> int | None:
+def place(index: Any) -> int | None:
     return index if isinstance(index, int) else None

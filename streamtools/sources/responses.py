@@ -160,9 +160,9 @@ class Responses(FrameAdapter):
 
     def _begin_item(self, event: _Event, events: list[SourceEvent]) -> None:
         told = event.item if isinstance(event.item, dict) else {}
-        if self._items.knows(told.get("id"), told.get("call_id")):
-            return
         kind = string(told.get("type")) or ""
+        if self._items.knows(kind, told.get("id"), event.output_index, told.get("call_id")):
+            return
         item = self._items.add(kind, told.get("id"), event.output_index)
         if kind in CALLS:
             self._calls.begin(item, told, events)
@@ -171,10 +171,15 @@ class Responses(FrameAdapter):
         if isinstance(event.item, dict):
             self._finish(event.item, event.output_index, "", events)
 
-    def _finish(self, told: dict[str, Any], index: Any, status: str, events: list[SourceEvent]) -> None:
-        """Take an item as it is done; `status` is that of the response, if it is told there."""
+    def _finish(
+        self, told: dict[str, Any], index: Any, status: str, events: list[SourceEvent], known: Item | None = None
+    ) -> None:
+        """Take an item as it is done; `status` is that of the response, if it is told there, and `known` its item."""
         kind = string(told.get("type")) or ""
-        item = self._items.get(kind, told.get("id"), index, told.get("call_id"))
+        if kind in CALLS:
+            item = known or self._calls.find(told, index) or self._items.add(kind, told.get("id"), index)
+        else:
+            item = self._items.get(kind, told.get("id"), index, told.get("call_id"))
         if item.done:
             return
         if kind in CALLS:
@@ -305,9 +310,11 @@ class Responses(FrameAdapter):
             return
         self._flush(events)
         output = response.get("output")
-        for index, each in enumerate(output if isinstance(output, list) else ()):
+        output = output if isinstance(output, list) else []
+        known = self._calls.match(output)
+        for index, each in enumerate(output):
             if isinstance(each, dict):
-                self._finish(each, index, status, events)
+                self._finish(each, index, status, events, known.get(index))
         self._calls.finish_told(events)
         messages = [each for each in objects(output) if each.get("type") == "message"]
         text = "".join(text_of(objects(each.get("content"))) for each in messages)
