@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import pytest
 
+from streamtools import sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -214,3 +216,13 @@ def test_a_call_that_was_complete_before_another_was_refused() -> None:
     """It is not run again."""
     assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS).run
     assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS, execute="eager").run
+
+
+def test_what_a_provider_refused_to_read_of_an_answer_that_was_cut() -> None:
+    """It is not the whole of what the model wrote, and nothing of it runs."""
+    adapter = sources.adapter("openai")
+    cut = b'data: {"choices":[{"delta":{"content":"Hm."},"finish_reason":"length"}]}\n\n'
+    refused = {"message": "no", "code": "tool_use_failed", "failed_generation": GENERATION}
+    events = adapter.feed(cut + b"event: error\ndata: " + json.dumps({"error": refused}).encode() + b"\n\n")
+
+    assert [] == count(*events, *adapter.close(), tools=TOOLS).run

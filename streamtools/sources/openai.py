@@ -29,7 +29,7 @@ from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, conve
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs
-from streamtools.sources.words import bounded, finish_reason, read_fault, read_usage
+from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
 
 _USAGE = {
     "input": ("prompt_tokens",),
@@ -194,6 +194,11 @@ class OpenAIChat(FrameAdapter):
         self._careful = True
         if self._read_chunk(chunk, events) or (strays and not self._over):
             self._read_unknown(frame, value, events)
+
+    def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
+        if self._reason is not None and finish_reason(self._reason) not in ("stop", "tool_calls"):
+            fault = fault._replace(failed_generation=None)  # what was cut is not the whole of what the model wrote
+        super()._fail(fault, events)
 
     def _read_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error in one of its rarer shapes, or else the value as it came."""
