@@ -36,6 +36,8 @@ _FAULTS = {
     Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",
     Code.MISSING_TOOL_NAME: "the call names no tool",
     Code.CONFLICTING_FIELDS: "the call holds two different names, or arguments",
+    Code.INVALID_ARGUMENTS: "the arguments are no JSON object",
+    Code.TRUNCATED: "the call was cut off",
 }
 _LONGEST_ID = 200  # characters of a provider's id that is used as ours; a longer one is only kept
 _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: it is left open
