@@ -246,20 +246,24 @@ def _decode_plain(text: str, limits: Limits) -> dict[str, Any] | None:
         value = _msgspec_decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) and _members(value) == text.count(":") else None
+    return value if type(value) is dict and _members(value) == text.count(":") else None
 
 
-def _members(value: Any) -> int:
-    """Return how many members the objects have that a value is, or holds."""
-    count, containers = 0, [value]
-    for each in containers:
-        kind = type(each)
-        if kind is dict:
-            count += len(each)
-            containers += each.values()
-        elif kind is list:
-            containers += each
-    return count
+def _members(value: dict[str, Any]) -> int:
+    """Return how many members an object has, and those that it holds."""
+    count = len(value)
+    containers: list[Any] = []
+    place: Any = value.values()
+    while True:
+        for each in place:
+            if type(each) is dict:
+                count += len(each)
+                containers.append(each.values())
+            elif type(each) is list:
+                containers.append(each)
+        if not containers:
+            return count
+        place = containers.pop()
 
 
 @lru_cache(maxsize=16)

@@ -187,7 +187,8 @@ class Drafts:
     def _read(self, draft: Draft, decoded: Decoded, raw: str) -> ToolCall:
         """Return what a draft says, whose JSON is `decoded`: all of it, or its arguments where it has a name."""
         value = decoded.value if draft.name is None else {"name": draft.name, "arguments": decoded.value}
-        envelope = read_envelope(value, strict=self._options.strict, limits=self._options.limits)
+        options = self._options
+        envelope = read_envelope(value, strict=options.strict, limits=options.limits)
         return ToolCall(
             id=draft.id,
             name=envelope.name,
