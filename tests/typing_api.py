@@ -13,6 +13,7 @@ import httpx
 import httpx_sse
 from pydantic import BaseModel
 
+import streamtools
 from streamtools import (
     Code,
     Dialect,
@@ -431,3 +432,46 @@ def drive() -> list[UIEvent]:
 def wrong() -> StreamToolsError:
     """Name the base of all exceptions."""
     return StreamToolsError()
+
+
+def finished_responses(response: dict[str, Any]) -> list[str]:
+    """Calls and errors, by name or unpacked."""
+    extracted = streamtools.extract_tool_calls(response, native_tool_calls=None, self_contained=False)
+    calls, errors = extracted
+    assert_type(calls, list[streamtools.ToolCall])
+    assert_type(extracted.errors, list[streamtools.events.Error])
+    return [call.name for call in calls] + [str(error.raw) for error in errors]
+
+
+def sources_of_all_kinds(response: object) -> list[streamtools.sources.Source]:
+    """A function for each provider, and one that finds out."""
+    kinds = streamtools.sources
+    made = [kinds.responses(response), kinds.anthropic(response), kinds.gemini(response), kinds.ollama(response)]
+    return [*made, kinds.ai_sdk(response), kinds.detect(response, limits=streamtools.Limits(calls=8))]
+
+
+async def told_by_a_tool(city: str, context: streamtools.ToolContext[dict[str, str]]) -> str:
+    """A context says of what type the state is."""
+    assert_type(context.state, dict[str, str])
+    await context.progress({"at": context.remaining})
+    return city
+
+
+def bounds() -> streamtools.Guards:
+    """Each bound may be left out."""
+    return streamtools.Guards(repeated_calls=3, tokens=1000, seconds=60.0)
+
+
+def histories(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of one provider into those of another."""
+    history = streamtools.conversation.read_messages(stored)
+    return streamtools.conversation.write_messages(streamtools.conversation.without_reasoning(history), "anthropic")
+
+
+def taught(tools: list[Any]) -> tuple[str, list[dict[str, str]]]:
+    """A prompt, and examples for base models."""
+    shown = streamtools.conversation.Example("How warm?", "weather", {"city": "Oslo"}, "9 °C", "It is 9 °C.")
+    nonce = streamtools.conversation.new_nonce()
+    assert_type(nonce, str)
+    prompt = streamtools.augment_system_prompt(None, tools, "hash_marker", compact=True, examples=[shown])
+    return prompt, streamtools.conversation.few_shot("tilde_fence", tools, [shown])
