@@ -151,6 +151,7 @@ class Tool(Generic[P, R]):
         if instance is None or not self.is_unbound:
             return self
         bound = copy.copy(self)
+        # Only functions and their like are bound here, though mypy knows no more of one than that it can be called.
         bound.function = bound.__wrapped__ = self.function.__get__(instance, owner)  # type: ignore[attr-defined]
         bound.is_unbound = False
         return bound

@@ -58,7 +58,8 @@ def outputs_of(function: Callable[..., Any]) -> Outputs:
 
 
 def _output(hint: Any) -> Output:
-    hint = Union[tuple(each for each in members_of(hint) if each is not ToolResult) or (Any,)]  # noqa: UP007
+    rest = tuple(each for each in members_of(hint) if each is not ToolResult) or (Any,)
+    hint = Union[rest]  # noqa: UP007  # of as many as there are, which `|` cannot say
     if hint in (EMPTY, Any):
         return Output()
     try:
