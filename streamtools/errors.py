@@ -102,6 +102,8 @@ class Code(StrEnum):
     """The thread of a tool that ran out of time, or was cancelled, cannot be stopped; what it returns is dropped."""
     RESULT_TOO_LONG = "result_too_long"
     """A tool's result is longer than the model may get, which was told so; the interface has all of it."""
+    RESYNC = "resync"
+    """Events between the position of this reader and the next event are kept no more."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool of that name was already registered."""
 
