@@ -13,6 +13,9 @@ from enum import StrEnum
 class Code(StrEnum):
     """Stable names for what an `error` or a `warning` event reports; interfaces may switch on them."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"  # Python, as the repr of an event that holds it has to be
+
     # A call that the model wrote badly.
     INVALID_JSON = "invalid_json"
     """The body of a call is not JSON."""
