@@ -41,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
         try:
             return _encode(self).decode()
         except UnicodeEncodeError:
-            return _encode(_whole_strings(msgspec.to_builtins(self))).decode()
+            return _encode(whole_strings(msgspec.to_builtins(self))).decode()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -487,9 +487,10 @@ def whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _whole_strings(value: Any) -> Any:
+def whole_strings(value: Any) -> Any:
+    """Return builtin values with `whole` texts in all places."""
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, dict):
-        return {_whole_strings(key): _whole_strings(each) for key, each in value.items()}
-    return [_whole_strings(each) for each in value] if isinstance(value, list) else value
+        return {whole_strings(key): whole_strings(each) for key, each in value.items()}
+    return [whole_strings(each) for each in value] if isinstance(value, list | tuple) else value

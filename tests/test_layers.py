@@ -36,6 +36,7 @@ STAGES = {
     "stream",
     "texts",
     "coalescing",
+    "outputs",
 }
 
 MAY_IMPORT: dict[str, Collection[str]] = {
@@ -85,6 +86,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "texts": {"errors", "events"},
     "replaying": {*VOCABULARY, "sources", "stream", "recording"},
+    # to front ends
+    "outputs": VOCABULARY,
     # the two doors
     "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
     "cli": {*VOCABULARY, *STAGES, "recording.transport", "replaying", "conversation", *CONVERSATION, "__init__"},
@@ -167,6 +170,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "stream": {"anyio", "structlog"},
     "texts": (),
     "replaying": (),
+    "outputs": {"msgspec"},
     "__init__": (),
     "cli": {"anyio", "httpx", "httpx_sse", "rich", "structlog"},
     "__main__": (),
@@ -183,6 +187,7 @@ SANS_IO = (
     "turn",
     "machine",
     "extracting",
+    *(f"outputs.{each}" for each in ("encoder", "sse", "grammar", "native", "ai_sdk", "ag_ui", "openai", "text")),
     "conversation.history",
     "conversation.parts",
     "conversation.reading",

@@ -1,0 +1,72 @@
+"""The events themselves: JSON over server-sent events, named and numbered, or one a line. Sans-IO.
+
+What goes out for an event depends on nothing but that event. A body that has no `done` has not ended: its reader may
+come back with the number of the last event that it saw (`Last-Event-ID`). So `close` adds nothing: only the run itself
+knows how it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import msgspec
+
+from streamtools.events import UI_EVENTS, Done, UIEvent
+from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, closed_error
+from streamtools.outputs.sse import KEEP_ALIVE, escape_separators
+
+_encode = msgspec.json.Encoder().encode
+_HEADS = {kind: f"event: {kind.type}\n" for kind in UI_EVENTS}
+
+
+class NativeEncoder:
+    """Writes each event as `event.to_json()` does; `framing` is `"sse"`, or `"ndjson"` for one line each.
+
+    `exclude` names types of events that the reader does not get. Raises ValueError for a framing or a type that does
+    not exist, and for the exclusion of `done`, which tells that the run has ended.
+    """
+
+    resumable = True
+
+    def __init__(self, *, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = ()) -> None:
+        if framing not in ("sse", "ndjson"):
+            raise ValueError(f"framing is 'sse' or 'ndjson', not {framing!r}")
+        excluded = {exclude} if isinstance(exclude, str) else set(exclude)
+        unknown = excluded - {kind.type for kind in UI_EVENTS if kind is not Done}
+        if unknown:
+            raise ValueError(f"exclude names types of events, other than 'done', and not {sorted(unknown)}")
+        sse = framing == "sse"
+        self.content_type = EVENT_STREAM if sse else "application/x-ndjson"
+        self.headers: Mapping[str, str] = EVENT_STREAM_HEADERS
+        self.keep_alive = KEEP_ALIVE if sse else b""
+        self._heads = {kind: _HEADS[kind] if sse else "" for kind in UI_EVENTS if kind.type not in excluded}
+        self._lines = not sse
+        self._ended = False
+
+    def encode(self, event: UIEvent) -> bytes:
+        """Return the frame of `event`, or `b""` if it is excluded."""
+        if self._ended:
+            raise closed_error()
+        kind = type(event)
+        head = self._heads.get(kind)
+        if head is None:
+            return b""
+        if kind is Done:
+            self._ended = True
+        try:
+            json = _encode(event)
+        except UnicodeEncodeError:  # half a surrogate pair
+            json = event.to_json().encode()
+        if not json.isascii():
+            json = escape_separators(json)
+        if self._lines:
+            return json + b"\n"
+        if event.seq:
+            head = f"{head}id: {event.seq}\n"
+        return b"%bdata: %b\n\n" % (head.encode(), json)
+
+    def close(self) -> bytes:
+        """Return nothing, always: see the module."""
+        self._ended = True
+        return b""
