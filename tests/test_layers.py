@@ -187,7 +187,10 @@ SANS_IO = (
     "turn",
     "machine",
     "extracting",
-    *(f"outputs.{each}" for each in ("encoder", "sse", "grammar", "native", "ai_sdk", "ag_ui", "openai", "text")),
+    *(
+        f"outputs.{each}"
+        for each in ("encoder", "sse", "grammar", "native", "moves", "paired", "ai_sdk", "ag_ui", "openai", "text")
+    ),
     "conversation.history",
     "conversation.parts",
     "conversation.reading",

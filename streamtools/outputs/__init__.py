@@ -6,13 +6,15 @@ imported by its own name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, TypeAlias
 
+from streamtools.outputs.ag_ui import AGUIEncoder
+from streamtools.outputs.ai_sdk import AISDKEncoder, Target
 from streamtools.outputs.encoder import Encoder
 from streamtools.outputs.native import NativeEncoder
 
-__all__ = ["FORMATS", "Encoder", "Format", "make_encoder", "native"]
+__all__ = ["FORMATS", "Encoder", "Format", "ag_ui", "ai_sdk", "make_encoder", "native"]
 
 
 def native(*, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = ()) -> Encoder:
@@ -24,7 +26,42 @@ def native(*, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str
     return NativeEncoder(framing=framing, exclude=exclude)
 
 
-FORMATS: dict[str, Callable[[], Encoder]] = {"native": native}
+def ai_sdk(
+    target: Target = 7,
+    *,
+    message_id: str | None = None,
+    dynamic: bool | Collection[str] = True,
+    progress: Literal["data", "preliminary"] = "data",
+    metadata: Mapping[str, Any] | None = None,
+    usage: bool = True,
+) -> Encoder:
+    """Return an encoder of the AI SDK's UI message stream, which `useChat` reads.
+
+    `target` is the major version of the npm package `ai` that the front end uses: 5, 6 or 7. `message_id` is the id of
+    the message, for one that the server keeps, or the assistant's last message that this answer goes on with; without
+    it the client makes one. `dynamic`: calls are parts of the type `dynamic-tool`, which fits any tool; with False, or
+    names that a call's is not among, `tool-NAME`, for a front end that has types for it. `progress`: what a tool tells
+    while it works is a part `data-tool-progress` (one for each call, the last counts), or a `"preliminary"` output of
+    the call, for tools whose progress has the form of their result. `metadata` is that of the message; `usage=False`
+    keeps the tokens of the run out of it. Raises ValueError for a value that is not allowed.
+    """
+    return AISDKEncoder(
+        target, message_id=message_id, dynamic=dynamic, progress=progress, metadata=metadata, usage=usage
+    )
+
+
+def ag_ui(*, thread_id: str | None = None, run_id: str | None = None, protocol_version: str | None = None) -> Encoder:
+    """Return an encoder of AG-UI 1.0.
+
+    `thread_id`, `run_id` and `protocol_version` are those of the request (`threadId`, `runId`, `protocolVersion`).
+    Without ids, those of our own run are told; without a version of 1.0 or later, nothing is sent that clients from
+    before it would refuse: the calls that are left to the front end by name, the tokens of the run, and that it was
+    cancelled (which is an error to them).
+    """
+    return AGUIEncoder(thread_id=thread_id, run_id=run_id, protocol_version=protocol_version)
+
+
+FORMATS: dict[str, Callable[[], Encoder]] = {"native": native, "ai_sdk": ai_sdk, "ag_ui": ag_ui}
 """What makes the encoder of each format, as it is without options."""
 
 Format: TypeAlias = str | Callable[[], Encoder] | Encoder

@@ -1,0 +1,154 @@
+"""AG-UI, the protocol of CopilotKit and others, version 1.0. Sans-IO.
+
+Its client checks the order of the events and fails where one is out of place: everything is closed before
+`RUN_FINISHED`, nothing follows `RUN_ERROR`, and what is absent is left out, never null. It builds messages for the next
+request of what it reads, so their ids are unique beyond one run (they begin with the run's id), all calls of one turn
+belong to one message of the assistant, and each call that ended has a result: without one it is a call that the front
+end is to run itself.
+
+`cancelled`, `pendingToolCallIds` and `usage` are of version 1.0, and go only to a reader that declared it: readers from
+before it refuse them.
+
+Source: the packages `@ag-ui/client` 1.0.0 (`verify`, `apply/default`) and `ag-ui-protocol` 1.0.0, whose models are made
+of the schema of 1.0.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from streamtools.calls import ToolCall
+from streamtools.events import Done, Error, Usage
+from streamtools.outputs.moves import UNNAMED, Channel, Told
+from streamtools.outputs.paired import PairedEncoder
+from streamtools.outputs.sse import encode_json, present, to_json
+
+PROTOCOL_VERSION = "1.0"
+
+_version = re.compile(r"(\d{1,9})\.\d{1,9}")
+
+
+class AGUIEncoder(PairedEncoder):
+    """Writes the events of one run. The arguments are those of `outputs.ag_ui`."""
+
+    def __init__(
+        self, *, thread_id: str | None = None, run_id: str | None = None, protocol_version: str | None = None
+    ) -> None:
+        super().__init__()
+        self._thread_id = thread_id
+        self._run_id = run_id or ""
+        declared = _version.fullmatch(protocol_version or "")
+        self._current = declared is not None and int(declared[1]) >= 1
+        self._messages = 0
+        self._parent = ""  # the assistant's message that calls belong to; "" until there is one in this step
+
+    def _write_start(self, run_id: str | None) -> bytes:
+        self._run_id = self._run_id or run_id or "run"
+        thread_id = self._thread_id or self._run_id
+        return _event("RUN_STARTED", threadId=thread_id, runId=self._run_id, protocolVersion=PROTOCOL_VERSION)
+
+    def _write_step_start(self, step: int) -> bytes:
+        self._parent = ""
+        return _event("STEP_STARTED", stepName=f"step-{step}")
+
+    def _write_step_end(self, step: int) -> bytes:
+        self._parent = ""
+        return _event("STEP_FINISHED", stepName=f"step-{step}")
+
+    def _write_stretch_start(self, channel: Channel, number: int) -> bytes:
+        message_id = self._stretch_id = self._new_id()
+        head = b'data: {"type":"%b","messageId":%b,"delta":'
+        if channel == "text":
+            self._parent = message_id
+            self._delta_head = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
+            return _event("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
+        self._delta_head = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
+        opened = _event("REASONING_START", messageId=message_id)
+        return opened + _event("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
+
+    def _write_stretch_end(self, channel: Channel, number: int) -> bytes:
+        if channel == "text":
+            return _event("TEXT_MESSAGE_END", messageId=self._stretch_id)
+        closed = _event("REASONING_MESSAGE_END", messageId=self._stretch_id)
+        return closed + _event("REASONING_END", messageId=self._stretch_id)
+
+    def _write_call_start(self, call_id: str, name: str) -> bytes:
+        self._parent = self._parent or self._new_id()
+        return _event("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=self._parent)
+
+    def _write_call_delta(self, call_id: str, text: str) -> bytes:
+        return _event("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
+
+    def _write_call(self, call: ToolCall, told: Told) -> bytes:
+        delta = to_json(call.arguments).decode()
+        written = b"" if told.pieces else _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=delta)
+        return written + _event("TOOL_CALL_END", toolCallId=call.id)
+
+    def _write_progress(self, call_id: str, data: Any) -> bytes:
+        return _event("CUSTOM", name="tool-progress", value={"toolCallId": call_id, "progress": data})
+
+    def _write_result(self, call: ToolCall, result: Any) -> bytes:
+        return self._answer(call.id, result if isinstance(result, str) else to_json(result).decode())
+
+    def _write_refusal(self, error: Error, told: Told | None) -> bytes:
+        assert error.call_id is not None
+        written = b""
+        if told is None:
+            written = self._write_call_start(error.call_id, error.call.name if error.call else UNNAMED)
+            if error.call:
+                delta = to_json(error.call.arguments).decode()
+                written += _event("TOOL_CALL_ARGS", toolCallId=error.call_id, delta=delta)
+        if told is None or not told.whole:
+            written += _event("TOOL_CALL_END", toolCallId=error.call_id)
+        return written + self._answer(error.call_id, error.message)
+
+    def _write_usage(self, usage: Usage) -> bytes:
+        return b""  # told at the end
+
+    def _write_failure(self, failure: Error) -> bytes:
+        return _event("RUN_ERROR", message=failure.message, code=failure.code.value, usage=self._told_usage())
+
+    def _write_end(self, done: Done) -> bytes:
+        if done.reason == "cancelled" and not self._current:
+            return _event("RUN_ERROR", message="The run was cancelled.", code="cancelled")
+        outcome: dict[str, Any] | None = None
+        if done.reason == "cancelled":
+            outcome = {"type": "cancelled"}
+        elif done.reason == "finished" and done.pending and self._current:
+            outcome = {"type": "success", "pendingToolCallIds": [call.id for call in done.pending]}
+        return _event(
+            "RUN_FINISHED",
+            threadId=self._thread_id or self._run_id,
+            runId=self._run_id,
+            result=present(reason=done.reason, finishReason=done.finish_reason, conversationId=done.conversation_id),
+            outcome=outcome,
+            usage=self._told_usage(),
+        )
+
+    def _answer(self, call_id: str, content: str) -> bytes:
+        """Return the message that answers a call; there is no sign by which an error differs from a result."""
+        return _event("TOOL_CALL_RESULT", messageId=self._new_id(), toolCallId=call_id, content=content, role="tool")
+
+    def _told_usage(self) -> list[dict[str, Any]] | None:
+        usage = self._usage
+        if usage is None or not self._current:
+            return None
+        counted = present(
+            inputTokens=usage.input,
+            outputTokens=usage.output,
+            totalTokens=usage.total,
+            reasoningTokens=usage.reasoning,
+            cachedInputTokens=usage.cache_read,
+            cacheWriteInputTokens=usage.cache_write,
+        )
+        return [counted] if counted else None
+
+    def _new_id(self) -> str:
+        self._messages += 1
+        return f"{self._run_id}-{self._messages}"
+
+
+def _event(type: str, **members: Any) -> bytes:
+    """Return one event, without those of its members that are None."""
+    return encode_json({"type": type} | present(**members))

@@ -1,0 +1,209 @@
+"""What the protocols for chat interfaces have in common: whatever begins, ends. Sans-IO.
+
+Our events say a thing once: a piece of text is text, and the next event that is none ends it. The protocols of front
+ends want a beginning and an end of each stretch of text, of each step and of each call, and their clients fail, or wait
+for ever, where one of them is missing. This module keeps account of what is open and ends it, in whatever way the run
+ends; a protocol says in a subclass how each of the moves is written.
+
+Nothing here relies on the order of the events: a reader whose events begin in the middle of a run, because those before
+are kept no more, gets a body that its client can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    Markup,
+    Progress,
+    Raw,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, closed_error
+from streamtools.outputs.moves import Channel, Moves, Told
+from streamtools.outputs.sse import KEEP_ALIVE, to_json
+
+_LEFT = {
+    "truncated": "Not run: the answer was cut off.",
+    "failed": "Not run: the run failed.",
+    "stopped": "Not run: the run was stopped.",
+    "cancelled": "Not run: the run was cancelled.",
+}
+_DELTA_TAIL = b"}\n\n"
+_NO_RESULT = "The run ended without a result of this call."
+
+
+class PairedEncoder(Moves):
+    """Takes UI events and makes moves, of which each beginning has one end."""
+
+    content_type: str = EVENT_STREAM
+    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
+    keep_alive: bytes = KEEP_ALIVE
+    resumable: bool = False
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._ended = False
+        self._step: int | None = None
+        self._step_finish: str | None = None
+        self._channel: Channel | None = None
+        self._stretches = 0
+        self._calls: dict[str, Told] = {}
+        self._failure: Error | None = None
+        self._usage: Usage | None = None
+
+    def encode(self, event: UIEvent) -> bytes:
+        """Return the parts that tell `event`; those of `done` complete the body."""
+        if self._ended:
+            raise closed_error()
+        match event:
+            case Text(text):
+                return self._add("text", text)
+            case Reasoning(text, signature=signature):
+                written = self._add("reasoning", text)
+                ends = signature is not None and self._channel == "reasoning"  # one block of it, of perhaps several
+                return written + self._end_stretch() if ends else written
+            case Start(run_id):
+                return self._begin(run_id)
+            case StepStart(step):
+                return self._begin() + self._end_step() + self._begin_step(step)
+            case StepEnd(finish_reason=finish_reason):
+                self._step_finish = finish_reason
+                return self._end_step()
+            case CallStart(call_id, name):
+                return self._announce(call_id, name)
+            case CallDelta(call_id, text):
+                return self._add_to_call(call_id, text)
+            case Call(call) | ApprovalRequested(call) | Executing(call):
+                return self._introduce(call)
+            case Progress(call_id, data):
+                told = self._calls.get(call_id)
+                return self._write_progress(call_id, data) if told and told.whole else b""
+            case Executed(call, result):
+                written = self._introduce(call)
+                del self._calls[call.id]
+                return written + self._write_result(call, result)
+            case Error(call_id=None):
+                self._failure = event  # told at the end, because readers stop reading there
+                return b""
+            case Error():
+                return self._refuse(event)
+            case UsageReport(usage):
+                self._usage = usage if self._usage is None else self._usage + usage
+                return self._begin() + self._write_usage(self._usage)
+            case Done():
+                return self._finish(event)
+            case Thinking() | Warning() | FollowUp() | Raw() | Markup():
+                return b""
+        assert_never(event)
+
+    def close(self) -> bytes:
+        """Return the end of a body whose `done` never came: all that is open is ended, and the reader told so."""
+        if self._ended:
+            return b""
+        return self._finish(None)
+
+    # What is open, and how it ends.
+
+    def _begin(self, run_id: str | None = None) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        return self._write_start(run_id)
+
+    def _begin_step(self, step: int) -> bytes:
+        self._step = step
+        return self._write_step_start(step)
+
+    def _end_step(self) -> bytes:
+        written = self._end_stretch()
+        if self._step is None:
+            return written
+        step, self._step = self._step, None
+        return written + self._write_step_end(step)
+
+    def _add(self, channel: Channel, text: str) -> bytes:
+        if not text:
+            return b""
+        if channel == self._channel:
+            return self._delta_head + to_json(text) + _DELTA_TAIL
+        written = self._begin() + self._end_stretch()
+        self._channel = channel
+        self._stretches += 1
+        written += self._write_stretch_start(channel, self._stretches)
+        return written + self._delta_head + to_json(text) + _DELTA_TAIL
+
+    def _end_stretch(self) -> bytes:
+        if self._channel is None:
+            return b""
+        channel, self._channel = self._channel, None
+        return self._write_stretch_end(channel, self._stretches)
+
+    def _announce(self, call_id: str, name: str) -> bytes:
+        if call_id in self._calls:
+            return b""
+        written = self._begin() + self._end_stretch()
+        self._calls[call_id] = Told(call_id, name)
+        return written + self._write_call_start(call_id, name)
+
+    def _add_to_call(self, call_id: str, text: str) -> bytes:
+        told = self._calls.get(call_id)
+        if told is None or told.whole or not text:
+            return b""
+        told.pieces = True
+        return self._write_call_delta(call_id, text)
+
+    def _introduce(self, call: ToolCall) -> bytes:
+        """Return what tells the whole of a call, or nothing if the reader knows it."""
+        told = self._calls.get(call.id)
+        if told is not None and told.whole:
+            return b""
+        written = self._announce(call.id, call.name)
+        told = self._calls[call.id]
+        told.whole = True
+        return written + self._write_call(call, told)
+
+    def _refuse(self, error: Error) -> bytes:
+        assert error.call_id is not None
+        told = self._calls.pop(error.call_id, None)
+        written = b""
+        if told is None:
+            written = self._begin() + self._end_stretch()
+        return written + self._write_refusal(error, told)
+
+    def _finish(self, done: Done | None) -> bytes:
+        written = self._begin() + self._end_stretch()
+        if done is not None and done.reason == "finished":
+            for call in done.pending:
+                written += self._introduce(call)
+                del self._calls[call.id]  # somebody else's to run, and no fault
+        text = _LEFT.get(done.reason, _NO_RESULT) if done is not None else _NO_RESULT
+        for told in [*self._calls.values()]:
+            written += self._refuse(Error(Code.TRUNCATED, text, told.id))
+        written += self._end_step()
+        self._ended = True
+        if done is None or done.reason == "failed":
+            failure = self._failure or Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")
+            return written + self._write_failure(failure)
+        return written + self._write_end(done)
