@@ -123,6 +123,30 @@ class RecordingError(StreamToolsError):
     """A file is not a recording, or breaks off; the message names the file and the line."""
 
 
+class RunNotFound(StreamToolsError, LookupError):
+    """There is no such run of this owner's: it never was, it is another owner's, or it is kept no more."""
+
+
+class TooManyRuns(StreamToolsError):
+    """As many runs are going on as are allowed at the same time."""
+
+
+class EventOrderError(StreamToolsError, ValueError):
+    """An event stands where the order of events does not allow it.
+
+    `place` counts from 1, `event` is None where one is missing at the end, and `rule` is what does not hold.
+    """
+
+    def __init__(self, place: int, event: object, rule: str) -> None:
+        call = getattr(event, "call", None)
+        call_id = getattr(call, "id", getattr(event, "call_id", None))
+        told = getattr(event, "type", type(event).__name__) + (f" of {call_id}" if call_id else "")
+        super().__init__(f"at the end: {rule}" if event is None else f"event {place}, {told}: {rule}")
+        self.place = place
+        self.event = event
+        self.rule = rule
+
+
 class UnreadableSource(StreamToolsError, TypeError):
     """An object was given as a source that no adapter knows how to read."""
 

@@ -1,0 +1,276 @@
+"""The order of events, as a grammar that can be held against a run. Sans-IO.
+
+An encoder, and an interface behind it, may rely on what stands here: they need no case for a piece of a call that
+nobody has begun, for a step inside a step, or for a run that goes on behind its end. Two things have an order, and each
+is a small machine: the run with its steps, and each call. docs/events.md has both as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streamtools.errors import EventOrderError
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    Markup,
+    Progress,
+    Raw,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    UsageReport,
+    Warning,
+)
+
+_BEGUN, _NAMED, _TOLD, _BAD, _COMPLETE, _ASKED, _AT_WORK, _LEFT, _ENDED = (
+    "is being written",
+    "is being written and has its name",
+    "is complete, and the thinking has not ended",
+    "is malformed, and the thinking has not ended",
+    "is complete",
+    "waits for approval",
+    "is at work",
+    "was left behind by its step",
+    "has ended",
+)
+_WRITTEN = (_BEGUN, _NAMED, _TOLD, _BAD)  # the states in which the interface shows that it waits
+
+_LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
+    CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
+    CallDelta: ((_NAMED,), _NAMED, "arguments come behind the call-start and before the call"),
+    Call: ((_BEGUN, _NAMED), _TOLD, "a call is complete once, behind the thinking that began it"),
+    ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
+    Executing: ((_COMPLETE, _ASKED), _AT_WORK, "only a complete call of this step is run, once"),
+    Progress: ((_AT_WORK,), _AT_WORK, "only a tool that is at work makes progress"),
+    Executed: ((_AT_WORK,), _ENDED, "only a tool that is at work answers, once"),
+}
+"""What may happen to a call: the states in which it may, the state behind it, and the rule."""
+
+
+def validate(events: Iterable[UIEvent], *, run: bool = True) -> None:
+    """Raise `EventOrderError` if these are not the events of one whole run, in order.
+
+    With `run=False` they are those of a `Parser`, from its first `feed` to its `close`.
+    """
+    grammar = Grammar(run=run)
+    for event in events:
+        grammar.feed(event)
+    grammar.close()
+
+
+class Grammar:
+    """Reads the events of a run one by one; for those of a `Parser`, `run` is False."""
+
+    def __init__(self, *, run: bool = True) -> None:
+        self._run = run
+        self._place = 0
+        self._event: UIEvent | None = None
+        self._seq = 0
+        self._step = 0
+        self._open = not run  # a step is
+        self._over = False  # the answer of this step: its tokens have been told
+        self._goes_on = False  # a follow-up has been told, and no step has begun behind it
+        self._waits = False  # the interface shows that it waits, for no call in particular
+        self._refused = False  # a call turned out to be text, and the warning has not come
+        self._failed = False
+        self._done = False
+        self._calls: dict[str, str] = {}  # those of this step, and those that are pending
+        self._ids: set[str] = set()  # of all calls that have been announced
+
+    def feed(self, event: UIEvent) -> None:
+        """Read an event. Raises `EventOrderError` if it may not stand here, with its place and the rule."""
+        self._place += 1
+        self._event = event
+        if self._done:
+            self._refuse("nothing follows done")
+        self._number(event.seq)
+        if self._run and (self._place == 1) != isinstance(event, Start):
+            self._refuse("a run begins with start, which comes once")
+        if self._refused and not isinstance(event, Warning):
+            self._refuse("where a call turned out to be text, a warning says so")
+        self._refused = False
+        if not self._run and isinstance(event, _OF_RUNS):
+            self._refuse("a parser tells nothing of runs and tools")
+        read = _READERS.get(type(event))
+        if read is None:
+            self._refuse("it is no UI event")
+        else:
+            read(self, event)
+
+    def close(self) -> None:
+        """Take note that no more events come. Raises `EventOrderError` if something has not ended."""
+        self._event = None
+        if self._refused:
+            self._refuse("where a call turned out to be text, a warning says so")
+        if self._run:
+            if not self._done:
+                self._refuse("a run ends with done")
+        else:
+            self._check_written("the text ends")
+
+    # The run and its steps.
+
+    def _number(self, seq: int) -> None:
+        if self._place == 1:
+            self._seq = seq
+            if self._run and seq not in (0, 1):
+                self._refuse("the numbers of a run begin with 1, or all are 0")
+        elif self._seq == 0 != seq or seq != self._seq + (self._seq > 0):
+            self._refuse(f"the numbers rise by one, and {self._seq} was before")
+        else:
+            self._seq = seq
+
+    def _read_anywhere(self, event: UIEvent) -> None:
+        """`start` (whose place has been looked at), `warning` and `raw` disturb nothing."""
+
+    def _read_step_start(self, event: StepStart) -> None:
+        if self._open:
+            self._refuse(f"step {self._step} has not ended")
+        if self._failed:
+            self._refuse("no step begins behind the error that ends the run")
+        if event.step != self._step + 1:
+            self._refuse(f"steps are numbered from 1, and the last was {self._step}")
+        self._step += 1
+        self._open, self._over, self._goes_on = True, False, False
+
+    def _read_step_end(self, event: StepEnd) -> None:
+        self._check_open()
+        if event.step != self._step:
+            self._refuse(f"the step that ends is {self._step}")
+        self._check_written("the step ends")
+        for call_id, state in self._calls.items():
+            if state in (_ASKED, _AT_WORK):
+                self._refuse(f"{call_id} {state}, and executions precede the end of their step")
+        self._calls = {call_id: _LEFT for call_id, state in self._calls.items() if state in (_COMPLETE, _LEFT)}
+        self._open = False
+
+    def _read_content(self, event: UIEvent) -> None:
+        self._check_open()
+        if self._failed or self._over:
+            self._refuse("the answer is complete, or has failed")
+
+    def _read_usage(self, event: UsageReport) -> None:
+        if not self._step:
+            self._refuse("tokens are told of a step, and none has begun")
+        self._over = True
+
+    def _read_follow_up(self, event: FollowUp) -> None:
+        if self._open or not self._step or self._goes_on or self._failed:
+            self._refuse("a follow-up stands behind a step, once, and before the next")
+        self._goes_on = True
+
+    def _read_done(self, event: Done) -> None:
+        if self._open:
+            self._refuse(f"step {self._step} has not ended")
+        if self._waits:
+            self._refuse("the thinking has not ended")
+        if self._failed != (event.reason == "failed"):
+            self._refuse("a run fails with exactly one error that is none of a call, and no other run holds one")
+        pending = [call.id for call in event.pending]
+        if sorted(pending) != sorted(self._calls):
+            self._refuse(f"pending are the calls that nobody has run, {', '.join(self._calls) or 'none'}")
+        self._done = True
+
+    # The calls.
+
+    def _read_thinking(self, event: Thinking) -> None:
+        call_id = event.call_id
+        if call_id is None:
+            if event.active == self._waits:
+                self._refuse("thinking begins, and then it ends")
+            self._waits = event.active
+        elif event.active:
+            self._read_content(event)
+            if call_id in self._ids:
+                self._refuse("the id of a call is its own")
+            self._ids.add(call_id)
+            self._calls[call_id] = _BEGUN
+        else:
+            state = self._state(call_id)
+            if state == _TOLD:
+                self._calls[call_id] = _COMPLETE
+            elif state in (_BEGUN, _BAD):
+                self._refused = state == _BEGUN
+                del self._calls[call_id]
+            else:
+                self._refuse(f"thinking ends once what was written is a call, an error or text, and {call_id} {state}")
+
+    def _read_life(self, event: Any) -> None:
+        allowed, following, rule = _LIFE[type(event)]
+        call_id = event.call.id if hasattr(event, "call") else event.call_id
+        self._check_open()
+        state = self._state(call_id)
+        if state not in allowed:
+            self._refuse(f"{rule}, and {call_id} {state}")
+        self._move(call_id, following)
+
+    def _read_error(self, event: Error) -> None:
+        call_id = event.call_id
+        if call_id is None:
+            if self._failed:
+                self._refuse("a run fails once")
+            if event.call is not None:
+                self._refuse("an error with a call has the id of the call")
+            self._failed = True
+            return
+        self._check_open()
+        state = self._state(call_id)
+        if event.call is None:
+            if state not in (_BEGUN, _NAMED):
+                self._refuse(f"a call is malformed while it is being written, and {call_id} {state}")
+            self._move(call_id, _BAD)
+        else:
+            if event.call.id != call_id:
+                self._refuse("an error with a call has the id of the call")
+            if state not in (_COMPLETE, _ASKED, _AT_WORK):
+                self._refuse(f"a complete call ends once, in its step, and {call_id} {state}")
+            self._move(call_id, _ENDED)
+
+    def _state(self, call_id: str) -> str:
+        return self._calls.get(call_id, _ENDED if call_id in self._ids else "has not begun")
+
+    def _move(self, call_id: str, state: str) -> None:
+        if state == _ENDED:
+            del self._calls[call_id]
+        else:
+            self._calls[call_id] = state
+
+    def _check_open(self) -> None:
+        if not self._open:
+            self._refuse("it stands in a step, and none has begun" if not self._step else "no step is open")
+
+    def _check_written(self, what: str) -> None:
+        for call_id, state in self._calls.items():
+            if state in _WRITTEN:
+                self._refuse(f"{what}, and {call_id} {state}")
+
+    def _refuse(self, rule: str) -> None:
+        raise EventOrderError(self._place, self._event, rule)
+
+
+_OF_RUNS = (Start, StepStart, StepEnd, ApprovalRequested, Executing, Progress, Executed, FollowUp, UsageReport, Done)
+_READERS: dict[type[Any], Callable[[Grammar, Any], None]] = {
+    **dict.fromkeys((Start, Warning, Raw), Grammar._read_anywhere),
+    **dict.fromkeys((Text, Reasoning, Markup), Grammar._read_content),
+    **dict.fromkeys(_LIFE, Grammar._read_life),
+    StepStart: Grammar._read_step_start,
+    StepEnd: Grammar._read_step_end,
+    UsageReport: Grammar._read_usage,
+    FollowUp: Grammar._read_follow_up,
+    Thinking: Grammar._read_thinking,
+    Error: Grammar._read_error,
+    Done: Grammar._read_done,
+}
