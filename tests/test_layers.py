@@ -86,8 +86,10 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "texts": {"errors", "events"},
     "replaying": {*VOCABULARY, "sources", "stream", "recording"},
+    "runs": {*VOCABULARY, "tools", "stream", "result"},
     # to front ends
     "outputs": VOCABULARY,
+    "outputs.asgi": {*VOCABULARY, "outputs", "runs", "stream", "tools"},
     # the two doors
     "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
     "cli": {*VOCABULARY, *STAGES, "recording.transport", "replaying", "conversation", *CONVERSATION, "__init__"},
@@ -113,6 +115,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"result"},
         {"__init__"},
     ),
+    "runs": ({"log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
     "conversation.models": (
         {"base", "response"},
         {"body", "sending"},
@@ -171,6 +174,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "texts": (),
     "replaying": (),
     "outputs": {"msgspec"},
+    "outputs.asgi": {"anyio", "msgspec", "starlette", "structlog"},
     "__init__": (),
     "cli": {"anyio", "httpx", "httpx_sse", "rich", "structlog"},
     "__main__": (),

@@ -1,0 +1,18 @@
+"""Runs that outlive the connections that asked for them: driven by tasks of their own, read from any position.
+
+    async with Runs() as runs:  # for as long as the app lives
+        run = await runs.start(chat(model, messages, tools=tools), owner=user)
+        async with run.attach() as events:
+            async for event in events:
+                ...
+
+`attach`, `detach` and `stop` are three verbs. A run is driven by a task of its own, and what it says goes into a log;
+those who read, read the log, each at its own pace and from any position.
+"""
+
+from streamtools.runs.attachment import Attachment
+from streamtools.runs.log import EventLog, MemoryEventLog, log_key
+from streamtools.runs.run import Run
+from streamtools.runs.runs import Runs
+
+__all__ = ["Attachment", "EventLog", "MemoryEventLog", "Run", "Runs", "log_key"]
