@@ -1,0 +1,26 @@
+"""UI events from an ASGI application: as the body of a response, or over a websocket. Needs the extra `web`.
+
+    @app.post("/chat")
+    async def answer(question: Question) -> Response:
+        return event_stream_response(chat(model, question.messages, tools=tools))
+
+What is returned is a Starlette response and an ASGI application, so that FastAPI, Starlette, Litestar and bare ASGI
+take it.
+"""
+
+from streamtools.outputs.asgi.positions import last_event_id
+from streamtools.outputs.asgi.responses import EventStreamResponse, event_stream_response
+from streamtools.outputs.asgi.sessions import Session, serve_websocket
+from streamtools.outputs.asgi.shutdown import Shutdown, shutdown_signal
+from streamtools.outputs.asgi.websockets import send_events
+
+__all__ = [
+    "EventStreamResponse",
+    "Session",
+    "Shutdown",
+    "event_stream_response",
+    "last_event_id",
+    "send_events",
+    "serve_websocket",
+    "shutdown_signal",
+]

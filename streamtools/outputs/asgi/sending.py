@@ -1,0 +1,70 @@
+"""One connection's way out: what is sent one at a time, and a clock that looks on.
+
+The clock is one task for each connection. It speaks up when nothing was sent for a while, and gives up on a client that
+takes nothing; it never interrupts a reader, who therefore loses no event, and it does not speak while a client is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Any
+
+import anyio
+
+
+class Outlet:
+    """Sends messages through `send`, one after the other, whichever task they come from.
+
+    `keep_alive` and `send_timeout` are in seconds; None is never. Raises ValueError for others.
+    """
+
+    def __init__(
+        self, send: Callable[[Any], Awaitable[None]], *, keep_alive: float | None, send_timeout: float | None
+    ) -> None:
+        self._send = send
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._keep_alive = seconds("keep_alive", keep_alive)
+        self._send_timeout = seconds("send_timeout", send_timeout)
+        self._since = anyio.current_time()  # when the last sending began
+        self._sending = False
+
+    async def put(self, message: Any) -> None:
+        """Send one message, once those before it are out. Raises what the server raises."""
+        async with self._lock:
+            self._since = anyio.current_time()
+            self._sending = True
+            try:
+                await self._send(message)
+            finally:
+                self._sending = False
+
+    async def watch(self, fill: Callable[[], Awaitable[None]]) -> None:
+        """Call `fill` in each silence; return when a message takes too long."""
+        look = min(self._keep_alive, self._send_timeout)
+        while look < inf:
+            now = anyio.current_time()
+            if self._sending:
+                due = self._since + self._send_timeout
+                if due <= now:
+                    return
+            else:
+                due = self._since + self._keep_alive
+                if due <= now:
+                    with anyio.move_on_after(self._send_timeout) as scope:
+                        await fill()
+                    if scope.cancelled_caught:
+                        return
+                    self._since = now
+                    continue
+            await anyio.sleep_until(min(due, now + look))
+        await anyio.sleep_forever()
+
+
+def seconds(name: str, value: float | None) -> float:
+    """Return a number of seconds, endless for None. Raises ValueError for one that is not positive."""
+    if value is None:
+        return inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} is a positive number of seconds or None, not {value!r}")
+    return value
