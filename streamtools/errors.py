@@ -147,6 +147,10 @@ class EventOrderError(StreamToolsError, ValueError):
         self.rule = rule
 
 
+class UnrecordedRequest(RecordingError, LookupError):
+    """A request was to be answered from recordings, and none is of it; the message tells how the nearest differs."""
+
+
 class UnreadableSource(StreamToolsError, TypeError):
     """An object was given as a source that no adapter knows how to read."""
 

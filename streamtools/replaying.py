@@ -5,33 +5,39 @@ from __future__ import annotations
 from collections.abc import Generator
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack, cast
 
 from streamtools import sources
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
-from streamtools.recording.captures import DETECT, open_stream_file
-from streamtools.recording.cutting import Cut
+from streamtools.recording.captures import DETECT
+from streamtools.recording.exchanges import open_exchange
+from streamtools.recording.playback import PLAYBACK, PlaybackOptions
 from streamtools.recording.reading import OpenRecording
 from streamtools.recording.replay import ReplayBytes
-from streamtools.stream import ToolStream
+from streamtools.stream import StreamOptions, ToolStream
+from streamtools.tools.registry import ToolsLike
 
 
-class Playback:
+class ReplayOptions(PlaybackOptions, StreamOptions, total=False):
+    """How a recording is played, and how its stream is read."""
+
+
+class RecordedResponse:
     """A recorded response, with what a source asks of one: a status, headers, bytes."""
 
-    def __init__(self, recording: OpenRecording, *, speed: float = 0, cut: Cut = "recorded") -> None:
+    def __init__(self, recording: OpenRecording, options: PlaybackOptions) -> None:
         response = recording.head.response
         self.status_code = response.status if response else 200
         self.headers = dict(response.headers) if response else {}
         self.fault: RecordingError | None = None  # the file turned out to be no whole recording
-        self._bytes = ReplayBytes(recording, speed=speed, cut=cut)
+        self._bytes = ReplayBytes(recording, **options)
 
-    def aiter_bytes(self) -> Playback:
+    def aiter_bytes(self) -> RecordedResponse:
         """Return the bytes, for the only reader that there may be."""
         return self
 
-    def __aiter__(self) -> Playback:
+    def __aiter__(self) -> RecordedResponse:
         return self
 
     async def __anext__(self) -> bytes:
@@ -49,20 +55,25 @@ class Playback:
 class Replay:
     """What `replay` returns: awaited, a list of events; entered, a `ToolStream`."""
 
-    def __init__(self, path: str | PathLike[str], speed: float, cut: Cut, options: dict[str, Any]) -> None:
+    def __init__(
+        self, path: str | PathLike[str], exchange: int | None, tools: ToolsLike | None, options: ReplayOptions
+    ) -> None:
         self._path = path
-        self._speed = speed
-        self._cut = cut
-        self._options = options
-        self._playback: Playback | None = None
+        self._exchange = exchange
+        self._tools = tools
+        playing = {name: value for name, value in options.items() if name in PLAYBACK}
+        reading = {name: value for name, value in options.items() if name not in PLAYBACK}
+        self._playing = cast(PlaybackOptions, playing)
+        self._reading = cast(StreamOptions, reading)
+        self._response: RecordedResponse | None = None
         self._stream: ToolStream | None = None
 
     async def __aenter__(self) -> ToolStream:
-        recording = open_stream_file(self._path)
+        recording = open_exchange(self._path, self._exchange)
         try:
-            self._playback = Playback(recording, speed=self._speed, cut=self._cut)
-            source = sources.Source(self._playback, _adapter(recording))
-            self._stream = ToolStream(source, **self._options)
+            self._response = RecordedResponse(recording, self._playing)
+            source = sources.Source(self._response, _adapter(recording))
+            self._stream = ToolStream(source, tools=self._tools, **self._reading)
         except BaseException:
             recording.close()
             raise
@@ -72,10 +83,10 @@ class Replay:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._stream is not None
-        assert self._playback is not None
+        assert self._response is not None
         await self._stream.__aexit__(kind, error, traceback)
-        if error is None and self._playback.fault is not None:
-            raise self._playback.fault
+        if error is None and self._response.fault is not None:
+            raise self._response.fault
 
     def __await__(self) -> Generator[Any, None, list[UIEvent]]:
         return self._collect().__await__()
@@ -94,11 +105,19 @@ def _adapter(recording: OpenRecording) -> sources.Adapter:
         raise RecordingError(f"{recording.name}: {error}") from None
 
 
-def replay(path: str | PathLike[str], *, speed: float = 0, cut: Cut = "recorded", **options: Any) -> Replay:
+def replay(
+    path: str | PathLike[str],
+    *,
+    exchange: int | None = None,
+    tools: ToolsLike | None = None,
+    **options: Unpack[ReplayOptions],
+) -> Replay:
     """Return the UI events of a recording, or of a response that was saved as it came, whichever provider's it is.
 
-    `events = await replay("weather.jsonl", tools=tools)` is a list; `async with replay(...) as stream` streams. `speed`
-    is 0 for no waiting and 1 for the recorded timing; `cut` cuts the bytes anew, see `streamtools.recording.recut`. The
-    other options are those of `ToolStream`. Raises `RecordingError` for a file that is no recording or breaks off.
+    `events = await replay("weather.jsonl", tools=tools)` is a list; `async with replay(...) as stream` streams. One
+    exchange is played: of a file with several, the one of this number, from 1; a whole conversation is what
+    `ReplayTransport` plays. `speed` is 0 for no waiting and 1 for the recorded timing; `cut` cuts the bytes anew;
+    `reset_after` and others put faults in: see `streamtools.recording.Playback`. All else are options of `ToolStream`.
+    Raises `RecordingError` for a file that is no recording or breaks off, or holds several and no number is given.
     """
-    return Replay(path, speed, cut, options)
+    return Replay(path, exchange, tools, options)

@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "tools": VOCABULARY,
     "recording": {"errors"},
     "recording.transport": {"recording"},
+    "recording.replay_transport": {"errors", "recording"},
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
     "turn": {*VOCABULARY, "parsing", "native"},
@@ -85,7 +86,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         *("conversation.prompts", "conversation.request", "conversation.emulation", "conversation.emulated"),
     },
     "texts": {"errors", "events"},
-    "replaying": {*VOCABULARY, "sources", "stream", "recording"},
+    "replaying": {*VOCABULARY, "sources", "tools", "stream", "recording"},
     "runs": {*VOCABULARY, "tools", "stream", "result"},
     # to front ends
     "outputs": VOCABULARY,
@@ -150,6 +151,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "recording": {"anyio", "msgspec"},
     "recording.transport": {"httpx"},
+    "recording.replay_transport": {"anyio", "httpx"},
     "native": {"msgspec"},
     "turn": {"msgspec"},
     "machine": {"structlog"},
@@ -173,6 +175,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "stream": {"anyio", "structlog"},
     "texts": (),
     "replaying": (),
+    "runs": {"anyio", "msgspec", "structlog"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"anyio", "msgspec", "starlette", "structlog"},
     "__init__": (),

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from streamtools.recording.captures import open_stream_file, read_stream_file
 from streamtools.recording.cutting import Cut, recut
+from streamtools.recording.exchanges import Exchange
 from streamtools.recording.format import VERSION, Chunk, End, EndKind, Head, Recording, Request, Response
+from streamtools.recording.playback import Playback, PlaybackOptions, VirtualClock
 from streamtools.recording.reading import OpenRecording, open_recording, read_recording, read_recordings
 from streamtools.recording.redact import describe_request, describe_response
 from streamtools.recording.replay import ReplayBytes
@@ -18,13 +20,17 @@ __all__ = [
     "Cut",
     "End",
     "EndKind",
+    "Exchange",
     "Head",
     "OpenRecording",
+    "Playback",
+    "PlaybackOptions",
     "Recording",
     "RecordingWriter",
     "ReplayBytes",
     "Request",
     "Response",
+    "VirtualClock",
     "describe_request",
     "describe_response",
     "open_recording",

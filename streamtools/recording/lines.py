@@ -31,6 +31,9 @@ class Lines:
         self.name = name
         self.file = file
         self.number = 0
+        self.offset = 0
+        """Where the line begins that `next` gave last."""
+        self._behind = 0
         self._kept: bytes | None = None
 
     def next(self) -> bytes | None:
@@ -40,11 +43,17 @@ class Lines:
             return line
         while line := self.file.readline(MAX_LINE + 1):
             self.number += 1
+            self.offset, self._behind = self._behind, self._behind + len(line)
             if len(line) > MAX_LINE:
                 raise self.wrong(f"is longer than {MAX_LINE // 1024 // 1024} MiB")
             if not line.isspace():
                 return line
         return None
+
+    def go_to(self, offset: int, number: int) -> None:
+        """Go on at `offset`, where the line of this number begins."""
+        self.file.seek(offset)
+        self._behind, self.number = offset, number - 1
 
     def again(self, line: bytes) -> None:
         """Let `next` return this line, the last one that it gave, once more."""

@@ -12,7 +12,7 @@ import io
 import os
 from collections.abc import Generator
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from streamtools.recording.lines import Lines, Name, open_file
 
 Chunks: TypeAlias = Generator[Chunk, None, End | None]
 """Yields the chunks of one exchange and returns its end, None if it breaks off."""
+
+_T = TypeVar("_T")
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -105,6 +107,44 @@ def read_recordings(path: Name, *, strict: bool = True) -> list[Recording]:
         return recordings
 
 
+class Place(NamedTuple):
+    """An exchange in a file: its head, where that stands, and whether there is an end line."""
+
+    head: Head
+    offset: int
+    line: int
+    ended: bool
+
+
+def find_exchanges(path: Name) -> list[Place]:
+    """Return the places of the exchanges of a file, one or more, from their heads; raise `RecordingError`.
+
+    What is wrong between heads is told when that is read.
+    """
+    lines = Lines(os.fspath(path), open_file(path))
+    with lines.file:
+        places: list[Place] = []
+        more = True
+        while more:
+            head = _read_head(lines)
+            offset, number, ended, more = lines.offset, lines.number, False, False
+            while not more and (line := lines.next()) is not None:
+                if b'"end"' in line:  # in the text of a chunk its quotes are escaped
+                    ended = ended or _decode(_as_line, line, Line()).end is not None
+                elif b'"streamtools"' in line and _decode(_as_mark, line, Mark()).streamtools == "recording":
+                    lines.again(line)
+                    more = True
+            places.append(Place(head, offset, number, ended))
+        return places
+
+
+def open_place(path: Name, place: Place) -> OpenRecording:
+    """Open the exchange at `place` in a file; raise `RecordingError`."""
+    lines = Lines(os.fspath(path), open_file(path))
+    lines.go_to(place.offset, place.line)
+    return open_lines(lines, strict=True)
+
+
 def read_whole(name: str, head: Head, chunks: Chunks) -> Recording:
     """Return the recording that `head` and `chunks` make."""
     kept: list[Chunk] = []
@@ -167,6 +207,13 @@ def _read_chunks(lines: Lines, strict: bool) -> Chunks:
     if strict:
         raise RecordingError(f"{lines.name} breaks off at line {lines.number}, without an end line")
     return None
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], line: bytes, otherwise: _T) -> _T:
+    try:
+        return decoder.decode(line)
+    except (ValueError, RecursionError):
+        return otherwise
 
 
 def _is_utf8(line: bytes) -> bool:

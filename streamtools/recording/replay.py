@@ -1,16 +1,19 @@
-"""Give the bytes of a recording once more, as the network gave them, or cut in any other way."""
+"""Give the bytes of a recording once more, as the network gave them, or otherwise: see `playback`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Self
+from typing import Self, Unpack
 
-import anyio
 import anyio.lowlevel
 
 from streamtools.errors import RecordingError
-from streamtools.recording.cutting import Cut, recut
+from streamtools.recording.cutting import recut
+from streamtools.recording.faults import spoil
 from streamtools.recording.format import Chunk, Recording
+from streamtools.recording.pace import Pace
+from streamtools.recording.playback import Playback, PlaybackOptions
 from streamtools.recording.reading import OpenRecording
 
 _STRETCH = 4096
@@ -19,73 +22,117 @@ fast when it is cut byte by byte."""
 
 
 class ReplayBytes:
-    """The response in a recording, as an asynchronous iterator of bytes.
+    """The response in a recording, as an iterator of bytes: asynchronous, or blocking for those who use `for`.
 
-    With `speed=0` all bytes are there at once; 1 is the recorded timing, 2 is twice as fast. Times count from the first
-    read, so that the time that the reader takes is not added to them. A recorded `reset` raises ConnectionResetError at
-    its place, as does a recording that breaks off; `timeout` raises TimeoutError. A cancelled read loses nothing.
-    An `OpenRecording` is read on the way, line by line, and is closed at the end or by `aclose`.
+    The options are those of `Playback`. Times count from the first read, so that the time that the reader takes is not
+    added to them. A `reset`, recorded or put in, raises ConnectionResetError at its place, as does a recording that
+    breaks off; `timeout` raises TimeoutError, and so does a silence of more than `read_timeout` seconds. A cancelled
+    read loses nothing. An `OpenRecording` is read on the way, line by line, and is closed at the end or by `close`.
     """
 
-    def __init__(self, recording: Recording | OpenRecording, *, speed: float = 0, cut: Cut = "recorded") -> None:
-        if not 0 <= speed < float("inf"):
-            raise ValueError(f"speed is 0 or a factor, and {speed!r} is neither")
+    def __init__(self, recording: Recording | OpenRecording, **options: Unpack[PlaybackOptions]) -> None:
+        self._playback = playback = Playback(**options)
         self.recording = recording
-        self._speed = speed
-        chunks: Iterator[Chunk] = iter(recording.chunks) if isinstance(recording, Recording) else recording
-        self._pieces = recut(chunks, cut)
-        self._piece: Chunk | None = None
-        self._start: float | None = None
-        self._stretch = _STRETCH
         self.closed = False
+        chunks: Iterator[Chunk] = iter(recording.chunks) if isinstance(recording, Recording) else recording
+        self._pieces = recut(spoil(chunks, playback, recording.name), playback.cut)
+        self._piece: Chunk | None = None
+        self._given = 0
+        self._stretch = _STRETCH
+        self._pace = Pace(playback) if playback.timed or playback.stall_after is not None else None
 
     def __aiter__(self) -> Self:
+        return self
+
+    def __iter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         if self.closed:
             raise StopAsyncIteration
+        piece = self._look()
+        if self._pace is not None:
+            try:
+                await self._pace.wait(self._due(piece))
+            except TimeoutError:
+                self.close()
+                raise
+        if piece is None:
+            self._finish()
+            raise StopAsyncIteration
+        if self._stretch >= _STRETCH:
+            await anyio.lowlevel.checkpoint()
+            self._stretch = 0
+        self._stretch += len(piece.data)
+        return self._take(piece)
+
+    def __next__(self) -> bytes:
+        if self.closed:
+            raise StopIteration
+        piece = self._look()
+        if self._pace is not None:
+            try:
+                self._pace.wait_blocking(self._due(piece))
+            except TimeoutError:
+                self.close()
+                raise
+        if piece is None:
+            self._finish()
+            raise StopIteration
+        return self._take(piece)
+
+    def begin(self, now: float) -> None:
+        """Count times from `now`, a time of the event loop or of `time.monotonic`, and not from the first read."""
+        if self._pace is not None:
+            self._pace.begin(now)
+
+    def close(self) -> None:
+        """Give nothing more, and close the file if there is one. May be repeated."""
+        self.closed = True
+        if self._pace is not None:
+            self._pace.close()
+        if isinstance(self.recording, OpenRecording):
+            self.recording.close()
+
+    async def aclose(self) -> None:
+        """Do as `close` does."""
+        self.close()
+
+    def _look(self) -> Chunk | None:
+        """Return the next piece, which stays the next one until it is taken; None at the end."""
         if self._piece is None:
             try:
                 self._piece = next(self._pieces, None)
             except RecordingError:
-                await self.aclose()
+                self.close()
                 raise
-        if self._piece is None:
-            await self._finish()
-            raise StopAsyncIteration
-        await self._wait(self._piece.at)
-        data, self._piece = self._piece.data, None
-        self._stretch += len(data)
-        return data
+        return self._piece
 
-    async def aclose(self) -> None:
-        """Give nothing more, and close the file if there is one. May be repeated."""
-        self.closed = True
-        if isinstance(self.recording, OpenRecording):
-            self.recording.close()
+    def _take(self, piece: Chunk) -> bytes:
+        self._piece = None
+        self._given += len(piece.data)
+        return piece.data
 
-    async def _finish(self) -> None:
-        """Wait for the recorded end; raise what it raised."""
+    def _due(self, piece: Chunk | None) -> float:
+        """Return when the piece is there, or the end."""
+        if piece is not None:
+            return self._playback.due(piece.at, self._given + len(piece.data))
+        if self._playback.stall_after is not None:
+            return math.inf
+        end = self.recording.end if self._playback.last is None else None
+        return self._playback.due(end.at if end else 0, self._given)
+
+    def _finish(self) -> None:
+        """Close, and raise what the end raises."""
+        self.close()
+        if self._playback.cut_after is not None:
+            return
+        if self._playback.reset_after is not None:
+            raise ConnectionResetError("the connection was reset, as it was asked to be")
         end = self.recording.end
-        await self._wait(end.at if end else 0)
-        await self.aclose()
         if end is None:
             raise ConnectionResetError(f"{self.recording.name} breaks off")
         if end.kind == "reset":
             raise ConnectionResetError("the connection was reset, as recorded")
         if end.kind == "timeout":
             raise TimeoutError("nothing more came, as recorded")
-
-    async def _wait(self, at: float) -> None:
-        """Wait until `at` milliseconds after the first read, or just let other tasks run from time to time."""
-        if self._speed:
-            now = anyio.current_time()
-            self._start = now if self._start is None else self._start
-            delay = self._start + at / 1000 / self._speed - now
-            if delay > 0:
-                await anyio.sleep(delay)
-                self._stretch = 0
-        if self._stretch >= _STRETCH:
-            await anyio.lowlevel.checkpoint()
-            self._stretch = 0

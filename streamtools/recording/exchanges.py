@@ -1,0 +1,98 @@
+"""The exchanges of a file, or of all recordings in a directory: found once, and read when they are played.
+
+Their heads are kept in memory, their bytes are not.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from streamtools.errors import RecordingError
+from streamtools.recording.captures import DETECT, open_stream_file
+from streamtools.recording.format import Head, Request
+from streamtools.recording.lines import Name
+from streamtools.recording.reading import OpenRecording, Place, find_exchanges, open_place
+from streamtools.recording.redact import redact_json, redact_url
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """One exchange: in which file, the how manieth there, from 1, and what is known of it before it is read."""
+
+    path: str
+    number: int
+    head: Head
+    alone: bool
+    """Whether the file holds no other."""
+    place: Place | None = None
+    """Where it stands; a raw capture has no such place."""
+
+    def __str__(self) -> str:
+        return self.path if self.alone else f"{self.path}, exchange {self.number}"
+
+    @functools.cached_property
+    def request(self) -> Request | None:
+        """The request as it would be written down today, None where none was kept."""
+        request = self.head.request
+        if request is None:
+            return None
+        return msgspec.structs.replace(request, url=redact_url(request.url), body=redact_json(request.body))
+
+    @functools.cached_property
+    def unanswered(self) -> bool:
+        """Whether the request never got a response; raise `RecordingError`."""
+        if self.head.request is None or self.head.response is not None:
+            return False
+        with self.open() as opened:
+            return next(opened, None) is None and opened.end is not None and opened.end.kind != "end"
+
+    def open(self) -> OpenRecording:
+        """Open it to be read once; raise `RecordingError`."""
+        return open_stream_file(self.path) if self.place is None else open_place(self.path, self.place)
+
+
+def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
+    """Open the exchange of this number, from 1, or the only one of a file, or a raw capture; raise `RecordingError`."""
+    if not Path(path).is_file():  # what can be read once only, or not at all
+        return open_stream_file(path)
+    found = _exchanges_of_file(os.fspath(path))
+    if number is None and len(found) > 1:
+        raise RecordingError(
+            f"{os.fspath(path)} holds {len(found)} exchanges: tell which, as in `exchange=1`, or play all of them with "
+            "ReplayTransport"
+        )
+    if number is not None and not 1 <= number <= len(found):
+        raise RecordingError(f"{os.fspath(path)} has no exchange {number}, but {len(found)}")
+    return found[(number or 1) - 1].open()
+
+
+def exchanges_of(where: Name) -> list[Exchange]:
+    """Return the exchanges of a recording or raw capture, or of all `*.jsonl` in a directory, in the order of names.
+
+    Raises `RecordingError` for what cannot be read, and for a directory without recordings.
+    """
+    path = Path(where)
+    files = [os.fspath(where)]
+    if path.is_dir():
+        files = sorted(str(each) for each in path.glob("*.jsonl") if each.is_file())
+        if not files:
+            raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
+    found = [exchange for file in files for exchange in _exchanges_of_file(file)]
+    for exchange in found:
+        if exchange.place is not None and not exchange.place.ended:
+            raise RecordingError(f"{exchange} breaks off, without an end line")
+    return found
+
+
+def _exchanges_of_file(path: str) -> list[Exchange]:
+    with open_stream_file(path) as opened:
+        head = opened.head
+    if head.source == DETECT:
+        return [Exchange(path, 1, head, alone=True)]
+    places = find_exchanges(path)
+    return [Exchange(path, number, place.head, len(places) == 1, place) for number, place in enumerate(places, start=1)]

@@ -1,0 +1,157 @@
+"""Answer the requests of an HTTP client from recordings, instead of asking the network.
+
+    transport = ReplayTransport("recordings/weather.jsonl")
+    async with httpx.AsyncClient(transport=transport) as client:
+        ...
+    transport.check()
+
+It is the transport of an asynchronous client and of a blocking one, of httpx and of httpx2: a response, its stream and
+its exceptions are made of the library that the request comes from.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Unpack
+
+import anyio
+import httpx
+
+from streamtools.errors import RecordingError, UnrecordedRequest
+from streamtools.recording.answer import Answer
+from streamtools.recording.exchanges import Exchange, exchanges_of
+from streamtools.recording.format import Request
+from streamtools.recording.library import library_of
+from streamtools.recording.matching import FIELDS, Match, matcher, nearest, title
+from streamtools.recording.playback import Playback, PlaybackOptions
+from streamtools.recording.redact import describe_request
+from streamtools.recording.replay import ReplayBytes
+
+_TOLD = 5  # differences that a message lists
+
+
+class ReplayTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
+    """Answers each request with the first recorded exchange that matches it and has not been played.
+
+    `where` is a recording, which may hold several exchanges, or a raw capture, or a directory, whose `*.jsonl` count in
+    the order of their names. `match` names the fields that have to be equal, of "method", "url" and "body", or is a
+    function `(asked, recorded) -> bool` of two redacted requests; an exchange of which no request was kept matches any.
+    A request that none matches raises `UnrecordedRequest`. With `repeat`, the last played one that matches is played
+    again when there is no other.
+
+    Status, headers and chunks are the recorded ones; a connection that broke raises `httpx.ReadError` at its place, and
+    a silence `httpx.ReadTimeout`, or what was recorded to be raised. The other options are those of `Playback`, for
+    every exchange; `vary(exchange)` may return others for one. Its `read_timeout` is that of the request.
+
+    HTTP clients and SDKs may turn what goes wrong here into errors of their own, so `check` tells it at the end.
+    Raises `RecordingError` for recordings that cannot be read, and ValueError for wrong options.
+    """
+
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        *,
+        match: Match = FIELDS,
+        repeat: bool = False,
+        vary: Callable[[Exchange], PlaybackOptions] | None = None,
+        **options: Unpack[PlaybackOptions],
+    ) -> None:
+        self._where = os.fspath(where)
+        self._matches = matcher(match)
+        self._repeat = repeat
+        self._vary = vary
+        self._options = options
+        Playback(**options)
+        self._exchanges = exchanges_of(where)
+        self._played: list[Exchange] = []
+        self._lock = Lock()  # a blocking client may be used by several threads
+        self._open: set[ReplayBytes] = set()
+        self.faults: list[RecordingError] = []
+        """The requests that were not recorded, and what was found wrong with recordings when they were played."""
+
+    @property
+    def unplayed(self) -> list[Exchange]:
+        """The exchanges that nobody has asked for, in their order."""
+        return [exchange for exchange in self._exchanges if exchange not in self._played]
+
+    def check(self) -> None:
+        """Raise the first of `faults`, or else a `RecordingError` that names the exchanges which were not played."""
+        if self.faults:
+            raise self.faults[0]
+        if unplayed := self.unplayed:
+            names = "; ".join(f"{each}, {title(each.request)}" for each in unplayed)
+            raise RecordingError(f"recorded and not asked for: {names}")
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Return the recorded response; raise `UnrecordedRequest`, or what was raised instead of a response."""
+        exchange, answer = self._play(request, await request.aread())
+        answer.bytes.begin(anyio.current_time())
+        if exchange.unanswered:
+            await answer.read()
+        return answer.response(blocking=False)
+
+    def handle_request(self, request: Any) -> Any:
+        """Do as `handle_async_request`, for a blocking client."""
+        exchange, answer = self._play(request, request.read())
+        answer.bytes.begin(time.monotonic())
+        if exchange.unanswered:
+            answer.read_blocking()
+        return answer.response(blocking=True)
+
+    async def aclose(self) -> None:
+        """Close the files of responses that nobody has closed."""
+        self.close()
+
+    def close(self) -> None:
+        """Do as `aclose` does."""
+        while self._open:
+            self._open.pop().close()
+
+    def _play(self, request: Any, content: bytes) -> tuple[Exchange, Answer]:
+        """Return the exchange that answers the request, and its answer."""
+        asked = describe_request(request.method, str(request.url), request.headers.multi_items(), content)
+        with self._lock:
+            exchange = self._choose(asked)
+        options: PlaybackOptions = {"read_timeout": request.extensions.get("timeout", {}).get("read"), **self._options}
+        if self._vary is not None:
+            options = {**options, **self._vary(exchange)}
+        if exchange.unanswered:
+            options = {"speed": options.get("speed", 0), "clock": options.get("clock")}
+        opened = exchange.open()
+        try:
+            answer = Answer(library_of(request), opened, self.faults.append, options)
+        except BaseException:
+            opened.close()
+            raise
+        self._open = {*(each for each in self._open if not each.closed), answer.bytes}
+        return exchange, answer
+
+    def _choose(self, asked: Request) -> Exchange:
+        candidates: list[Exchange] = [*self.unplayed, *(reversed(self._played) if self._repeat else ())]
+        for exchange in candidates:
+            if exchange.request is None or self._matches(asked, exchange.request):
+                self._played.append(exchange)
+                return exchange
+        fault = UnrecordedRequest(self._explain(asked))
+        self.faults.append(fault)
+        raise fault
+
+    def _explain(self, asked: Request) -> str:
+        """Return the words for a request that is not recorded: which one is the nearest, and how it differs."""
+        candidates = [*self.unplayed, *self._played]
+        found = nearest(asked, [each.request for each in candidates])
+        said = f"{title(asked)} is not recorded in {self._where}"
+        if found is None:
+            return f"{said}, of whose {len(self._exchanges)} exchanges none is left"
+        exchange, different = candidates[found.position], found.differences
+        played = " (which has been played)" if exchange in self._played else ""
+        if not different:
+            again = "once more" if played else "but `match` refuses it"
+            return f"{said} {again}: the same is {exchange}{played}"
+        lines = [f"    {each}" for each in different[:_TOLD]]
+        if len(different) > _TOLD:
+            lines.append(f"    and {len(different) - _TOLD} more")
+        return "\n".join([f"{said}; the nearest is {exchange}{played}:", *lines])
