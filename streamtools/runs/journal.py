@@ -8,6 +8,8 @@ are told beside it.
 
 from __future__ import annotations
 
+import math
+
 import anyio
 import structlog
 from msgspec.structs import replace
@@ -17,7 +19,7 @@ from streamtools.runs.log import EventLog, MemoryEventLog, log_key, resync
 
 log = structlog.get_logger(__name__)
 
-_PATIENCE = 10.0  # seconds that a log may take over one event
+_PATIENCE = 10.0  # seconds that a log may take over one event; one that took longer is left alone for as long
 
 
 class Journal:
@@ -37,10 +39,11 @@ class Journal:
         self._is_sure = type(events) is MemoryEventLog  # it neither fails nor waits
         self._is_closed = False
         self._missing = 0  # the id of the last event that should be in the log and is not
+        self._again = -math.inf  # when the log may be tried again
 
     async def write(self, event: UIEvent) -> None:
-        """Take note of what the run says. The first is a `start` that names it, and the numbers rise."""
-        if event.seq <= self.last or not self.last:
+        """Take note of what the run says. The first is a `start` that names it, and each number is one more."""
+        if event.seq != self.last + 1 or not self.last:
             event = await self._adjust(event)
         self.last = event.seq
         if type(event) is Done:
@@ -69,14 +72,16 @@ class Journal:
         return [*([resync(self.done.seq - 1)] if is_gap else []), self.done]
 
     async def _adjust(self, event: UIEvent) -> UIEvent:
-        if self.last:
-            return replace(event, seq=self.last + 1)
-        if isinstance(event, Start):
-            return replace(event, run_id=self._run_id, seq=max(event.seq, 1))
-        await self.write(Start(self._run_id, seq=1))
-        return replace(event, seq=max(event.seq, 2))
+        if not self.last:
+            if isinstance(event, Start):
+                return replace(event, run_id=self._run_id, seq=1)
+            await self.write(Start(self._run_id, seq=1))
+        return replace(event, seq=self.last + 1)
 
     async def _try(self, event: UIEvent) -> None:
+        if anyio.current_time() < self._again and type(event) is not Done:
+            self._missing = event.seq
+            return
         try:
             with anyio.fail_after(_PATIENCE, shield=True):  # half a write would be read as a whole one, or as none
                 if self._missing:
@@ -86,6 +91,8 @@ class Journal:
             if not self._missing:
                 log.warning("events_not_logged", run_id=self._run_id, error=type(error).__qualname__)
             self._missing = event.seq
+            if isinstance(error, TimeoutError):
+                self._again = anyio.current_time() + _PATIENCE
         else:
             self._missing = 0
             self.logged = event.seq
