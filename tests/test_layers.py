@@ -196,7 +196,19 @@ SANS_IO = (
     "extracting",
     *(
         f"outputs.{each}"
-        for each in ("encoder", "sse", "grammar", "native", "moves", "paired", "ai_sdk", "ag_ui", "openai", "text")
+        for each in (
+            "encoder",
+            "sse",
+            "grammar",
+            "native",
+            "moves",
+            "paired",
+            "ai_sdk",
+            "ag_ui",
+            "openai",
+            "text",
+            "white_space",
+        )
     ),
     "conversation.history",
     "conversation.parts",

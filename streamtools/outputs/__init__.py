@@ -6,15 +6,32 @@ imported by its own name.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias
 
+from streamtools.events import UIEvent
 from streamtools.outputs.ag_ui import AGUIEncoder
 from streamtools.outputs.ai_sdk import AISDKEncoder, Target
 from streamtools.outputs.encoder import Encoder
+from streamtools.outputs.grammar import Grammar, validate
 from streamtools.outputs.native import NativeEncoder
+from streamtools.outputs.openai import OpenAIEncoder
+from streamtools.outputs.text import TextEncoder
 
-__all__ = ["FORMATS", "Encoder", "Format", "ag_ui", "ai_sdk", "make_encoder", "native"]
+__all__ = [
+    "FORMATS",
+    "Encoder",
+    "Format",
+    "Grammar",
+    "ag_ui",
+    "ai_sdk",
+    "make_encoder",
+    "native",
+    "openai",
+    "text",
+    "validate",
+]
 
 
 def native(*, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = ()) -> Encoder:
@@ -61,7 +78,51 @@ def ag_ui(*, thread_id: str | None = None, run_id: str | None = None, protocol_v
     return AGUIEncoder(thread_id=thread_id, run_id=run_id, protocol_version=protocol_version)
 
 
-FORMATS: dict[str, Callable[[], Encoder]] = {"native": native, "ai_sdk": ai_sdk, "ag_ui": ag_ui}
+def openai(
+    *,
+    model: str = "streamtools",
+    include_usage: bool = False,
+    call_deltas: bool = False,
+    id: str | None = None,
+    created: int | None = None,
+    system_fingerprint: str | None = None,
+    between_steps: str = "\n\n",
+) -> Encoder:
+    """Return an encoder of OpenAI's chat completion chunks, in which calls in text have become native ones.
+
+    A client sees the calls that it has to run itself: those that are pending at the end. `call_deltas`: it sees each
+    call as it is written, which is for runs whose tools are all the client's, because a call that has been told cannot
+    be taken back when it is run here, superseded or forbidden. `include_usage` is that of the request's
+    `stream_options`. `id`, `created` (seconds since 1970) and `system_fingerprint` are those of the provider's answer
+    or made. The texts of several steps are one, with `between_steps` in between.
+    """
+    return OpenAIEncoder(
+        model=model,
+        created=int(time.time()) if created is None else created,
+        id=id,
+        system_fingerprint=system_fingerprint,
+        include_usage=include_usage,
+        call_deltas=call_deltas,
+        between_steps=between_steps,
+    )
+
+
+def text(*, render: Callable[[UIEvent], str | None] | None = None, between: str = "\n\n") -> Encoder:
+    """Return an encoder of the answer's text alone.
+
+    `render` may give words to other events, as `UiTexts().render` does; they and the texts of several steps stand apart
+    by `between`.
+    """
+    return TextEncoder(render=render, between=between)
+
+
+FORMATS: dict[str, Callable[[], Encoder]] = {
+    "native": native,
+    "ai_sdk": ai_sdk,
+    "ag_ui": ag_ui,
+    "openai": openai,
+    "text": text,
+}
 """What makes the encoder of each format, as it is without options."""
 
 Format: TypeAlias = str | Callable[[], Encoder] | Encoder
