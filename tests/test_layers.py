@@ -50,7 +50,6 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "parsing.repair": VOCABULARY,
     "tools": VOCABULARY,
     "recording": {"errors"},
-    "recording.transport": {"recording"},
     "recording.replay_transport": {"errors", "recording"},
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
@@ -93,7 +92,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "outputs.asgi": {*VOCABULARY, "outputs", "runs", "stream", "tools"},
     # the two doors
     "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
-    "cli": {*VOCABULARY, *STAGES, "recording.transport", "replaying", "conversation", *CONVERSATION, "__init__"},
+    "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION, "__init__"},
     "__main__": {"cli"},
 }
 """For each module or folder, the others that it may import; the longest name that fits is a module's row."""
@@ -150,7 +149,6 @@ MAY_USE: dict[str, Collection[str]] = {
     "parsing.repair": {"json_repair"},
     "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "recording": {"anyio", "msgspec"},
-    "recording.transport": {"httpx"},
     "recording.replay_transport": {"anyio", "httpx"},
     "native": {"msgspec"},
     "turn": {"msgspec"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamtools.recording.captures import open_stream_file, read_stream_file
+from streamtools.recording.captures import DETECT, open_stream_file, read_stream_file
 from streamtools.recording.cutting import Cut, recut
 from streamtools.recording.exchanges import Exchange
 from streamtools.recording.format import VERSION, Chunk, End, EndKind, Head, Recording, Request, Response
@@ -12,9 +12,13 @@ from streamtools.recording.playback import Playback, PlaybackOptions, VirtualClo
 from streamtools.recording.reading import OpenRecording, open_recording, read_recording, read_recordings
 from streamtools.recording.redact import describe_request, describe_response
 from streamtools.recording.replay import ReplayBytes
+from streamtools.recording.scrubbing import Secret
+from streamtools.recording.transport import RecordingTransport
+from streamtools.recording.wrapping import RecordedStream, record
 from streamtools.recording.writing import RecordingWriter
 
 __all__ = [
+    "DETECT",
     "VERSION",
     "Chunk",
     "Cut",
@@ -25,11 +29,14 @@ __all__ = [
     "OpenRecording",
     "Playback",
     "PlaybackOptions",
+    "RecordedStream",
     "Recording",
+    "RecordingTransport",
     "RecordingWriter",
     "ReplayBytes",
     "Request",
     "Response",
+    "Secret",
     "VirtualClock",
     "describe_request",
     "describe_response",
@@ -38,6 +45,7 @@ __all__ = [
     "read_recording",
     "read_recordings",
     "read_stream_file",
+    "record",
     "recut",
     "shipped",
 ]

@@ -19,7 +19,11 @@ _SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r
 _LINES = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
 
 DETECT = "detect"
-"""The source of a raw capture: whose it is shows when it is read."""
+"""The source where nobody has said whose the stream is: that shows when it is read."""
+
+
+class OpenCapture(OpenRecording):
+    """A raw capture that is read as a recording is."""
 
 
 def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
@@ -32,7 +36,7 @@ def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
         file.close()
         raise
     if b"\0" not in start and (_SSE.match(start) or _LINES.match(start)):
-        return OpenRecording(name, Head(source=DETECT), _read_blocks(file), file)
+        return OpenCapture(name, Head(source=DETECT), _read_blocks(file), file)
     return open_lines(Lines(name, file), strict=strict)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from streamtools.errors import RecordingError
-from streamtools.recording.captures import DETECT, open_stream_file
+from streamtools.recording.captures import OpenCapture, open_stream_file
 from streamtools.recording.format import Head, Request
 from streamtools.recording.lines import Name
 from streamtools.recording.reading import OpenRecording, Place, find_exchanges, open_place
@@ -91,8 +91,7 @@ def exchanges_of(where: Name) -> list[Exchange]:
 
 def _exchanges_of_file(path: str) -> list[Exchange]:
     with open_stream_file(path) as opened:
-        head = opened.head
-    if head.source == DETECT:
-        return [Exchange(path, 1, head, alone=True)]
+        if isinstance(opened, OpenCapture):
+            return [Exchange(path, 1, opened.head, alone=True)]
     places = find_exchanges(path)
     return [Exchange(path, number, place.head, len(places) == 1, place) for number, place in enumerate(places, start=1)]

@@ -138,7 +138,7 @@ def encode_head(head: Head) -> bytes:
 
 def encode_chunk(chunk: Chunk) -> bytes:
     """Return the line of a chunk, with its line feed."""
-    fields: dict[str, Any] = {"at": _milliseconds(chunk.at)}
+    fields: dict[str, Any] = {"at": milliseconds(chunk.at)}
     data = chunk.data
     before = _CONTINUATION.match(data)
     start = before.end() if before else 0
@@ -160,7 +160,7 @@ def encode_chunk(chunk: Chunk) -> bytes:
 
 def encode_end(end: End, *, size: int, digest: str) -> bytes:
     """Return the line of an end, with its line feed. `size` and `digest` are those of all bytes before it."""
-    fields: dict[str, Any] = {"at": _milliseconds(end.at), "end": end.kind}
+    fields: dict[str, Any] = {"at": milliseconds(end.at), "end": end.kind}
     if end.error:
         fields["error"] = end.error
     return _encode(fields | {"bytes": size, "sha256": digest}) + b"\n"
@@ -192,7 +192,8 @@ def read_end(line: Line, at: float) -> End | None:
             return End("reset", at, line.error)
 
 
-def _milliseconds(at: float) -> float:
+def milliseconds(at: float) -> float:
+    """Return a time as it is written; raise ValueError for what is none."""
     if not 0 <= at < float("inf"):
         raise ValueError(f"a time is a number of milliseconds from 0, and {at!r} is none")
     return round(float(at), 3)

@@ -2,20 +2,23 @@
 
 Recordings are committed and shared. So headers are written from an allow-list, because nobody can list all that carry a
 credential; and in URLs and request bodies a value whose key is named like a credential is replaced, with the key left,
-so that the reader sees that something was there.
+so that the reader sees that something was there. In each string that is left, keys of known formats, what the caller
+says is a secret, and the credentials of this request are overwritten, as they are in the bytes of the response.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from streamtools.recording.format import Request, Response
+from streamtools.recording.credentials import find_credentials, is_form, is_secret, is_secret_in_url, read_json
+from streamtools.recording.format import Head, Request, Response
+from streamtools.recording.scrubbing import Secret, scrub
 
 HEADERS = frozenset(
     {
@@ -42,33 +45,37 @@ HEADERS = frozenset(
 
 REDACTED = "[redacted]"
 
-_SECRET = re.compile(
-    r"(?:.*[_-])?(?:(?:api|app|access|account|auth|client|private|secret|subscription)[_-]?key"
-    r"|[a-z]*(?:token|secret)|passwd|password|authorization|credentials?)",
-    re.IGNORECASE,
-)
-_SECRET_IN_URL = re.compile(r"(?:x-[a-z]+-)?(?:key|sig|signature|auth|code)", re.IGNORECASE)
+_BOT_TOKEN = re.compile(r"(?<=[0-9]:)[A-Za-z0-9_-]{30,}")  # behind a bot's number, in paths of Telegram and its like
 
 
-def describe_request(method: str, url: str, headers: Iterable[tuple[str, str]], content: bytes = b"") -> Request:
-    """Return a request as it may be written down. `content` is its body as it was sent."""
-    kept = keep_headers(headers)
-    where = redact_url(url)
-    if not content:
-        return Request(method=method, url=where, headers=kept)
-    try:
-        return Request(method=method, url=where, headers=kept, body=redact_json(msgspec.json.decode(content)))
-    except (ValueError, RecursionError):  # not JSON, or JSON that no provider would take
-        pass
-    try:
-        return Request(method=method, url=where, headers=kept, body=content.decode())
-    except UnicodeDecodeError:
-        return Request(method=method, url=where, headers=kept, body_base64=base64.b64encode(content).decode())
+def describe_request(
+    method: str,
+    url: str,
+    headers: Iterable[tuple[str, str]],
+    content: bytes = b"",
+    *,
+    redact: Iterable[Secret] = (),
+) -> Request:
+    """Return a request as it may be written down. `content` is its body as it was sent, `redact` are more secrets."""
+    fields = list(headers)
+    asked = Request(method=method, url=redact_url(url), headers=keep_headers(fields), **_body(fields, content))
+    return _clean_request(asked, [*redact, *find_credentials(url, fields, content)])
 
 
-def describe_response(status: int, headers: Iterable[tuple[str, str]]) -> Response:
+def describe_response(status: int, headers: Iterable[tuple[str, str]], *, redact: Iterable[Secret] = ()) -> Response:
     """Return the head of a response as it may be written down."""
-    return Response(status=status, headers=keep_headers(headers))
+    return _clean_response(Response(status=status, headers=keep_headers(headers)), list(redact))
+
+
+def redact_head(head: Head, redact: Iterable[Secret] = ()) -> Head:
+    """Return a head with known formats and `redact` overwritten in each of its strings."""
+    secrets = list(redact)
+    return msgspec.structs.replace(
+        head,
+        title=redact_text(head.title, secrets),
+        request=head.request and _clean_request(head.request, secrets),
+        response=head.response and _clean_response(head.response, secrets),
+    )
 
 
 def keep_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -87,14 +94,16 @@ def redact_url(url: str) -> str:
     'https://example.org/v1/chat?alt=sse&api_key=%5Bredacted%5D'
     """
     parts = urlsplit(url)
-    pairs = (pair.partition("=") for pair in parts.query.split("&"))
-    query = "&".join(
-        f"{key}={quote(REDACTED)}"
-        if equals and (is_secret(key) or _SECRET_IN_URL.fullmatch(key))
-        else f"{key}{equals}{value}"
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=redact_pairs(parts.query)))
+
+
+def redact_pairs(text: str) -> str:
+    """Return the query of a URL, or a form, without the values of keys that are named like secrets."""
+    pairs = (pair.partition("=") for pair in text.split("&"))
+    return "&".join(
+        f"{key}={quote(REDACTED)}" if equals and is_secret_in_url(key) else f"{key}{equals}{value}"
         for key, equals, value in pairs
     )
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query))
 
 
 def redact_json(value: Any) -> Any:
@@ -109,6 +118,60 @@ def redact_json(value: Any) -> Any:
     return value
 
 
-def is_secret(key: str) -> bool:
-    """Tell whether a key is named like one that holds a credential: `api_key`, `X-Auth-Token`, `clientSecret`."""
-    return _SECRET.fullmatch(key) is not None
+def redact_text(text: str, redact: Iterable[Secret] = ()) -> str:
+    """Return `text` with known formats and `redact` overwritten."""
+    data = text.encode(errors="surrogatepass")
+    clean = scrub(data, redact)
+    return text if clean == data else clean.decode(errors="replace")
+
+
+def _body(headers: list[tuple[str, str]], content: bytes) -> dict[str, Any]:
+    """Return the field of a request that holds this body."""
+    if not content:
+        return {}
+    try:
+        return {"body": redact_json(read_json(content))}
+    except ValueError:
+        pass
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(content).decode()}
+    return {"body": redact_pairs(text) if is_form(headers) else text}
+
+
+def _clean_request(request: Request, secrets: list[Secret]) -> Request:
+    binary = base64.b64decode(request.body_base64)
+    return msgspec.structs.replace(
+        request,
+        url=_clean_url(request.url, secrets),
+        headers={name: redact_text(value, secrets) for name, value in request.headers.items()},
+        body=_clean_json(request.body, lambda text: redact_text(text, secrets)),
+        body_base64=base64.b64encode(scrub(binary, secrets)).decode(),
+    )
+
+
+def _clean_response(response: Response, secrets: list[Secret]) -> Response:
+    headers = {name: redact_text(value, secrets) for name, value in response.headers.items()}
+    return msgspec.structs.replace(response, headers=headers)
+
+
+def _clean_url(url: str, secrets: list[Secret]) -> str:
+    """Return `url` with secrets overwritten in each part that they may stand in, also where they are escaped."""
+    return "".join(part if part in "/?&=#" else _clean_part(part, secrets) for part in re.split(r"([/?&=#])", url))
+
+
+def _clean_part(part: str, secrets: list[Secret]) -> str:
+    plain = unquote(part)
+    clean = _BOT_TOKEN.sub(lambda token: "*" * len(token[0]), redact_text(plain, secrets))
+    return part if clean == plain else quote(clean, safe="*:@+,;!~'()")
+
+
+def _clean_json(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(key): _clean_json(each, clean) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_clean_json(each, clean) for each in value]
+    return value

@@ -1,153 +1,155 @@
-"""Record what an HTTP client of httpx is answered, on the way to whoever asked.
+"""Record what an HTTP client is answered, on the way to whoever asked.
 
-    transport = RecordingTransport(httpx.AsyncHTTPTransport(), "chat.jsonl", source="openai")
+    transport = RecordingTransport(httpx.AsyncHTTPTransport(), "chat.jsonl")
     async with httpx.AsyncClient(transport=transport) as client:
         ...
 
-Each read of a response is one chunk. The bytes are decoded here and handed on decoded, so that what is read and what is
-recorded are the same, cut in the same places.
+The client is any of httpx or httpx2, blocking or not. Each read of a response is one chunk. The bytes are decoded here
+and handed on decoded, so that what is read and what is recorded are the same, cut in the same places; but keys that the
+response holds are overwritten in the recording, and only there.
 """
 
 from __future__ import annotations
 
-import io
-import os
+import functools
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
-from typing import BinaryIO
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-import httpx
-
-from streamtools.recording.format import EndKind, Head, Request
+from streamtools.recording.captures import DETECT
+from streamtools.recording.clients import items_of
+from streamtools.recording.credentials import find_credentials
+from streamtools.recording.exchange_file import Edit, Entry, ExchangeFile, Target
+from streamtools.recording.library import library_of
 from streamtools.recording.redact import describe_request, describe_response
-from streamtools.recording.writing import RecordingWriter, open_anew
+from streamtools.recording.scrubbing import Secret
+
+if TYPE_CHECKING:
+    _Transport: Any = object  # to a type checker it fits clients of httpx and of httpx2, whichever is there
+else:
+    _Transport = object
 
 
-class RecordingTransport(httpx.AsyncBaseTransport):
+class RecordingTransport(_Transport):  # type: ignore[misc] # see above
     """Asks `inner`, and writes each exchange into one recording, in the order of the requests.
 
     `target` is a path, which is written anew, or a file object, which is left open. `source` is the adapter that reads
-    the responses. A request that never got a response is an exchange too, and ends as its response would have. One that
-    is begun while another goes on is kept in memory until its turn. A file that cannot be written stops the recording
-    and no response: `fault` is then the error. `clock` gives seconds.
+    the responses; without it, it is detected when they are replayed. `redact` are secrets beside keys of known formats
+    and the credentials of each request, which are overwritten in any case; `edit` takes each head before it is written
+    and returns what is. A request that never got a response is an exchange too, and ends as its response would have. A
+    file that cannot be written stops the recording and no response: `fault` is then the error. `clock` gives seconds.
     """
 
     def __init__(
         self,
-        inner: httpx.AsyncBaseTransport,
-        target: str | os.PathLike[str] | BinaryIO,
+        inner: Any,
+        target: Target,
         *,
-        source: str,
+        source: str = DETECT,
+        redact: Iterable[Secret] = (),
+        edit: Edit | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Raises OSError for a path that cannot be opened."""
+        """Raises OSError for a path that cannot be opened, ValueError for a secret that cannot be looked for."""
         self._inner = inner
-        self._owned = isinstance(target, str | os.PathLike)
-        self._file = open_anew(target) if isinstance(target, str | os.PathLike) else target
-        self._source = source
-        self._clock = clock
-        self._exchanges: deque[_Exchange] = deque()
-        self.fault: OSError | None = None
+        self._file = ExchangeFile(target, source=source, redact=redact, edit=edit, clock=clock)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    @property
+    def fault(self) -> OSError | None:
+        """Why the recording breaks off, if it does."""
+        return self._file.fault
+
+    async def handle_async_request(self, request: Any) -> Any:
         """Return the response, decoded, which is recorded while it is read."""
-        content = await request.aread()
-        asked = describe_request(request.method, str(request.url), request.headers.multi_items(), content)
-        exchange = _Exchange(self._source, asked, self._clock, self._write)
-        self._exchanges.append(exchange)
+        exchange = self._begin(request, await request.aread())
         try:
             response = await self._inner.handle_async_request(request)
         except BaseException as error:
-            exchange.end(_kind(error), type(error).__name__)
+            exchange.fail(error)
             raise
-        response.request = request
-        exchange.answered(response)
-        headers = response.headers.multi_items()
-        if "content-encoding" in response.headers:  # is undone
-            headers = [each for each in headers if each[0].lower() not in ("content-encoding", "content-length")]
-        return httpx.Response(
-            response.status_code, headers=headers, stream=_Body(response, exchange), extensions=response.extensions
-        )
+        return self._recorded(request, response, exchange)
+
+    def handle_request(self, request: Any) -> Any:
+        """Return the response to a blocking client, decoded, which is recorded while it is read."""
+        exchange = self._begin(request, request.read())
+        try:
+            response = self._inner.handle_request(request)
+        except BaseException as error:
+            exchange.fail(error)
+            raise
+        return self._recorded(request, response, exchange)
 
     async def aclose(self) -> None:
         """Close `inner`, and the file if it was opened here."""
         try:
             await self._inner.aclose()
         finally:
-            if self._owned:
-                self._file.close()
+            self._file.close()
 
-    def _write(self) -> None:
-        """Write what is new of the first exchange, and go on to the next if it has ended."""
-        while self._exchanges:
-            exchange = self._exchanges[0]
-            try:
-                if self.fault is None and (lines := exchange.take()):
-                    self._file.write(lines)
-                    self._file.flush()
-            except OSError as error:
-                self.fault = error
-            if not exchange.ended:
-                return
-            self._exchanges.popleft()
+    def close(self) -> None:
+        """Close `inner`, if that is blocking, and the file if it was opened here."""
+        try:
+            self._inner.close()
+        finally:
+            self._file.close()
 
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
 
-class _Exchange:
-    """One exchange as the lines of a recording. `write` is called when there are more of them."""
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        try:
+            await self._inner.__aexit__(kind, error, trace)
+        finally:
+            self._file.close()
 
-    def __init__(self, source: str, request: Request, clock: Callable[[], float], write: Callable[[], None]) -> None:
-        self._source = source
-        self._request = request
-        self._clock = clock
-        self._write = write
-        self._sent = clock()
-        self._recorded = datetime.now(UTC).isoformat(timespec="seconds")
-        self._lines = io.BytesIO()
-        self._writer: RecordingWriter | None = None
-        self.ended = False
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
 
-    def answered(self, response: httpx.Response) -> None:
-        """Write the head, with that of the response."""
-        head = self._head(response)
-        self._writer = RecordingWriter(self._lines, head)
-        self._write()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        try:
+            self._inner.__exit__(kind, error, trace)
+        finally:
+            self._file.close()
 
-    def chunk(self, data: bytes) -> None:
-        """Write what one read gave. What an HTTP client still has of a response that was closed is none of it."""
-        assert self._writer is not None
-        if not self.ended:
-            self._writer.chunk(data, self._now())
-            self._write()
+    def _begin(self, request: Any, content: bytes) -> Entry:
+        url, headers = str(request.url), items_of(request.headers)
+        asked = describe_request(request.method, url, headers, content, redact=self._file.redact)
+        return self._file.begin(asked, find_credentials(url, headers, content))
 
-    def end(self, kind: EndKind, error: str = "") -> None:
-        """Write how it ended, once."""
-        if not self.ended:
-            self.ended = True
-            writer = self._writer or RecordingWriter(self._lines, self._head())
-            writer.end(kind, self._now(), error)
-            self._write()
-
-    def take(self) -> bytes:
-        """Return the lines that nobody has taken."""
-        lines = self._lines.getvalue()
-        self._lines.seek(0)
-        self._lines.truncate()
-        return lines
-
-    def _head(self, response: httpx.Response | None = None) -> Head:
-        answer = None if response is None else describe_response(response.status_code, response.headers.multi_items())
-        return Head(source=self._source, recorded=self._recorded, request=self._request, response=answer)
-
-    def _now(self) -> float:
-        return max(0.0, (self._clock() - self._sent) * 1000)
+    def _recorded(self, request: Any, response: Any, exchange: Entry) -> Any:
+        response.request = request
+        headers = items_of(response.headers)
+        exchange.answered(describe_response(response.status_code, headers, redact=exchange.secrets))
+        if "content-encoding" in response.headers:  # is undone
+            headers = [each for each in headers if each[0].lower() not in ("content-encoding", "content-length")]
+        library = library_of(request)
+        stream = _body_class(library)(response, exchange)
+        return library.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
 
-class _Body(httpx.AsyncByteStream):
+@functools.cache
+def _body_class(library: ModuleType) -> type:
+    """Return the class of bodies: clients insist on streams of their own library's classes."""
+    return type("Body", (_Body, library.AsyncByteStream, library.SyncByteStream), {})
+
+
+class _Body:
     """The decoded body of `response`. One that is closed before its end is a connection that broke: by our side."""
 
-    def __init__(self, response: httpx.Response, exchange: _Exchange) -> None:
+    def __init__(self, response: Any, exchange: Entry) -> None:
         self._response = response
         self._exchange = exchange
 
@@ -157,7 +159,7 @@ class _Body(httpx.AsyncByteStream):
                 self._exchange.chunk(data)
                 yield data
         except Exception as error:
-            self._exchange.end(_kind(error), type(error).__name__)
+            self._exchange.fail(error)
             raise
         self._exchange.end("end")
 
@@ -167,6 +169,18 @@ class _Body(httpx.AsyncByteStream):
         finally:
             self._exchange.end("reset", "closed by the client")
 
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for data in self._response.iter_bytes():
+                self._exchange.chunk(data)
+                yield data
+        except Exception as error:
+            self._exchange.fail(error)
+            raise
+        self._exchange.end("end")
 
-def _kind(error: BaseException) -> EndKind:
-    return "timeout" if isinstance(error, httpx.TimeoutException) else "reset"
+    def close(self) -> None:
+        try:
+            self._response.close()
+        finally:
+            self._exchange.end("reset", "closed by the client")
