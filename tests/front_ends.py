@@ -1,0 +1,191 @@
+"""What the clients of two protocols refuse: bodies are read here as strictly as by their packages, without Node.
+
+AI SDK: `ui-message-chunks` and `process-ui-message-stream` of `ai` 5, 6 and 7. AG-UI: `verify` of `@ag-ui/client`
+1.0.0, and the models of `ag-ui-protocol`. Where those let pass what their interfaces show badly (a text that never
+ends, a call that stays open for ever), this is stricter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Part = dict[str, Any]
+
+_PARTS: dict[str, tuple[set[str], set[str]]] = {  # the members that each type has to have, and those that it may have
+    "start": (set(), {"messageId", "messageMetadata"}),
+    "start-step": (set(), set()),
+    "finish-step": (set(), set()),
+    "text-start": ({"id"}, set()),
+    "text-delta": ({"id", "delta"}, set()),
+    "text-end": ({"id"}, set()),
+    "reasoning-start": ({"id"}, set()),
+    "reasoning-delta": ({"id", "delta"}, set()),
+    "reasoning-end": ({"id"}, set()),
+    "tool-input-start": ({"toolCallId", "toolName"}, {"dynamic"}),
+    "tool-input-delta": ({"toolCallId", "inputTextDelta"}, set()),
+    "tool-input-available": ({"toolCallId", "toolName", "input"}, {"dynamic"}),
+    "tool-input-error": ({"toolCallId", "toolName", "input", "errorText"}, {"dynamic"}),
+    "tool-output-available": ({"toolCallId", "output"}, {"preliminary"}),
+    "tool-output-error": ({"toolCallId", "errorText"}, set()),
+    "data-tool-progress": ({"id", "data"}, set()),
+    "message-metadata": ({"messageMetadata"}, set()),
+    "error": ({"errorText"}, set()),
+    "abort": (set(), {"reason"}),
+    "finish": ({"finishReason"}, {"messageMetadata"}),
+}
+_ANY_VALUE = {"input", "output", "data"}
+_REASONS = {"stop", "length", "content-filter", "tool-calls", "error", "other"}
+
+_EVENTS: dict[str, tuple[set[str], set[str]]] = {
+    "RUN_STARTED": ({"threadId", "runId", "protocolVersion"}, set()),
+    "RUN_FINISHED": ({"threadId", "runId", "result"}, {"outcome", "usage"}),
+    "RUN_ERROR": ({"message", "code"}, {"usage"}),
+    "STEP_STARTED": ({"stepName"}, set()),
+    "STEP_FINISHED": ({"stepName"}, set()),
+    "TEXT_MESSAGE_START": ({"messageId", "role"}, set()),
+    "TEXT_MESSAGE_CONTENT": ({"messageId", "delta"}, set()),
+    "TEXT_MESSAGE_END": ({"messageId"}, set()),
+    "REASONING_START": ({"messageId"}, set()),
+    "REASONING_MESSAGE_START": ({"messageId", "role"}, set()),
+    "REASONING_MESSAGE_CONTENT": ({"messageId", "delta"}, set()),
+    "REASONING_MESSAGE_END": ({"messageId"}, set()),
+    "REASONING_END": ({"messageId"}, set()),
+    "TOOL_CALL_START": ({"toolCallId", "toolCallName", "parentMessageId"}, set()),
+    "TOOL_CALL_ARGS": ({"toolCallId", "delta"}, set()),
+    "TOOL_CALL_END": ({"toolCallId"}, set()),
+    "TOOL_CALL_RESULT": ({"messageId", "toolCallId", "content", "role"}, set()),
+    "CUSTOM": ({"name", "value"}, set()),
+}
+_PAIRS = {  # what opens, and what goes on and closes, by the member that names it
+    "TEXT_MESSAGE_START": ("messageId", ("TEXT_MESSAGE_CONTENT",), "TEXT_MESSAGE_END"),
+    "REASONING_START": ("messageId", (), "REASONING_END"),
+    "REASONING_MESSAGE_START": ("messageId", ("REASONING_MESSAGE_CONTENT",), "REASONING_MESSAGE_END"),
+    "TOOL_CALL_START": ("toolCallId", ("TOOL_CALL_ARGS",), "TOOL_CALL_END"),
+    "STEP_STARTED": ("stepName", (), "STEP_FINISHED"),
+}
+
+
+def read_body(body: bytes, *, done: bool) -> list[Part]:
+    """Return the objects in a body of server-sent events; with `done`, `[DONE]` stands at its end."""
+    *frames, rest = body.decode().split("\n\n")
+    assert rest == "", f"the body ends in the middle of {rest!r}"
+    assert all(frame.startswith("data: ") and "\n" not in frame and "\r" not in frame for frame in frames), frames
+    data = [frame.removeprefix("data: ") for frame in frames]
+    assert (data[-1:] == ["[DONE]"]) == done, data[-1:]
+    return [json.loads(each) for each in (data[:-1] if done else data)]
+
+
+def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
+    """Raise AssertionError where a client of this version would fail, or show what is not so."""
+    assert parts[0]["type"] == "start", parts[0]
+    open_step = failed = False
+    stretches: set[str] = set()  # that are open
+    used: set[str] = set()
+    calls: dict[str, str] = {}
+    for at, part in enumerate(parts):
+        kind = part["type"]
+        _check_members(part, _PARTS, nulls=_ANY_VALUE)
+        assert not failed or kind == "finish", f"nobody reads {part} behind an error"
+        family, _, move = kind.rpartition("-")
+        call = part.get("toolCallId", "")
+        if kind == "start":
+            assert at == 0, "start comes once"
+        elif kind in ("start-step", "finish-step"):
+            assert open_step == (kind == "finish-step"), part
+            assert not stretches, f"{stretches} are open at {part}"
+            open_step = not open_step
+        elif family in ("text", "reasoning"):
+            name = part["id"]
+            if move == "start":
+                assert name not in used, f"{name} comes twice"
+                used.add(name)
+                stretches.add(name)
+            else:
+                assert name in stretches, f"{part} without its start"
+                assert part.get("delta") != "", part
+                stretches -= {name} if move == "end" else set()
+        elif kind == "tool-input-start":
+            assert call not in calls, part
+            calls[call] = "streaming"
+        elif kind == "tool-input-delta":
+            assert calls[call] == "streaming", part
+            assert part["inputTextDelta"], part
+        elif kind in ("tool-input-available", "tool-input-error"):
+            assert calls.get(call, "streaming") == "streaming", part
+            calls[call] = "available" if kind == "tool-input-available" else "ended"
+        elif kind in ("tool-output-available", "tool-output-error"):
+            assert calls[call] == "available", part
+            calls[call] = "available" if part.get("preliminary") else "ended"
+        elif kind == "data-tool-progress":
+            assert calls[part["id"]] == "available", part
+        elif kind in ("error", "abort", "finish"):
+            assert not stretches, f"{stretches} are open at the end"
+            assert not open_step, "a step is open at the end"
+            assert "streaming" not in calls.values(), f"calls are open at the end: {calls}"
+            failed = kind == "error"
+            if kind == "finish":
+                assert part["finishReason"] in _REASONS | ({"interrupted"} if target == 7 else set()), part
+    assert parts[-1]["type"] in ("finish", "abort"), parts[-1]
+    left = "available" in calls.values()  # for the client to run
+    assert not left or parts[-1].get("finishReason") == "tool-calls", f"calls are left: {calls}"
+
+
+def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
+    """Raise AssertionError where a client would fail; `current`, where it declared version 1.0."""
+    assert events[0]["type"] == "RUN_STARTED", events[0]
+    assert events[-1]["type"] in ("RUN_FINISHED", "RUN_ERROR"), events[-1]
+    opened: set[tuple[str, str]] = set()
+    ids: set[str] = set()
+    started: list[str] = []
+    answered: list[str] = []
+    closers = {closer: (opener, member) for opener, (member, _, closer) in _PAIRS.items()}
+    inner = {each: (opener, member) for opener, (member, between, _) in _PAIRS.items() for each in between}
+    for at, event in enumerate(events):
+        kind = event["type"]
+        _check_members(event, _EVENTS, nulls=set())
+        assert (kind == "RUN_STARTED") == (at == 0), event
+        assert (kind in ("RUN_FINISHED", "RUN_ERROR")) == (at == len(events) - 1), event
+        if kind in _PAIRS:
+            key = (kind, event[_PAIRS[kind][0]])
+            assert key not in opened, f"{event} opens what is open"
+            opened.add(key)
+        elif kind in closers:
+            opener, member = closers[kind]
+            opened.remove((opener, event[member]))
+        elif kind in inner:
+            opener, member = inner[kind]
+            assert (opener, event[member]) in opened, f"{event} without its start"
+            assert event["delta"], event
+        if kind in ("TEXT_MESSAGE_START", "REASONING_START", "TOOL_CALL_RESULT"):
+            assert event["messageId"] not in ids, f"the id of {event} is taken"
+            ids.add(event["messageId"])
+        if kind == "TOOL_CALL_START":
+            assert not {each for each in opened if each[0] == "TEXT_MESSAGE_START"}, "a text is open around a call"
+            assert event["toolCallId"] not in started, event
+            started.append(event["toolCallId"])
+        if kind == "TOOL_CALL_RESULT":
+            assert event["toolCallId"] in started, event
+            assert event["toolCallId"] not in answered, event
+            answered.append(event["toolCallId"])
+        if not current:
+            assert not {"outcome", "usage"} & event.keys(), event
+    assert not opened, f"{opened} are open at the end"
+    outcome = events[-1].get("outcome", {})
+    pending = outcome.get("pendingToolCallIds", [])
+    if current or events[-1]["type"] == "RUN_ERROR":
+        assert sorted(pending) == sorted(set(started) - set(answered)), f"{pending} are pending in {events}"
+
+
+def text_of(parts: Iterable[Part], kind: str) -> str:
+    """Return the deltas of one type, joined."""
+    return "".join(part["delta"] for part in parts if part["type"] == kind)
+
+
+def _check_members(part: Part, table: dict[str, tuple[set[str], set[str]]], *, nulls: set[str]) -> None:
+    needed, allowed = table[part["type"]]
+    members = part.keys() - {"type"}
+    assert needed <= members, f"{part} lacks {needed - members}"
+    assert members <= needed | allowed, f"{part} has {members - needed - allowed}"
+    assert not [name for name in members - nulls if part[name] is None], f"{part} holds null"
