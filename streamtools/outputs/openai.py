@@ -108,7 +108,7 @@ class OpenAIEncoder:
             case CallStart(call_id, name):
                 self._names[call_id] = name
                 return self._begin_call(call_id, name) if self._streams_calls else b""
-            case CallDelta(call_id, text) if self._streams_calls and text:
+            case CallDelta(call_id, text) if text and call_id in self._indexes:
                 return self._write_arguments(call_id, text)
             case Call(call):
                 return self._read_call(call)

@@ -1,0 +1,222 @@
+"""Runs as their events, for those who write them to the wire: one for each thing that can happen to a run."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    Progress,
+    Raw,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+
+START: list[UIEvent] = [Start("run_1"), StepStart(1)]
+STOP: list[UIEvent] = [StepEnd(1, "stop"), Done("finished", "stop", "stop", [])]
+
+
+def told(*events: UIEvent) -> list[UIEvent]:
+    """Return events, numbered from 1."""
+    return [replace(event, seq=seq) for seq, event in enumerate(events, 1)]
+
+
+def call(number: int, name: str = "weather", dialect: str = "tilde_fence") -> ToolCall:
+    """Return a call of a tool."""
+    return ToolCall(id=f"call_{number}", name=name, arguments={"city": "Bern"}, dialect=dialect, raw="~~~tool_call")
+
+
+def written(told: ToolCall, *, deltas: bool = False) -> list[UIEvent]:
+    """Return the events of a call that is being written, and is complete then."""
+    pieces: list[UIEvent] = [CallDelta(told.id, '{"city":'), CallDelta(told.id, ' "Bern"}')] if deltas else []
+    return [Thinking(True, told.id), CallStart(told.id, told.name), *pieces, Call(told), Thinking(False, told.id)]
+
+
+def malformed(number: int, raw: str = "~~~tool_call\n{", code: Code = Code.INVALID_JSON) -> list[UIEvent]:
+    """Return the events of a call that is none."""
+    told = f"call_{number}"
+    error = Error(code, "not valid JSON", call_id=told, raw=raw, dialect="tilde_fence")
+    return [Thinking(True, told), CallStart(told, "weather"), error, Thinking(False, told)]
+
+
+def executed(told: ToolCall) -> list[UIEvent]:
+    """Return the events of a call that a tool answers."""
+    return [Executing(told), Progress(told.id, {"done": 0.5}), Executed(told, {"celsius": 12.5}, None, 0.1)]
+
+
+def failed(told: ToolCall) -> list[UIEvent]:
+    """Return the events of a call whose tool fails."""
+    return [Executing(told), Error(Code.TOOL_FAILED, "the tool failed", call_id=told.id, call=told)]
+
+
+_FAULT = Error(Code.UPSTREAM_ERROR, "the provider is overloaded", status=529)
+_TWO_STEPS: list[UIEvent] = [
+    *START,
+    Text("Let me look."),
+    *written(call(1)),
+    *executed(call(1)),
+    UsageReport(Usage(input=10, output=5)),
+    StepEnd(1, "stop"),
+    FollowUp([{"role": "user", "content": "12.5 °C"}]),
+    StepStart(2),
+    Text("It is "),
+    Text("mild."),
+    UsageReport(Usage(input=20, output=4, total=24, cache_read=8, reasoning=2)),
+    StepEnd(2, "stop"),
+    Done("finished", "stop", "stop", []),
+]
+
+RUNS: dict[str, list[UIEvent]] = {
+    "text": told(*START, Text("Good "), Text("morning."), *STOP),
+    "nothing": told(*START, *STOP),
+    "no step": told(START[0], Done("finished", None, None, [])),
+    "reasoning": told(
+        *START,
+        Reasoning("Well"),
+        Reasoning(""),
+        Reasoning("."),
+        Reasoning("", signature="x"),
+        Text("Yes."),
+        *STOP,
+    ),
+    "a call that is run": told(*START, Text("So: "), *written(call(1)), *executed(call(1)), *STOP),
+    "a call as it is written": told(*START, *written(call(1), deltas=True), *executed(call(1)), *STOP),
+    "a call that waits": told(
+        *START,
+        Text("So:\n\n"),
+        *written(call(1), deltas=True),
+        StepEnd(1, "stop"),
+        Done("finished", "stop", "stop", [call(1)]),
+    ),
+    "three calls": told(
+        *START,
+        *written(call(1)),
+        *written(call(2)),
+        *malformed(3),
+        *written(call(4)),
+        Executing(call(1)),
+        Executing(call(2)),
+        *executed(call(4)),
+        Progress("call_1", 1),
+        Progress("call_1", 2),
+        Error(Code.TOOL_TIMEOUT, "it took too long", call_id="call_2", call=call(2)),
+        Executed(call(1), None, "All is well", 0.2),
+        *STOP,
+    ),
+    "calls side by side": told(
+        *START,
+        Thinking(True, "call_1"),
+        Thinking(True, "call_2"),
+        CallStart("call_2", "weather"),
+        CallStart("call_1", "weather"),
+        CallDelta("call_1", "{"),
+        Text("Meanwhile"),
+        CallDelta("call_2", "{}"),
+        Call(call(2, dialect="native")),
+        Thinking(False, "call_2"),
+        Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw="{", dialect="native"),
+        Thinking(False, "call_1"),
+        Error(Code.SUPERSEDED, "others count", call_id="call_2", call=call(2, dialect="native")),
+        *STOP,
+    ),
+    "a call without a name": told(
+        *START,
+        Thinking(True, "call_1"),
+        Error(Code.MISSING_TOOL_NAME, "it names no tool", call_id="call_1", raw="~~~", dialect="tilde_fence"),
+        Thinking(False, "call_1"),
+        *STOP,
+    ),
+    "a call that is text after all": told(
+        *START,
+        Thinking(True, "call_1"),
+        Thinking(False, "call_1"),
+        Warning(Code.INVALID_JSON, "no JSON", "~~~"),
+        Text("~~~"),
+        *STOP,
+    ),
+    "a call that needs a yes": told(
+        *START,
+        *written(call(1)),
+        ApprovalRequested(call(1), 1.8e9),
+        Error(Code.TOOL_DENIED, "no", call_id="call_1", call=call(1)),
+        *STOP,
+    ),
+    "two steps": told(*_TWO_STEPS),
+    "an emulated decision": told(
+        START[0],
+        Thinking(True),
+        Thinking(False),
+        Warning(Code.EMULATED, "asked"),
+        *_TWO_STEPS[1:],
+    ),
+    "an error in the middle": told(
+        *START,
+        Reasoning("Hm"),
+        Text("I was"),
+        _FAULT,
+        UsageReport(Usage(input=3)),
+        StepEnd(1, None),
+        Done("failed", None, None, []),
+    ),
+    "an error at once": told(START[0], _FAULT, Done("failed", None, None, [])),
+    "an error while a call is written": told(
+        *START,
+        Thinking(True, "call_1"),
+        CallStart("call_1", "weather"),
+        CallDelta("call_1", "{"),
+        Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw="~~~tool_call\n{", dialect="tilde_fence"),
+        Thinking(False, "call_1"),
+        _FAULT,
+        StepEnd(1, None),
+        Done("failed", None, None, []),
+    ),
+    "cancelled in a text": told(*START, Text("I was"), StepEnd(1, None), Done("cancelled", None, None, [])),
+    "cancelled at work": told(
+        *START,
+        *written(call(1)),
+        Executing(call(1)),
+        Error(Code.TOOL_CANCELLED, "cancelled", call_id="call_1", call=call(1)),
+        StepEnd(1, "stop"),
+        Done("cancelled", "stop", "stop", []),
+    ),
+    "cut by the provider": told(
+        *START,
+        Text("and so"),
+        *written(call(1)),
+        StepEnd(1, "length"),
+        Done("truncated", "length", "max_tokens", [call(1)]),
+    ),
+    "stopped by a limit": told(
+        *START,
+        *written(call(1)),
+        StepEnd(1, "stop"),
+        Done("stopped", "max_steps", "stop", [call(1)]),
+    ),
+    "what front ends need not know": told(
+        *START,
+        Warning(Code.BAD_FRAME, "odd"),
+        Raw({"odd": None}),
+        Text(""),
+        Text("ok"),
+        *STOP,
+    ),
+}
+"""By what happens in them."""
