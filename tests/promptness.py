@@ -1,6 +1,6 @@
 """The law of promptness: what is held back after each feed can still become a marker where it stands.
 
-`tests.laws` says what has become of the text so far, `tests.reference` what may be held back behind it.
+`streamtools.testing.laws` says what has become of the text so far, `tests.reference` what may be held back behind it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from streamtools.calls import DEFAULT_LIMITS
 from streamtools.errors import Code
 from streamtools.events import Call, CallStart, Error, Markup, Text, Thinking, UIEvent, Warning
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
+from streamtools.testing.feeding import Step, steps
+from streamtools.testing.laws import LIMITS, MALFORMED, Kind, Piece, pieces
 from tests.families import MARKERS, TEMPLATE_TAGS
 from tests.families.base import Marker, Tag
-from tests.feeding import Step, steps
-from tests.laws import LIMITS, MALFORMED, Kind, Piece, pieces
 from tests.reference import TAGS, Place, begins_with, is_whole, may_become, place_behind
 from tests.variants import KNOWN
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from streamtools import Parser
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Markup, Reasoning, Text, UIEvent, Warning
-from tests.feeding import feed, usual_ways
-from tests.laws import assert_chunk_invariant, assert_conserved, assert_paired
+from streamtools.testing.feeding import feed, usual_ways
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_paired
 from tests.promptness import assert_prompt
 
 Brief: TypeAlias = "str | tuple[object, ...]"

@@ -8,7 +8,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
-from tests.feeding import steps
+from streamtools.testing.feeding import steps
 from tests.reading import Brief, call, error, markup, read, thought, warning
 
 ALIKE = warning("call_in_reasoning")

@@ -10,8 +10,8 @@ from streamtools import Parser, parse
 from streamtools.calls import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.base import restore
-from tests.feeding import feed, usual_ways
-from tests.laws import assert_chunk_invariant, assert_conserved, assert_paired
+from streamtools.testing.feeding import feed, usual_ways
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_paired
 from tests.reading import Brief, brief, call, error, read, warning
 
 STEPS = {"type": "object", "properties": {"step": {"type": "string"}, "done": {"type": "boolean"}}}

@@ -28,6 +28,7 @@ from streamtools.events import (
     UIEvent,
     Warning,
 )
+from streamtools.testing.laws import assert_paired
 from tests import (
     test_sources_ai_sdk,
     test_sources_anthropic,
@@ -38,7 +39,6 @@ from tests import (
     test_sources_openai_calls,
     test_sources_responses,
 )
-from tests.laws import assert_paired
 from tests.provider_streams import CALLS, NAMES, PROVIDERS, Provider
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ import pytest
 
 from streamtools import coalesce
 from streamtools.events import CallDelta, CallStart, UIEvent
-from tests.feeding import cut, steps, usual_ways
-from tests.laws import assert_defined_per_character
+from streamtools.testing.feeding import cut, steps, usual_ways
+from streamtools.testing.laws import assert_defined_per_character
 
 
 def told(events: list[UIEvent]) -> list[str]:

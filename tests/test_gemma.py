@@ -8,7 +8,7 @@ import pytest
 
 from streamtools.calls import Limits
 from streamtools.parsing.dialects import DIALECTS
-from tests.feeding import feed
+from streamtools.testing.feeding import feed
 from tests.reading import Brief, brief, call, error, read, thought, warning
 
 GEMMA = {"dialects": ["gemma4"]}

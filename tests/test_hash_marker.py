@@ -6,8 +6,8 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import hash_marker
-from tests.feeding import steps, three_way, two_way, usual_ways
-from tests.laws import assert_chunk_invariant
+from streamtools.testing.feeding import steps, three_way, two_way, usual_ways
+from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import Brief, brief, call, error, raws, read, warning
 
 SEED = '###:{"toolName":"getWeather","parameters":{"city":"San Francisco"}}'

@@ -8,8 +8,8 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
-from tests.feeding import every_way, steps
-from tests.laws import assert_chunk_invariant
+from streamtools.testing.feeding import every_way, steps
+from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import Brief, brief, call, error, markup, raws, thought, warning
 from tests.reading import read as read_with
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamtools.parsing.dialects import DIALECTS
-from tests.feeding import every_way
-from tests.laws import assert_chunk_invariant
+from streamtools.testing.feeding import every_way
+from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import Brief, brief, call, error, raws, read, thought, warning
 
 f, g = call("f"), call("g")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streamtools.calls import Limits
-from tests.feeding import every_way
-from tests.laws import assert_chunk_invariant
+from streamtools.testing.feeding import every_way
+from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import brief, call, error, raws, read, warning
 
 

@@ -17,9 +17,8 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, Text, UIEvent, Warning
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, choose_dialects
 from streamtools.parsing.dialects.base import restore
-from tests.families import ENVELOPES, MARKERS, MARKUP, TEMPLATE_TAGS
-from tests.feeding import cut, feed, steps
-from tests.laws import (
+from streamtools.testing.feeding import cut, feed, steps
+from streamtools.testing.laws import (
     LIMITS,
     MALFORMED,
     assert_chunk_invariant,
@@ -28,6 +27,7 @@ from tests.laws import (
     assert_deltas_tell_the_arguments,
     assert_paired,
 )
+from tests.families import ENVELOPES, MARKERS, MARKUP, TEMPLATE_TAGS
 from tests.promptness import assert_prompt
 from tests.reference import begins_with, examples, may_become
 from tests.strategies import AUTO, TOOLS, Options, Written, armed, cuts, documents, options, readings, texts

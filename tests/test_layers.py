@@ -94,6 +94,11 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
     "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION, "__init__"},
     "__main__": {"cli"},
+    # for those who test what they build on it
+    "testing": {
+        *(*VOCABULARY, "coalescing", "sources", "parsing", "tools", "recording", "recording.replay_transport"),
+        *("machine", "replaying"),
+    },
 }
 """For each module or folder, the others that it may import; the longest name that fits is a module's row."""
 
@@ -179,6 +184,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "__init__": (),
     "cli": {"anyio", "httpx", "httpx_sse", "rich", "structlog"},
     "__main__": (),
+    "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
 }
 """For each row, the packages of others that it may import."""
 

@@ -14,7 +14,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import FUNCTION_GEMMA, GEMMA, PYTHON, Syntax
 from streamtools.parsing.json_text import State
-from tests.feeding import usual_ways
+from streamtools.testing.feeding import usual_ways
 
 DEPTH = 4
 

@@ -40,9 +40,9 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.machine import STOPPED_AFTER_CALL, Verdict
+from streamtools.testing.feeding import cut
+from streamtools.testing.laws import assert_conserved, assert_paired
 from tests import strategies
-from tests.feeding import cut
-from tests.laws import assert_conserved, assert_paired
 
 IDS = ("hash_marker", "tilde_fence")
 REASONS = ("stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other", None)

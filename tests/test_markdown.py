@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import parse
-from tests.feeding import steps
+from streamtools.testing.feeding import steps
 from tests.reading import brief, call, read
 from tests.reference import place_behind
 

@@ -14,7 +14,7 @@ import pytest
 
 from streamtools import Code, Parser, coalesce, parse
 from streamtools.events import Text, Warning
-from tests.feeding import cut
+from streamtools.testing.feeding import cut
 
 DOCUMENTS = sorted(Path(__file__).with_name("markdown").glob("*.md"))
 LONG = 2000

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamtools.parsing.dialects import DIALECTS
-from tests.feeding import every_way, steps
-from tests.laws import assert_chunk_invariant
+from streamtools.testing.feeding import every_way, steps
+from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import Brief, brief, call, error, raws, thought, warning
 from tests.reading import read as read_with
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
-from tests.feeding import feed
+from streamtools.testing.feeding import feed
 from tests.reading import Brief, brief, call, error, markup, read, thought, warning
 
 f, g = call("f"), call("g")

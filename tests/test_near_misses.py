@@ -10,8 +10,8 @@ import pytest
 from streamtools import Code, Limits, Parser, coalesce, parse
 from streamtools.events import Call, Text, UIEvent, Warning
 from streamtools.parsing.dialects import Dialect, NearMiss, hash_marker, tilde_fence
-from tests.feeding import feed, steps, usual_ways
-from tests.laws import assert_chunk_invariant, assert_conserved, assert_defined_per_character
+from streamtools.testing.feeding import feed, steps, usual_ways
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_defined_per_character
 from tests.promptness import assert_prompt
 
 BOTH = ("hash_marker", "tilde_fence")

@@ -9,7 +9,7 @@ import pytest
 from streamtools import Parser, parse
 from streamtools.calls import Limits
 from streamtools.errors import Code
-from tests.feeding import feed, steps
+from streamtools.testing.feeding import feed, steps
 from tests.reading import Brief, brief, call, error, markup, read, thought, warning
 
 F = '###:{"name":"f"}'

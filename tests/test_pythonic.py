@@ -10,7 +10,7 @@ import pytest
 from streamtools.calls import Limits
 from streamtools.events import CallDelta
 from streamtools.parsing.dialects import DIALECTS
-from tests.feeding import feed
+from streamtools.testing.feeding import feed
 from tests.reading import Brief, brief, call, error, raws, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "parameters": {}} for name in ("f", "g", "get_weather", "a.b")]

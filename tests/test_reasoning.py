@@ -8,7 +8,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.events import Reasoning, Warning
-from tests.feeding import steps
+from streamtools.testing.feeding import steps
 from tests.reading import Brief, brief, call, markup, read, thought, warning
 from tests.reference import TAGS
 

@@ -10,9 +10,9 @@ import pytest
 from streamtools.parsing.dialects import DIALECTS, Dialect, Opener, Tag
 from streamtools.parsing.markers import LINE_END, SPACES, Some
 from streamtools.parsing.span import Span
+from streamtools.testing.feeding import feed, usual_ways
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved
 from tests.families import MARKERS
-from tests.feeding import feed, usual_ways
-from tests.laws import assert_chunk_invariant, assert_conserved
 from tests.reading import Brief, brief, call, markup, read, thought, warning
 
 ALIKE = warning("call_in_reasoning")

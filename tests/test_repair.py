@@ -15,8 +15,8 @@ from streamtools.parsing.dialects import Dialect, Opener
 from streamtools.parsing.json_text import State
 from streamtools.parsing.repair import MOST, MOST_IN_TURN, repair
 from streamtools.parsing.span import Span
-from tests.feeding import feed, usual_ways
-from tests.laws import assert_conserved, assert_paired
+from streamtools.testing.feeding import feed, usual_ways
+from streamtools.testing.laws import assert_conserved, assert_paired
 
 DIALECTS = ["hash_marker", "tilde_fence", "hermes_json"]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamtools.outputs.sse import KEEP_ALIVE, comment, encode_event, encode_json, present, to_json
 from streamtools.sources import Frame, SSEDecoder
-from tests.feeding import cut
+from streamtools.testing.feeding import cut
 
 HOSTILE = [
     *("\n", "\r", "\r\n", "\n\n", "\r\r", "\u2028", "\u2029", "\x85", "\x00", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"),

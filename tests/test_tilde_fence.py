@@ -6,8 +6,8 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import tilde_fence
-from tests.feeding import steps
-from tests.laws import assert_chunk_invariant
+from streamtools.testing.feeding import steps
+from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import Brief, brief, call, error, raws, read, warning
 
 F = '~~~tool_call\n{"name":"f"}\n~~~'

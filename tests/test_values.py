@@ -9,7 +9,7 @@ import pytest
 from streamtools import parse
 from streamtools.calls import Limits
 from streamtools.events import CallDelta
-from tests.feeding import feed, steps
+from streamtools.testing.feeding import feed, steps
 from tests.reading import Brief, call, error, read
 
 DIALECT = ["glm_xml"]

@@ -8,7 +8,7 @@ from streamtools import chat
 from streamtools.conversation.models import OpenAIChat
 from streamtools.conversation.prompts import Example
 from streamtools.events import Call, Done, Executed, FollowUp, Text
-from tests.laws import assert_paired
+from streamtools.testing.laws import assert_paired
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 

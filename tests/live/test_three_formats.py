@@ -9,7 +9,7 @@ import pytest
 
 from streamtools import ToolStream, coalesce, sources
 from streamtools.events import Call, Done, Executed, Text, UIEvent
-from tests.laws import assert_paired
+from streamtools.testing.laws import assert_paired
 from tests.make_recordings import SCENARIOS, Scenario
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]

@@ -9,7 +9,7 @@ import pytest
 from streamtools import ToolStream, coalesce, sources
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, UIEvent
-from tests.laws import assert_paired
+from streamtools.testing.laws import assert_paired
 from tests.provider_streams import BY_NAME, CALLS, TOO_MUCH
 from tests.sdks.clients import WAYS, Way
 from tests.sdks.conftest import Serve

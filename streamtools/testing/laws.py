@@ -31,7 +31,7 @@ from streamtools.events import (
     UIEvent,
     Warning,
 )
-from tests.feeding import feed, steps
+from streamtools.testing.feeding import feed, steps
 
 LIMITS = (Code.TOO_LARGE, Code.TOO_DEEP, Code.TOO_MANY_CALLS)
 """What is reported while the call that it is about goes on."""
@@ -172,6 +172,14 @@ def _call_id(event: Any) -> str | None:
     call = getattr(event, "call", None)
     call_id: str | None = call.id if call is not None else event.call_id
     return call_id
+
+
+def assert_one_ending(events: Sequence[UIEvent]) -> None:
+    """A run ends with one `done`, and one that failed tells why once, in an error that is about no call."""
+    ends = [event for event in events if isinstance(event, Done)]
+    assert events[-1:] == ends, "one `done`, and nothing behind it"
+    faults = [event for event in events if isinstance(event, Error) and event.call_id is None]
+    assert len(faults) == (ends[0].reason == "failed"), f"{ends[0].reason}, and there are the faults {faults}"
 
 
 def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:

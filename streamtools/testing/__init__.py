@@ -1,0 +1,15 @@
+"""Test a backend that streams: recordings replayed for ever, events expected, laws for dialects of one's own.
+
+Installing streamtools gives pytest the fixture and the marker `recording`; what is here is for tests to import. Needs
+the extra `test`, which is pytest and hypothesis, where it is used: nothing here loads them before.
+"""
+
+from __future__ import annotations
+
+from streamtools.testing.cuts import every_cut
+from streamtools.testing.dialects import assert_laws
+from streamtools.testing.expectations import assert_events, read_events
+from streamtools.testing.network import NetworkBlocked
+from streamtools.testing.recorded import RecordingFixture
+
+__all__ = ["NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]

@@ -1,0 +1,220 @@
+"""`assert_laws`: good dialects pass, and one fault of each kind is caught by the law that it breaks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import strategies as st
+
+from streamtools import Dialect, Parser, StreamMachine
+from streamtools.errors import Code
+from streamtools.events import Done, Thinking, UIEvent
+from streamtools.parsing.dialects import DIALECTS, Opener
+from streamtools.parsing.json_text import BROKEN, ENDED
+from streamtools.parsing.output import Output
+from streamtools.parsing.prose import Prose
+from streamtools.parsing.span import Body, Span
+from streamtools.testing import assert_laws
+
+Steps: TypeAlias = Generator[None, None, None]
+
+
+def write_call(name: str, arguments: dict[str, Any]) -> str:
+    return "@call " + json.dumps({"name": name, "arguments": arguments})
+
+
+def body(span: Span) -> Steps:
+    """One JSON object, which ends the call."""
+    state = yield from span.json()
+    if state is BROKEN:
+        yield from span.recover()
+        span.close(Code.INVALID_JSON)
+    else:
+        span.close(None if state is ENDED else Code.TRUNCATED)
+
+
+def dialect(body: Body = body, write_call: Callable[[str, dict[str, Any]], str] = write_call) -> Dialect:
+    """Return a dialect of our own: `@call {"name": …, "arguments": {…}}`."""
+    return Dialect(
+        id="at_call",
+        openers=(Opener(("@call ",), body, ahead=("{",)),),
+        write_call=write_call,
+        write_result=lambda name, text: f"@result {name}: {text}",
+    )
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_of_the_table_keeps_the_laws(name: str) -> None:
+    """What `assert_laws` knows of a dialect is enough for all of ours."""
+    assert_laws(DIALECTS[name], examples=5)
+
+
+def test_a_dialect_of_ones_own_keeps_the_laws() -> None:
+    """A short grammar is enough for a good dialect."""
+    assert_laws(dialect())
+
+
+def test_tools_and_calls_can_be_given() -> None:
+    """A dialect is tried with the tools that are declared and the calls of a strategy."""
+    seen: list[str] = []
+
+    def write(name: str, arguments: dict[str, Any]) -> str:
+        seen.append(name)
+        return write_call(name, arguments)
+
+    calls = st.tuples(st.just("look_up"), st.fixed_dictionaries({"word": st.text("ab", max_size=2)}))
+    tools = [{"name": "look_up", "parameters": {"type": "object", "properties": {"word": {"type": "string"}}}}]
+
+    assert_laws(dialect(write_call=write), tools=tools, calls=calls, examples=10)
+
+    assert {"look_up"} == set(seen)
+
+
+def test_tools_without_calls_are_refused() -> None:
+    """Whoever declares tools says what is called."""
+    with pytest.raises(ValueError, match="go together"):
+        assert_laws(dialect(), tools=[{"name": "look_up"}])
+
+
+def test_hypothesis_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has not installed the extra is told to."""
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+
+    with pytest.raises(ImportError, match=r"pip install 'streamtools\[test\]'"):
+        assert_laws(dialect())
+
+
+def raises(span: Span) -> Steps:
+    """Broken JSON is too much for it."""
+    if (yield from span.json()) is BROKEN:
+        raise ValueError("this is no JSON")
+    span.close()
+
+
+def gives_up_at_a_cut(span: Span) -> Steps:
+    """Where a delta ends, the call is taken to end."""
+    for _ in span.json():
+        span.close(Code.INVALID_JSON)
+        return
+    span.close()
+    yield from ()
+
+
+def drops_a_character(span: Span) -> Steps:
+    """What follows the call is taken for a part of it, and said nowhere."""
+    yield from body(span)
+    span.at = min(len(span.text), span.at + 1)
+
+
+def waits_for_more(span: Span) -> Steps:
+    """The call is told with the character behind it."""
+    state = yield from span.json()
+    while span.at == len(span.text) and not span.ended:
+        yield
+    span.close(None if state is ENDED else Code.INVALID_JSON)
+
+
+@pytest.mark.parametrize(
+    ("fault", "law"),
+    [
+        (raises, "totality: this is no JSON"),
+        (gives_up_at_a_cut, "chunk invariance"),
+        (drops_a_character, "conservation"),
+        (waits_for_more, "promptness"),
+    ],
+)
+def test_a_faulty_grammar_is_caught(fault: Body, law: str) -> None:
+    """The message names the dialect and the law, and the notes below it the shortest text."""
+    with pytest.raises(AssertionError, match=f"dialect 'at_call' breaks the law of {law}") as caught:
+        assert_laws(dialect(fault))
+
+    assert caught.value.__cause__ is not None
+    assert "text=" in "".join(caught.value.__cause__.__notes__)
+
+
+def test_a_writer_that_nobody_can_read_is_caught() -> None:
+    """What a dialect writes, it reads."""
+    with pytest.raises(AssertionError, match="law of round trip"):
+        assert_laws(dialect(write_call=lambda name, arguments: write_call(name.upper(), arguments)))
+
+
+def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
+    """A candidate that has failed is released with the character after."""
+    marker_at = Prose._marker_at
+
+    def linger(prose: Prose, text: str, at: int) -> Any:
+        found = marker_at(prose, text, at)
+        waits = found is False and not prose._ended and at + 1 < len(text)
+        return None if waits and marker_at(prose, text[:-1], at) is None else found
+
+    patch.setattr(Prose, "_marker_at", linger)
+
+
+def swallow_what_was_held(patch: pytest.MonkeyPatch) -> None:
+    """What is held is denied."""
+    patch.setattr(Parser, "held", "")
+
+
+def never_end_thinking(patch: pytest.MonkeyPatch) -> None:
+    """The interface is not told that the call is over."""
+    add = Output.add
+
+    def wait(output: Output, event: Callable[..., UIEvent], *fields: Any, **named: Any) -> None:
+        if event is not Thinking or fields[0]:
+            add(output, event, *fields, **named)
+
+    patch.setattr(Output, "add", wait)
+
+
+def end_twice(patch: pytest.MonkeyPatch) -> None:
+    """A run has two ends."""
+    close = StreamMachine.close
+    again = Done("finished", None, None, [])
+    patch.setattr(StreamMachine, "close", lambda machine: [*close(machine), again])
+
+
+def always_finish(patch: pytest.MonkeyPatch) -> None:
+    """A run that broke off is said to be finished."""
+    close = StreamMachine.close
+
+    def lie(machine: StreamMachine) -> list[UIEvent]:
+        *events, done = close(machine)
+        assert isinstance(done, Done)
+        return [*events, Done("finished", "stop", None, done.pending)]
+
+    patch.setattr(StreamMachine, "close", lie)
+
+
+def know_no_limits(patch: pytest.MonkeyPatch) -> None:
+    """A call is kept whatever its length."""
+    begin = Parser.__init__
+
+    def forget(parser: Parser, *given: Any, **options: Any) -> None:
+        begin(parser, *given, **{name: value for name, value in options.items() if name != "limits"})
+
+    patch.setattr(Parser, "__init__", forget)
+
+
+@pytest.mark.parametrize(
+    ("plant", "law"),
+    [
+        (hold_back_one_too_long, "promptness: held for nothing"),
+        (swallow_what_was_held, "promptness: neither shown nor held"),
+        (never_end_thinking, "paired lifecycle"),
+        (end_twice, "one ending"),
+        (always_finish, "one ending"),
+        (know_no_limits, "limits"),
+    ],
+)
+def test_a_fault_around_the_grammar_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], law: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Laws that no grammar can break alone are checked too."""
+    plant(monkeypatch)
+
+    with pytest.raises(AssertionError, match=f"law of {law}"):
+        assert_laws(dialect())
