@@ -18,6 +18,7 @@ from typing import TextIO
 
 from streamtools.cli.arguments import Chat, Replay, parse
 from streamtools.cli.complaints import Complaints, Refused
+from streamtools.cli.record_arguments import Record
 
 _PATIENCE = 0.5
 """Seconds that a thread may take to end when everything else has."""
@@ -62,7 +63,7 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
     if output is None:
         raise Refused("standard output is closed", status=1)
     if isinstance(output, io.TextIOWrapper):
-        if isinstance(asked, Replay | Chat) and asked.json:
+        if isinstance(asked, Replay | Chat | Record) and asked.json:
             output.reconfigure(encoding="utf-8", newline="\n")  # which JSON always is
         else:
             output.reconfigure(errors="replace")
@@ -75,6 +76,10 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
             from streamtools.cli.chat import run_chat
 
             return run_chat(asked, output, complaints)
+        if isinstance(asked, Record):
+            from streamtools.cli.record import run_record
+
+            return run_record(asked, output, complaints)
         from streamtools.cli.demo import run_demo
 
         return run_demo(asked, output, complaints)

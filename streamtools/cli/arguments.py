@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
 from streamtools.cli.complaints import Refused
+from streamtools.cli.record_arguments import Record, add_record
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
 
 _STATUS = """\
@@ -59,7 +60,7 @@ class Chat:
     json: bool
 
 
-Command = Replay | Demo | Chat
+Command = Replay | Demo | Chat | Record
 
 
 def parse(argv: Sequence[str] | None) -> Command:
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_replay(commands)
+    add_record(commands, _STATUS)
     _add_chat(commands)
     _add_demo(commands)
     return parser

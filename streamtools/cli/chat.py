@@ -10,9 +10,7 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import anyio
 import httpx
@@ -20,6 +18,8 @@ import httpx
 from streamtools.cli import arguments
 from streamtools.cli.complaints import Complaints, Refused
 from streamtools.cli.interrupts import stopped_by_interrupt
+from streamtools.cli.output_file import open_output
+from streamtools.cli.proxies import proxy_for
 from streamtools.cli.toolbox import import_tools
 from streamtools.cli.view import JsonLines, View, open_transcript
 from streamtools.conversation import (
@@ -37,7 +37,6 @@ from streamtools.conversation import (
 from streamtools.conversation.models import HTTPModel
 from streamtools.recording.redact import redact_url
 from streamtools.recording.transport import RecordingTransport
-from streamtools.recording.writing import open_anew
 from streamtools.result import TurnResult
 from streamtools.tools import ToolRegistry
 
@@ -63,7 +62,8 @@ def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> i
         view, screen = JsonLines(output), None
     else:
         view = screen = open_transcript(output, complaints, raw=asked.raw)
-    with _recording(asked.record) as file:
+    recording = contextlib.nullcontext() if asked.record is None else open_output(asked.record, "--record")
+    with recording as file:
         conversation = _Conversation(asked, tools, view, file)
         if asked.once is not None:
             view.question(asked.once)
@@ -148,7 +148,7 @@ class _Conversation:
             yield None
             return
         model = self.model()
-        inner = httpx.AsyncHTTPTransport(proxy=_proxy(model.url))
+        inner = httpx.AsyncHTTPTransport(proxy=proxy_for(model.url))
         transport = RecordingTransport(inner, self._recording, source=model.format)
         async with httpx.AsyncClient(transport=transport) as client:
             yield client
@@ -208,37 +208,9 @@ def _read_line() -> str | None:
 
 
 @contextlib.contextmanager
-def _recording(path: str | None) -> Iterator[BinaryIO | None]:
-    """Give the file of a recording. Raises `Refused`."""
-    if path is None:
-        yield None
-        return
-    try:
-        file = open_anew(path)
-    except (OSError, ValueError) as error:  # ValueError: a null character
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise Refused(f"--record: {path} cannot be written: {reason or error}") from None
-    try:
-        yield file
-    finally:
-        with contextlib.suppress(OSError):  # is known already
-            file.close()
-
-
-@contextlib.contextmanager
 def _refusals() -> Iterator[None]:
     """Refuse what the library refuses: addresses, keys and choices that are of no use, proxies that need a package."""
     try:
         yield
     except (ValueError, ImportError, httpx.InvalidURL) as error:
         raise Refused(str(error)) from error
-
-
-def _proxy(url: str) -> str | None:
-    """Return the proxy that the environment names for `url`; httpx asks it only for transports of its own."""
-    parts = urlsplit(url)
-    proxies: dict[str, Any] = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(parts.hostname or ""):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
