@@ -123,6 +123,7 @@ class StreamMachine:
         self._failed = False
         self._closed = False
         self._asked = False  # for another answer, of which nothing has come
+        self._lost = False  # a part of the turn, or of what led to it
         self.waiting = False  # the turn is complete, and `settle` ends its step when its calls have been run
         self.stopped = False  # we have ended the turn ourselves: the source is to be closed
         self._why: str | None = None  # what has stopped the run
@@ -263,6 +264,7 @@ class StreamMachine:
             case SourceWarning(code, message, raw, count):
                 if code in (Code.BAD_FRAME, Code.SKIPPED):  # whatever it held is missing from a call that is open
                     self._turn.lose()
+                    self._lost = True
                 events.append(Warning(code, message, raw, count, seq=self.number()))
             case SourceRaw(data):
                 events.append(Raw(data, seq=self.number()))
@@ -332,8 +334,13 @@ class StreamMachine:
         return events
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
-        """End the turn as the provider ends it; a turn that ends without a reason has just stopped."""
+        """End the turn as the provider ends it; a turn that ends without a reason has just stopped.
+
+        Unless a part of it is lost: that may have been the reason, and what is not known to be good earns nothing.
+        """
         self._finish = finish or event.finish_reason or "stop"
+        if self._finish == "stop" and self._lost and event.raw_finish_reason is None and finish is None:
+            self._finish = "other"
         self._raw_finish = event.raw_finish_reason
         self._usage = event.usage or self._usage
         self._earned = self._earned or event.ends_run
@@ -349,7 +356,7 @@ class StreamMachine:
 
     def _end_turn(self, events: list[UIEvent], fault: tuple[Code, str, int | None] | None = None) -> list[UIEvent]:
         """Decide what becomes of the turn's calls, and end the step unless some of them are to be run."""
-        self._open = self._flowing = False
+        self._open = self._flowing = self._lost = False
         turn = self._turn
         events += turn.close()
         if fault is not None:

@@ -20,7 +20,7 @@ def frames(decoder: SSEDecoder | LineDecoder, chunks: Iterable[bytes]) -> list[F
 
 
 def reference(stream: bytes) -> list[Frame]:
-    """The standard's algorithm, line by line, with the three differences that `frames.py` declares."""
+    """The standard's algorithm, line by line, with the four differences that `frames.py` declares."""
     found, data, bare, event, last = [], list[bytes](), list[bytes](), "", ""
     for line in [*re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf")), b""]:
         name, _, value = line.partition(b":")
@@ -37,6 +37,8 @@ def reference(stream: bytes) -> list[Frame]:
             last = value.decode(errors="replace")
         elif name != b"id" and (bare or line.startswith(b"{") or line in (b"[", b"[{")):
             bare.append(line)
+        elif re.search(rb"[^\t -~]", name):
+            data.append(line)
     return found
 
 
@@ -71,13 +73,17 @@ CASES = {
     "an id with NUL behind a name and data": (b"event: a\ndata: 1\nid: 7\0\n\n", [Frame(b"1", "a")]),
     "an id with NUL is ignored": (b"id: a\0b\ndata: 1\n\n", [Frame(b"1")]),
     "a byte order mark": (b"\xef\xbb\xbfdata: one\n\n", [Frame(b"one")]),
-    "the beginning of a byte order mark": (b"\xef\xbbdata: one\n\ndata: two\n\n", [Frame(b"two")]),
+    "the beginning of a byte order mark": (
+        b"\xef\xbbdata: one\n\ndata: two\n\n",
+        [Frame(b"\xef\xbbdata: one"), Frame(b"two")],
+    ),
     "a second byte order mark is a part of the name": (
         b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\ndata: 2\n\n",
-        [Frame(b"2")],
+        [Frame(b"\xef\xbb\xbfdata: 1"), Frame(b"2")],
     ),
+    "a damaged line beside data": (b"data: 1\nda\0ta: 2\n\n: \0\n\n", [Frame(b"1\nda\0ta: 2")]),
     "a byte order mark alone": (b"\xef\xbb\xbf", []),
-    "half of a byte order mark alone": (b"\xef\xbb", []),
+    "half of a byte order mark alone": (b"\xef\xbb", [Frame(b"\xef\xbb")]),
     "characters of several bytes": ("data: Zürich 🏔\n\n".encode(), [Frame("Zürich 🏔".encode())]),
     "only CR and LF end lines": (
         "data: a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n\n".encode(),

@@ -252,23 +252,28 @@ def _done(events: list[UIEvent]) -> Done:
 
 def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]:
     """Return the reason, the finish reason and the conversation of a run: section 6, written a second time."""
-    begun, open_, earned = False, False, False
+    begun, open_, earned, lost = False, False, False, False
     finish: str | None = None
     conversation: str | None = None
     for each in source:
         match each:
             case SourceError():
                 return "failed", None if open_ else finish, conversation
-            case SourceWarning() | SourceRaw():
+            case SourceRaw():
                 pass
+            case SourceWarning():
+                lost = True
             case SourceUsage() if begun and not open_:  # behind the turn that it belongs to
                 pass
             case ProviderCompleted():
                 begun, open_, earned, finish = True, False, each.ends_run, each.finish_reason or "stop"
+                if lost and finish == "stop" and each.raw_finish_reason is None:
+                    finish = "other"  # the reason may have been lost
+                lost = False
                 if finish == "error":
                     return "failed", finish, conversation
             case ChainCompleted():
-                finish = "stop" if open_ else finish or "stop"
+                finish = ("other" if lost else "stop") if open_ else finish or "stop"
                 open_, earned, conversation = False, True, each.conversation_id
             case _:
                 begun, open_, earned = True, True, False

@@ -14,8 +14,8 @@ from typing import TypedDict
 
 from streamtools.recording.cutting import Cut
 
-GARBAGE = b"\x00\xff\xfe\xc3\x28\x1b{]\xed\xa0\x80\x7f"
-"""What `garbage_at` inserts: a null byte, bytes that are no UTF-8, brackets that do not match; no line end."""
+GARBAGE = b'\xff\x00"}\x1b{\xc3\x28\xfe'
+"""What `garbage_at` inserts: bytes that are no UTF-8, a null byte, an escape, and a quote, so that no JSON survives."""
 
 
 class VirtualClock:

@@ -8,11 +8,14 @@ where it is new, so that a frame of many megabytes which comes in drips costs as
 Differences from the WHATWG event stream, all on purpose and each met in the wild: the last event needs no blank line
 (several providers end without one); an event that has a name but no data is delivered (Anthropic's pings); lines of
 bare JSON count as data where there is no other (Gemini's errors in mid-stream); `retry` is ignored, because nobody may
-reconnect to a completion. `data` stays bytes: it is JSON for a decoder that reads bytes.
+reconnect to a completion; and a line whose name holds what no name does (control characters, bytes beyond ASCII) counts
+as data, which nobody can decode: it may have been a field before it was damaged, and a loss has to be told. `data` stays
+bytes: it is JSON for a decoder that reads bytes.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from io import BytesIO
 from typing import ClassVar, TypeAlias
@@ -22,6 +25,7 @@ import msgspec
 from streamtools.calls import DEFAULT_LIMITS
 
 _BOM = b"\xef\xbb\xbf"
+_DAMAGED = re.compile(rb"[^\t -~]")  # in the name of a field
 _CR, _LF = b"\r\n"  # numbers: `13 in chunk` is one memchr, `b"\r" in chunk` fails at being a number first
 
 
@@ -192,6 +196,8 @@ class SSEDecoder(_Decoder):
                 self._id = value.decode(errors="replace")
             elif bare or line[:1] == b"{" or line.rstrip() in (b"[", b"[{"):
                 bare += line
+            elif _DAMAGED.search(name):
+                data.append(line.rstrip(b"\n"))
         if not data and not event and not bare:
             return None
         return Frame(b"\n".join(data) if data else bytes(bare.rstrip(b"\n")), event or "message", self._id)
