@@ -15,12 +15,12 @@ from streamtools.cli.complaints import Complaints, Refused
 from streamtools.cli.output_file import open_output
 from streamtools.cli.proxies import proxy_for
 from streamtools.cli.record_arguments import Record
+from streamtools.cli.replay import show_file
 from streamtools.cli.view import JsonLines, View, open_transcript
 from streamtools.errors import RecordingError
 from streamtools.recording import DETECT, RecordingTransport, open_stream_file
 from streamtools.recording.importing import import_stream
 from streamtools.recording.redact import redact_url
-from streamtools.replaying import replay
 from streamtools.result import TurnResult
 from streamtools.stream import ToolStream
 
@@ -88,22 +88,10 @@ def _import(asked: Record, view: View, complaints: Complaints) -> int:
         if Path(asked.out).exists() and Path(asked.out).samefile(asked.origin):
             raise Refused(f"--out: {asked.out} is the file that is read")
         with open_output(asked.out, "--out") as file:
-            count = import_stream(asked.origin, file, source=asked.source, redact=asked.redact)
+            import_stream(asked.origin, file, source=asked.source, redact=asked.redact)
     except RecordingError as error:
         raise Refused(str(error)) from None
-    status = 0
-    for number in range(1, count + 1):
-        status = max(status, _judge(asked.out, anyio.run(_show, asked.out, number, view), complaints))
-    return status
-
-
-async def _show(path: str, number: int, view: View) -> TurnResult:
-    start = time.perf_counter()
-    async with replay(path, exchange=number) as events:
-        async for event in events:
-            view.show(event)
-    view.summarise(events.result, time.perf_counter() - start)
-    return events.result
+    return show_file(asked.out, None, view, complaints)
 
 
 def _judge(name: str, result: TurnResult, complaints: Complaints) -> int:
