@@ -8,7 +8,7 @@ is a small machine: the run with its steps, and each call. docs/events.md has bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from streamtools.errors import EventOrderError
 from streamtools.events import (
@@ -94,6 +94,9 @@ class Grammar:
         """Read an event. Raises `EventOrderError` if it may not stand here, with its place and the rule."""
         self._place += 1
         self._event = event
+        read = _READERS.get(type(event))
+        if read is None:
+            self._refuse("it is no UI event")
         if self._done:
             self._refuse("nothing follows done")
         self._number(event.seq)
@@ -104,11 +107,7 @@ class Grammar:
         self._refused = False
         if not self._run and isinstance(event, _OF_RUNS):
             self._refuse("a parser tells nothing of runs and tools")
-        read = _READERS.get(type(event))
-        if read is None:
-            self._refuse("it is no UI event")
-        else:
-            read(self, event)
+        read(self, event)
 
     def close(self) -> None:
         """Take note that no more events come. Raises `EventOrderError` if something has not ended."""
@@ -257,7 +256,7 @@ class Grammar:
             if state in _WRITTEN:
                 self._refuse(f"{what}, and {call_id} {state}")
 
-    def _refuse(self, rule: str) -> None:
+    def _refuse(self, rule: str) -> NoReturn:
         raise EventOrderError(self._place, self._event, rule)
 
 
