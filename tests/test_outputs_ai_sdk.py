@@ -98,6 +98,24 @@ def test_a_signature_ends_a_block_of_reasoning() -> None:
     assert ["reasoning-1", "reasoning-2", "text-3"] == [part["id"] for part in told if part["type"].endswith("-start")]
 
 
+def test_white_space_alone_is_no_stretch() -> None:
+    """It waits for what can be seen, ends no other stretch meanwhile, and is dropped if nothing comes."""
+    told = parts(
+        *(Text("\n"), Call(WEATHER), Text("\n"), Text("\n "), Reasoning(" "), Text("a"), Reasoning("\n"), Text(" ")),
+        *(Text("b"), Executed(WEATHER, 1, None, 0), Call(TIME), Text(" "), Executed(TIME, 1, None, 0)),
+    )
+
+    assert ["\n\n a", " ", "b"] == [part["delta"] for part in told if part["type"] == "text-delta"]
+    assert not [part for part in told if part["type"].startswith("reasoning")]
+
+
+def test_endless_white_space_is_let_out() -> None:
+    """What waits is bounded."""
+    told = parts(*[Text("\n" * 100)] * 4)
+
+    assert [300, 100] == [len(part["delta"]) for part in told if part["type"] == "text-delta"]
+
+
 def test_a_call_from_its_name_to_its_result() -> None:
     """The part is there as soon as the name is certain, with the arguments as they are written."""
     assert [

@@ -55,12 +55,14 @@ def ai_sdk(
     """Return an encoder of the AI SDK's UI message stream, which `useChat` reads.
 
     `target` is the major version of the npm package `ai` that the front end uses: 5, 6 or 7. `message_id` is the id of
-    the message, for one that the server keeps, or the assistant's last message that this answer goes on with; without
-    it the client makes one. `dynamic`: calls are parts of the type `dynamic-tool`, which fits any tool; with False, or
-    names that a call's is not among, `tool-NAME`, for a front end that has types for it. `progress`: what a tool tells
-    while it works is a part `data-tool-progress` (one for each call, the last counts), or a `"preliminary"` output of
-    the call, for tools whose progress has the form of their result. `metadata` is that of the message; `usage=False`
-    keeps the tokens of the run out of it. Raises ValueError for a value that is not allowed.
+    the message that is made; without it the client makes one up. A run that may be resumed needs it, the same for all
+    its readers, and so does a server that keeps messages: the id of the request's last message if that is the
+    assistant's, which this answer goes on with, and else one of your own, the run's id for instance. `dynamic`: calls
+    are parts of the type `dynamic-tool`, which fits any tool; with False, or names that a call's is not among,
+    `tool-NAME`, for a front end that has types for it. `progress`: what a tool tells while it works is a part
+    `data-tool-progress` (one for each call, the last counts), or a `"preliminary"` output of the call, for tools whose
+    progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the tokens of the run
+    out of it. Raises ValueError for a value that is not allowed.
     """
     return AISDKEncoder(
         target, message_id=message_id, dynamic=dynamic, progress=progress, metadata=metadata, usage=usage

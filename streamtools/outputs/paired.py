@@ -5,6 +5,9 @@ ends want a beginning and an end of each stretch of text, of each step and of ea
 for ever, where one of them is missing. This module keeps account of what is open and ends it, in whatever way the run
 ends; a protocol says in a subclass how each of the moves is written.
 
+White space alone is no stretch of text: models put line feeds around their calls, and an interface would show an empty
+message for each. It waits for the first character that can be seen, and is dropped if there is none.
+
 Nothing here relies on the order of the events: a reader whose events begin in the middle of a run, because those before
 are kept no more, gets a body that its client can read.
 """
@@ -50,6 +53,7 @@ _LEFT = {
     "stopped": "Not run: the run was stopped.",
     "cancelled": "Not run: the run was cancelled.",
 }
+_MAX_WHITE = 256  # characters that wait for others which can be seen
 _DELTA_TAIL = b"}\n\n"
 _NO_RESULT = "The run ended without a result of this call."
 
@@ -69,6 +73,7 @@ class PairedEncoder(Moves):
         self._step_finish: str | None = None
         self._channel: Channel | None = None
         self._stretches = 0
+        self._white: dict[Channel, str] = {}  # with which a stretch may begin
         self._calls: dict[str, Told] = {}
         self._failure: Error | None = None
         self._usage: Usage | None = None
@@ -148,6 +153,10 @@ class PairedEncoder(Moves):
             return b""
         if channel == self._channel:
             return self._delta_head + to_json(text) + _DELTA_TAIL
+        text = self._white.pop(channel, "") + text
+        if text.isspace() and len(text) <= _MAX_WHITE:
+            self._white[channel] = text
+            return b""
         written = self._begin() + self._end_stretch()
         self._channel = channel
         self._stretches += 1
@@ -155,6 +164,7 @@ class PairedEncoder(Moves):
         return written + self._delta_head + to_json(text) + _DELTA_TAIL
 
     def _end_stretch(self) -> bytes:
+        self._white.clear()
         if self._channel is None:
             return b""
         channel, self._channel = self._channel, None

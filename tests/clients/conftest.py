@@ -1,0 +1,28 @@
+"""What the tests of front-end clients share: the folder in which the programs and their packages are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.clients.programs import install
+
+HERE = Path(__file__).parent
+FOLDER = HERE.parents[1] / ".cache" / "clients"
+
+
+@pytest.fixture(scope="session")
+def folder() -> Path:
+    """The folder with the programs, and with the packages of `package.json` installed."""
+    install(HERE / "package.json", FOLDER)
+    for program in HERE.glob("*.mjs"):
+        shutil.copy(program, FOLDER)
+    return FOLDER
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn, which serves these tests."""
+    return "asyncio"

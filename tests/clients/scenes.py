@@ -1,0 +1,128 @@
+"""A server of ours that plays scenes: what a model says, and which tools it calls, is written; the rest is the library.
+
+A question is a POST to `/FORMAT/SCENE`; the AI SDK comes back by a GET of `/FORMAT/SCENE/CHAT/stream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamtools import ToolError, chat, outputs
+from streamtools.conversation import ScriptedModel
+from streamtools.conversation.models.scripted import Answer
+from streamtools.events import ProviderCompleted, ReasoningDelta, SourceError, SourceUsage, TextDelta, Usage
+from streamtools.outputs import Encoder, asgi
+from streamtools.runs import Run, Runs
+from streamtools.stream import ToolStream
+
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+def written(name: str, arguments: str) -> str:
+    """Return a call, as a model writes it."""
+    return f'~~~tool_call\n{{"name": "{name}", "arguments": {arguments}}}\n~~~\n'
+
+
+WEATHER = written("get_weather", '{"city": "Rome"}')
+
+SCENES: dict[str, Sequence[Answer]] = {
+    "text": [["Hel", "lo ", "wörld 🌍\u2028", "\n\ndata: [DONE]\n\n"]],
+    "reasoning": [
+        [
+            *(ReasoningDelta("Let me "), ReasoningDelta("think."), TextDelta("It is "), TextDelta("sunny.")),
+            *(SourceUsage(Usage(input=12, output=7, total=19, reasoning=3)), STOP),
+        ]
+    ],
+    "one-call": ["Let me see.\n" + WEATHER, ["It is ", "31 degrees."]],
+    "three-calls": [WEATHER + written("get_tide", "{}") + written("get_weather", "{oops"), "One of three."],
+    "unfit": [written("get_weather", '{"town": "Rome"}'), "So be it."],
+    "error": [[TextDelta("Half an ans"), SourceError("The provider is overloaded.")]],
+    "slow": ["Wait.\n" + written("wait", "{}"), "There it is."],
+    "left": [["Let me see.\n" + WEATHER], "It is sunny."],
+    "cut": [[TextDelta("Let me see.\n" + WEATHER + "And"), ProviderCompleted(finish_reason="length")]],
+}
+
+
+class Stage:
+    """What a scene and its test share."""
+
+    def __init__(self) -> None:
+        self.go = anyio.Event()
+        """Lets the tool `wait` answer."""
+        self.runs = Runs()
+        self.active: dict[str, tuple[Run, str]] = {}
+        """The run of each chat, and the id of the message that it makes or goes on with."""
+        self.requests: list[Any] = []
+        """The bodies of the questions."""
+
+    def app(self) -> Starlette:
+        """Return the server."""
+
+        @asynccontextmanager
+        async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            async with self.runs:
+                yield
+
+        ask = Route("/{format}/{scene}", self.ask, methods=["POST"])
+        resume = Route("/{format}/{scene}/{chat}/stream", self.resume)
+        return Starlette(routes=[ask, resume], lifespan=lifespan)
+
+    async def ask(self, request: Request) -> Response:
+        """Play a scene. Where it has a chat to be resumed, it is a run."""
+        asked = await request.json()
+        self.requests.append(asked)
+        stream = self.play(request.path_params["scene"], asked)
+        run = await self.runs.start(stream, owner="me")
+        if request.path_params["format"] == "ag_ui":
+            version = asked.get("protocolVersion")
+            encoder = outputs.ag_ui(thread_id=asked["threadId"], run_id=asked["runId"], protocol_version=version)
+            self.active[asked["threadId"]] = run, ""
+        else:
+            last = asked["messages"][-1]
+            self.active[asked["id"]] = run, last["id"] if last["role"] == "assistant" else run.id
+            encoder = self.encoder(request, asked["id"])
+        return asgi.event_stream_response(run, format=encoder, keep_alive=0.05)
+
+    async def resume(self, request: Request) -> Response:
+        """Give the whole of a run again, and what follows; 204 if there is none."""
+        chat_id = request.path_params["chat"]
+        if chat_id not in self.active:
+            return Response(status_code=204)
+        run, _ = self.active[chat_id]
+        return asgi.event_stream_response(run, format=self.encoder(request, chat_id), keep_alive=0.05)
+
+    def encoder(self, request: Request, chat_id: str) -> Encoder:
+        """Return an encoder for the version that asks."""
+        target: Any = int(request.path_params["format"].removeprefix("ai"))
+        return outputs.ai_sdk(target, message_id=self.active[chat_id][1], dynamic=["get_tide"])
+
+    def play(self, scene: str, asked: dict[str, Any]) -> ToolStream:
+        """Return what a scene is."""
+        answered = asked.get("messages", [{}])[-1].get("role") == "assistant"  # a call that was left to the client
+        model = ScriptedModel(SCENES[scene][1:] if answered else SCENES[scene], native_tool_calls=False)
+        question = [{"role": "user", "content": "What is the weather?"}]
+        tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, self.wait]
+        return chat(model, question, tools=tools, call_deltas=True, teach="never")
+
+    async def wait(self) -> str:
+        """Wait until the test lets go."""
+        await self.go.wait()
+        return "at last"
+
+
+def get_weather(city: str) -> dict[str, Any]:
+    """Tell the weather."""
+    return {"city": city, "degrees": 31}
+
+
+def get_tide() -> str:
+    """Fail."""
+    raise ToolError("The station is closed.")

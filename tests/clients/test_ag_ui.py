@@ -1,0 +1,158 @@
+"""The client of AG-UI reads what a server of ours sends, verifies it, and has the right messages at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.programs import React, Said, run_program
+from tests.clients.scenes import Stage
+from tests.serving import Served
+
+pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+
+
+class Front:
+    """A front end with AG-UI, and the server that it asks."""
+
+    def __init__(self, folder: Path, stage: Stage, url: str) -> None:
+        self.folder, self.stage, self.url = folder, stage, url
+        self.said: list[Said] = []
+        self.react: React = self.let_go
+
+    async def __call__(self, scene: str) -> Any:
+        """Return what the front end has at the end; the question is not among its messages."""
+        end = await run_program(self.folder, "ag_ui.mjs", f"{self.url}/ag_ui/{scene}", react=self.hear)
+        assert {"id": "q-1", "role": "user", "content": "What is the weather?"} == end["messages"].pop(0)
+        return end
+
+    async def hear(self, said: Said) -> None:
+        """Take note of what the front end says, and react."""
+        self.said.append(said)
+        await self.react(said)
+
+    async def let_go(self, said: Said) -> None:
+        """Let the tool `wait` answer once the response has been kept alive."""
+        if "alive" in said:
+            self.stage.go.set()
+
+
+@pytest.fixture
+async def front(folder: Path, anyio_backend: str) -> AsyncIterator[Front]:
+    """A front end, and its server."""
+    stage = Stage()
+    async with Served(stage.app()) as server:
+        yield Front(folder, stage, server.url)
+
+
+def brief(message: dict[str, Any]) -> tuple[Any, ...]:
+    """Return who says what, and which tools are called with what."""
+    calls = [(each["function"]["name"], each["function"]["arguments"]) for each in message.get("toolCalls", ())]
+    return (message["role"], message.get("content", ""), *calls)
+
+
+CALL = ("get_weather", '{"city": "Rome"}')
+RESULT = ("tool", '{"city":"Rome","degrees":31}')
+
+
+async def test_text(front: Front) -> None:
+    """Text alone, with what SSE would stumble over in it; the request declares its version, and the run its own."""
+    end = await front("text")
+
+    assert "failure" not in end
+    assert [("assistant", "Hello wörld 🌍\u2028\n\ndata: [DONE]\n\n")] == [brief(each) for each in end["messages"]]
+    assert {"reason": "finished", "finishReason": "stop"} == end["result"]
+    assert "1.0" == front.stage.requests[0]["protocolVersion"] == end["events"][0]["protocolVersion"]
+
+
+async def test_reasoning(front: Front) -> None:
+    """Reasoning is a message of its own, and the tokens are told at the end."""
+    end = await front("reasoning")
+
+    assert [("reasoning", "Let me think."), ("assistant", "It is sunny.")] == [brief(each) for each in end["messages"]]
+    assert [{"inputTokens": 12, "outputTokens": 7, "totalTokens": 19, "reasoningTokens": 3}] == end["events"][-1][
+        "usage"
+    ]
+
+
+async def test_one_call_in_two_steps(front: Front) -> None:
+    """The call belongs to the text before it, and its result stands behind both."""
+    end = await front("one-call")
+
+    assert "failure" not in end
+    assert [
+        ("assistant", "Let me see.\n", CALL),
+        RESULT,
+        ("assistant", "It is 31 degrees."),
+    ] == [brief(each) for each in end["messages"]]
+    assert ["STEP_STARTED", "STEP_FINISHED"] * 2 == [each["type"] for each in end["events"] if "stepName" in each]
+    assert not end["pending"]
+
+
+async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front) -> None:
+    """All of one turn are in one message, and each has a result."""
+    end = await front("three-calls")
+
+    assert "failure" not in end
+    calls, *results, answer = end["messages"]
+    assert ["get_weather", "get_tide", "get_weather"] == [each["function"]["name"] for each in calls["toolCalls"]]
+    assert {each["id"] for each in calls["toolCalls"]} == {each["toolCallId"] for each in results}
+    contents = {each["toolCallId"]: each["content"] for each in results}
+    good, failed, malformed = (contents[each["id"]] for each in calls["toolCalls"])
+    assert (RESULT[1], "The station is closed.", True) == (good, failed, "JSON" in malformed)
+    assert ("assistant", "One of three.") == brief(answer)
+
+
+async def test_an_error_in_mid_stream(front: Front) -> None:
+    """It is the last event, and what was said stands."""
+    end = await front("error")
+
+    assert ("RUN_ERROR", "The provider is overloaded.") == (end["events"][-1]["type"], end["events"][-1]["message"])
+    assert [("assistant", "Half an ans")] == [brief(each) for each in end["messages"]]
+    assert "failure" not in end
+
+
+async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
+    """Its outcome says so, and the call that was at work has a result that does too."""
+
+    async def stop(said: Said) -> None:
+        if said.get("event") == "TOOL_CALL_END":
+            run, _ = front.stage.active["thread-1"]
+            await run.stop()
+
+    front.react = stop
+    end = await front("slow")
+
+    assert "failure" not in end
+    assert {"type": "cancelled"} == end["events"][-1]["outcome"]
+    assert "cancelled" in end["messages"][-1]["content"]
+
+
+async def test_keep_alive_during_a_slow_tool(front: Front) -> None:
+    """Comments come while nothing else does, and the client takes them for nothing."""
+    end = await front("slow")
+
+    assert {"alive": None} in front.said
+    assert "failure" not in end
+    assert ["Wait.\n", "at last", "There it is."] == [each["content"] for each in end["messages"]]
+
+
+async def test_a_call_that_is_left_to_the_front_end(front: Front) -> None:
+    """It is named as pending, and has no result."""
+    end = await front("left")
+
+    (message,) = end["messages"]
+    assert [each["id"] for each in message["toolCalls"]] == end["pending"]
+    assert {"type": "success", "pendingToolCallIds": end["pending"]} == end["events"][-1]["outcome"]
+
+
+async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
+    """Nobody runs it, and its result says so."""
+    end = await front("cut")
+
+    assert not end["pending"]
+    assert {"reason": "truncated", "finishReason": "length"} == end["result"]
+    assert "Not run: the answer was cut off." in [each["content"] for each in end["messages"]]

@@ -1,0 +1,207 @@
+"""The AI SDK, in its versions 6 and 7, reads what a server of ours sends, and has the right message at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.programs import React, Said, run_program
+from tests.clients.scenes import Stage
+from tests.serving import Served
+
+pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+
+
+class Front:
+    """A front end with one version of the AI SDK, and the server that it asks."""
+
+    def __init__(self, folder: Path, stage: Stage, url: str, version: str) -> None:
+        self.folder, self.stage, self.url, self.version = folder, stage, url, version
+        self.said: list[Said] = []
+        self.react: React = self.let_go
+
+    async def __call__(self, mode: str, scene: str) -> Any:
+        """Return what the front end has at the end."""
+        url = f"{self.url}/{self.version}/{scene}"
+        return await run_program(self.folder, "ai_sdk.mjs", self.version, mode, url, react=self.hear)
+
+    async def hear(self, said: Said) -> None:
+        """Take note of what the front end says, and react."""
+        self.said.append(said)
+        await self.react(said)
+
+    async def let_go(self, said: Said) -> None:
+        """Let the tool `wait` answer once the response has been kept alive, or the client has left it."""
+        if "alive" in said or "left" in said:
+            self.stage.go.set()
+
+
+@pytest.fixture(params=["ai6", "ai7"])
+async def front(request: pytest.FixtureRequest, folder: Path, anyio_backend: str) -> AsyncIterator[Front]:
+    """A front end of each version."""
+    stage = Stage()
+    async with Served(stage.app()) as server:
+        yield Front(folder, stage, server.url, request.param)
+
+
+def text(words: str) -> dict[str, Any]:
+    """Return a part of text that has ended."""
+    return {"type": "text", "text": words, "state": "done"}
+
+
+def call(name: str, call_id: str, **rest: Any) -> dict[str, Any]:
+    """Return the part of a call."""
+    return {"type": f"tool-{name}", "toolCallId": call_id, **rest}
+
+
+STEP = {"type": "step-start"}
+
+
+async def test_text(front: Front) -> None:
+    """Text alone, with what SSE would stumble over in it."""
+    end = await front("read", "text")
+
+    assert [] == end["errors"]
+    assert [STEP, text("Hello wörld 🌍\u2028\n\ndata: [DONE]\n\n")] == end["message"]["parts"]
+
+
+async def test_reasoning(front: Front) -> None:
+    """Reasoning is a part of its own, and the tokens are metadata."""
+    end = await front("read", "reasoning")
+
+    assert [] == end["errors"]
+    reasoning, answer = end["message"]["parts"][1:]
+    assert ("reasoning", "Let me think.", "done") == (reasoning["type"], reasoning["text"], reasoning["state"])
+    assert text("It is sunny.") == answer
+    assert {
+        "inputTokens": 12,
+        "outputTokens": 7,
+        "totalTokens": 19,
+        "outputTokenDetails": {"reasoningTokens": 3},
+    } == end["message"]["metadata"]["usage"]
+
+
+async def test_one_call_in_two_steps(front: Front) -> None:
+    """The call goes through its states; the answer to its result is the second step of the same message."""
+    end = await front("read", "one-call")
+
+    assert [] == end["errors"]
+    parts = end["message"]["parts"]
+    called = parts[2]
+    assert [STEP, text("Let me see.\n"), called, STEP, text("It is 31 degrees.")] == parts
+    assert ("tool-get_weather", "output-available") == (called["type"], called["state"])
+    assert ({"city": "Rome"}, {"city": "Rome", "degrees": 31}) == (called["input"], called["output"])
+    states = [part for said in front.said for part in said.get("parts", ()) if part.startswith("tool-")]
+    assert ["input-streaming", "input-available", "output-available"] == [
+        state.removeprefix("tool-get_weather ") for state in dict.fromkeys(states)
+    ]
+
+
+async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front) -> None:
+    """Each has its own end, and the answer goes on."""
+    end = await front("read", "three-calls")
+
+    assert [] == end["errors"]
+    good, failed, malformed = (part for part in end["message"]["parts"] if "toolCallId" in part)
+    assert ("output-available", {"city": "Rome", "degrees": 31}) == (good["state"], good["output"])
+    assert ("dynamic-tool", "get_tide", "output-error", "The station is closed.") == (
+        *(failed["type"], failed["toolName"]),
+        *(failed["state"], failed["errorText"]),
+    )
+    assert ("output-error", True) == (malformed["state"], "JSON" in malformed["errorText"])
+    assert [STEP, text("One of three.")] == end["message"]["parts"][-2:]
+
+
+async def test_a_call_whose_arguments_do_not_fit(front: Front) -> None:
+    """It is told with its arguments and ends with what is wrong with them."""
+    end = await front("read", "unfit")
+
+    part = end["message"]["parts"][1]
+    assert ("output-error", {"town": "Rome"}) == (part["state"], part["input"])
+    assert "city" in part["errorText"]
+    assert [] == end["errors"]
+
+
+async def test_an_error_in_mid_stream(front: Front) -> None:
+    """The reader of the stream is told; what was said stands, and has ended."""
+    end = await front("read", "error")
+
+    assert ["Error: The provider is overloaded."] == end["errors"]
+    assert [STEP, text("Half an ans")] == end["message"]["parts"]
+
+
+async def test_an_error_in_a_chat(front: Front) -> None:
+    """The chat is in the state of an error, with nothing left open, although it reads no further."""
+    end = await front("chat", "error")
+
+    assert ("error", "Error: The provider is overloaded.") == (end["status"], end["error"])
+    assert [STEP, text("Half an ans")] == end["messages"][-1]["parts"]
+    assert [True] == [finish["isError"] for finish in end["finishes"]]
+
+
+async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
+    """The chat is ready again; the text has ended, and the call says that it was cancelled."""
+
+    async def stop(said: Said) -> None:
+        if any("input-available" in part for part in said.get("parts", ())):
+            run, _ = front.stage.active["chat-1"]
+            await run.stop()
+
+    front.react = stop
+    end = await front("chat", "slow")
+
+    assert ("ready", None) == (end["status"], end.get("error"))
+    _, said, called = end["messages"][-1]["parts"]
+    assert text("Wait.\n") == said
+    assert ("output-error", "cancelled" in called["errorText"]) == (called["state"], True)
+
+
+async def test_keep_alive_during_a_slow_tool(front: Front) -> None:
+    """Comments come while nothing else does, and the client takes them for nothing."""
+    end = await front("read", "slow")
+
+    assert {"alive": None} in front.said
+    assert [] == end["errors"]
+    assert "at last" == end["message"]["parts"][2]["output"]
+    assert text("There it is.") == end["message"]["parts"][-1]
+
+
+async def test_a_call_that_is_left_to_the_client(front: Front) -> None:
+    """It runs it, asks again of its own accord, and the answer goes on in the same message."""
+    end = await front("answer", "left")
+
+    assert ("ready", 2) == (end["status"], len(front.stage.requests))
+    question, answer = end["messages"]
+    assert ["user", "assistant"] == [question["role"], answer["role"]]
+    called = answer["parts"][2]
+    assert [STEP, text("Let me see.\n"), called, STEP, text("It is sunny.")] == answer["parts"]
+    assert ("output-available", "sunny") == (called["state"], called["output"])
+    assert ["tool-calls", "stop"] == [finish["finishReason"] for finish in end["finishes"]]
+
+
+async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
+    """Nobody runs it, and it says so, so that the conversation can go on."""
+    end = await front("chat", "cut")
+
+    part = end["messages"][-1]["parts"][2]
+    assert ("output-error", "Not run: the answer was cut off.") == (part["state"], part["errorText"])
+    assert ["length"] == [finish["finishReason"] for finish in end["finishes"]]
+
+
+async def test_a_chat_that_comes_back(front: Front) -> None:
+    """All events again give the same message: to the chat that left, to a page that was loaded anew; 204 gives none."""
+    end = await front("resume", "slow")
+
+    assert [STEP, "Wait.\n"] == [end["before"][-1]["parts"][0], end["before"][-1]["parts"][1]["text"]]
+    (*_, resumed), (*_, loaded) = end["resumed"]["messages"], end["loaded"]["messages"]
+    assert resumed["parts"] == loaded["parts"]
+    assert "at last" == resumed["parts"][2]["output"]
+    assert text("There it is.") == resumed["parts"][-1]
+    assert [["user", "assistant"]] * 2 == [
+        [each["role"] for each in end[name]["messages"]] for name in ("resumed", "loaded")
+    ]
+    assert end["before"][-1]["id"] == resumed["id"] == loaded["id"]
+    assert (["user"], "ready") == ([each["role"] for each in end["other"]["messages"]], end["other"]["status"])

@@ -1,0 +1,102 @@
+"""The clients read what the encoders make of every recording, and of the answers of every provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamtools import ToolStream, outputs, replay, sources
+from streamtools.events import Text, UIEvent
+from streamtools.outputs import Encoder
+from streamtools.recording import shipped
+from tests.clients.programs import run_program
+from tests.front_ends import read_body
+from tests.provider_streams import BY_NAME
+from tests.test_recordings_shipped import TOOLS
+
+pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"sunny in {city}"
+
+
+def clock(zone: str, seconds: bool) -> str:
+    """Fail."""
+    raise OSError
+
+
+async def runs() -> dict[str, list[UIEvent]]:
+    """Return the events of each recording, and of an answer of each provider, whole and broken off."""
+    told = {}
+    for name, path in shipped().items():
+        told[name] = list(await replay(path, tools=TOOLS, call_deltas=True))
+        told[f"{name}, with nobody to run the tools"] = list(await replay(path))
+    for name, provider in BY_NAME.items():
+        for how, body in (("whole", provider.body), ("broken off", provider.body[: len(provider.body) // 2])):
+            source = getattr(sources, name)([body])
+            async with ToolStream(source, tools=[weather, clock], call_deltas=True) as stream:
+                told[f"{name}, {how}"] = [event async for event in stream]
+    return told
+
+
+def write(events: list[UIEvent], make: Callable[[], Encoder]) -> str:
+    """Return the body of a response."""
+    encoder = make()
+    return (b"".join(map(encoder.encode, events)) + encoder.close()).decode()
+
+
+def visible(text: str) -> str:
+    """Return the characters that can be seen."""
+    return "".join(text.split())
+
+
+def said(events: list[UIEvent]) -> str:
+    """Return what can be seen of the text."""
+    return visible("".join(each.text for each in events if isinstance(each, Text)))
+
+
+@pytest.mark.parametrize("target", [5, 6, 7])
+async def test_the_ai_sdk(folder: Path, target: Any) -> None:
+    """Each part is of the schema of its version, and the client shows the text of the run."""
+    told = await runs()
+    bodies = {name: write(events, partial(outputs.ai_sdk, target)) for name, events in told.items()}
+
+    read = await run_program(folder, "bodies.mjs", f"ai{target}", given=bodies)
+
+    assert told.keys() == read.keys()
+    for name, events in told.items():
+        parts = read[name]["message"]["parts"]
+        assert said(events) == visible("".join(part["text"] for part in parts if part["type"] == "text")), name
+        assert {"done"} >= {part["state"] for part in parts if part["type"] in ("text", "reasoning")}, name
+        errors = [part["errorText"] for part in read_body(bodies[name].encode(), done=True) if part["type"] == "error"]
+        assert [f"Error: {each}" for each in errors] == read[name]["errors"], name
+
+
+@pytest.mark.parametrize("version", [None, "1.0"])
+async def test_ag_ui(folder: Path, version: str | None) -> None:
+    """Each event is one of the models of the protocol, the client verifies all, and has the text of the run."""
+    from ag_ui.core import Event
+    from pydantic import TypeAdapter
+
+    models = TypeAdapter[Any](Event)
+    told = await runs()
+    bodies = {name: write(events, partial(outputs.ag_ui, protocol_version=version)) for name, events in told.items()}
+    for body in bodies.values():
+        for event in read_body(body.encode(), done=False):
+            model = models.validate_python(event, strict=False)
+            assert not model.model_extra, event
+            assert event == model.model_dump(mode="json", by_alias=True), event
+
+    read = await run_program(folder, "bodies.mjs", "@ag-ui/client", given=bodies)
+
+    for name, events in told.items():
+        assert [] == read[name]["errors"], name
+        messages = read[name]["messages"]
+        spoken = [each.get("content", "") for each in messages if each["role"] == "assistant"]
+        assert said(events) == visible("".join(spoken)), name
