@@ -1,0 +1,124 @@
+"""The `openai` client reads what `outputs.openai` writes, and finds native calls where the model wrote them as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import ToolStream, outputs, sources
+from streamtools.events import UIEvent
+from tests.runs_told import RUNS
+from tests.sdks.clients import ASKED, chat, openai_async, openai_client
+from tests.sdks.conftest import Serve
+
+pytestmark = [
+    pytest.mark.sdk,
+    pytest.mark.anyio,
+    # The SDK stops at a sentinel or an error and leaves the generators of its HTTP client as they are.
+    pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
+]
+
+TEXT = (
+    "Let me look at both.\n\n"
+    '~~~tool_call\n[{"toolName": "get_weather", "arguments": {"city": "Zürich"}},'
+    ' {"toolName": "get_time", "arguments": {}}]\n~~~\n'
+)
+CALLS = [("get_weather", '{"city":"Zürich"}'), ("get_time", "{}")]
+
+
+def write(events: list[UIEvent], **options: Any) -> bytes:
+    """Return a body, with what keeps the connection alive between its events."""
+    encoder = outputs.openai(**options)
+    return encoder.keep_alive.join(map(encoder.encode, events)) + encoder.close()
+
+
+async def answer(*, call_deltas: bool, **options: Any) -> bytes:
+    """Return the body of a run in which the model has written two calls as text, piece by piece."""
+    deltas = [TEXT[at : at + 7] for at in range(0, len(TEXT), 7)]
+    async with ToolStream(sources.text(deltas), call_deltas=call_deltas) as stream:
+        events = [event async for event in stream]
+    return write(events, call_deltas=call_deltas, **options)
+
+
+@pytest.mark.parametrize("call_deltas", [True, False])
+async def test_calls_in_text_are_native_calls(serve: Serve, call_deltas: bool) -> None:
+    """The chunks are of the client's own types, and their pieces make two calls with ids of their own."""
+    content, finish = "", None
+    calls: dict[int, list[str]] = {}
+    async with chat(serve(await answer(call_deltas=call_deltas, model="m"), "text/event-stream")) as stream:
+        async for chunk in stream:
+            assert (chunk.object, chunk.model) == ("chat.completion.chunk", "m")
+            choice = chunk.choices[0]
+            content += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+            for call in choice.delta.tool_calls or ():
+                known = calls.setdefault(call.index, [call.id, "", ""])
+                known[1] += call.function.name or ""
+                known[2] += call.function.arguments or ""
+
+    assert ("Let me look at both.", "tool_calls") == (content, finish)
+    assert [name for name, _ in CALLS] == [name for _, name, _ in calls.values()]
+    assert len({id for id, _, _ in calls.values()}) == 2
+
+
+@pytest.mark.parametrize("call_deltas", [True, False])
+async def test_the_helper_has_the_whole_message(serve: Serve, call_deltas: bool) -> None:
+    """The client's own accumulation gives the message, its calls, the reason and the tokens."""
+    url = serve(await answer(call_deltas=call_deltas), "text/event-stream")
+    async with openai_async(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as stream:
+        completion = await stream.get_final_completion()
+
+    message = completion.choices[0].message
+    assert ("assistant", "Let me look at both.") == (message.role, message.content)
+    assert "tool_calls" == completion.choices[0].finish_reason
+    told = [(call.function.name, call.function.arguments.replace(" ", "")) for call in message.tool_calls]
+    assert CALLS == told
+
+
+async def test_two_steps_are_one_message(serve: Serve) -> None:
+    """A run whose tools are ours is an answer in text, with the tokens of both steps; nothing is left to be run."""
+    url = serve(write(RUNS["two steps"], include_usage=True), "text/event-stream")
+    with openai_client(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as stream:
+        completion = stream.get_final_completion()
+
+    message = completion.choices[0].message
+    assert "Let me look.\n\nIt is mild." == message.content
+    assert not message.tool_calls
+    assert "stop" == completion.choices[0].finish_reason
+    assert (30, 9, 24) == (
+        completion.usage.prompt_tokens,
+        completion.usage.completion_tokens,
+        completion.usage.total_tokens,
+    )
+
+
+@pytest.mark.parametrize("name", RUNS)
+async def test_every_run_can_be_read(serve: Serve, name: str) -> None:
+    """The client reads each run to its end, or raises the error that ended it."""
+    import openai
+
+    finish = None
+    with openai_client(serve(write(RUNS[name]), "text/event-stream")) as client:
+        stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
+        if "error" in name:
+            with pytest.raises(openai.APIError, match="the provider is overloaded") as caught:
+                list(stream)
+            assert "upstream_error" == caught.value.code
+            return
+        for chunk in stream:
+            finish = chunk.choices[0].finish_reason or finish
+
+    assert (finish is None) == ("cancelled" in name)
+    if name in ("a call that waits", "stopped by a limit"):
+        assert "tool_calls" == finish
+
+
+async def test_a_run_that_is_left_is_an_error(serve: Serve) -> None:
+    """The client is told that the answer is not complete."""
+    import openai
+
+    with openai_client(serve(write(RUNS["text"][:3]), "text/event-stream")) as client:
+        stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
+        with pytest.raises(openai.APIError, match="the stream ended before it was complete"):
+            list(stream)
