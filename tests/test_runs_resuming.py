@@ -38,7 +38,7 @@ async def resume(run: Run, drops: Sequence[int]) -> list[UIEvent]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", sorted(shipped()))
 async def test_dropped_after_each_event(name: str) -> None:
-    """Once, at every place; the two parts are the whole. Behind the end of the run and, at some places, while it goes on."""
+    """At every place behind the end of the run, and at some while it goes on: the two parts are the whole."""
     async with Runs() as runs:
         first = await runs.start(replay(shipped()[name], tools=TOOLS), owner="ann")
         whole = await read(first.attach())

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import AsyncIterable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import TypeAlias
 
 import anyio
@@ -32,6 +32,7 @@ Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
 """What can be run: a `ToolStream`, a chat, a replay, or a function with `@asynccontextmanager` that yields one."""
 
 _STRETCH = 256  # events of a stream that never waits, until others get their turn and a stop its chance
+_CLOSING = 10.0  # seconds that a generator of events may take to close
 _REST = 10_000  # events that a stream which was left may still have to say
 
 
@@ -56,7 +57,7 @@ class Run:
         self._journal = Journal(events, owner, run_id)
         self._stream: Startable | None = stream
         self._events: AsyncIterable[UIEvent] | None = None  # what the stream gave when it was entered
-        self._collector: Collector | None = None  # for a stream that has no result of its own
+        self._collector: Collector | None = Collector(())  # for a stream that has no result of its own
         self._result = TurnResult()
         self._fault: BaseException | None = None
         self._is_exhausted = False
@@ -105,9 +106,11 @@ class Run:
         self.cancel()
         await self._over.wait()
 
-    def cancel(self) -> None:
-        """Have the run stopped, without waiting for it."""
+    def cancel(self, *, leaving: bool = False) -> None:
+        """Have the run stopped, without waiting for it; its `leaving` of the stream too, if that takes too long."""
         self._scope.cancel()
+        if leaving:
+            self._whole.cancel()
 
     async def wait(self) -> TurnResult:
         """Return what the run has come to, once it has ended. Raises what its stream raised, apart from events."""
@@ -136,8 +139,8 @@ class Run:
             with self._whole:
                 async with self._stream as events:
                     self._events = events
-                    if not isinstance(getattr(events, "result", None), TurnResult):
-                        self._collector = Collector(())
+                    if isinstance(getattr(events, "result", None), TurnResult):
+                        self._collector = None
                     self._reading.deadline, self._whole.deadline = self._whole.deadline, math.inf
                     self._scope = self._reading
                     with self._reading:
@@ -171,14 +174,12 @@ class Run:
         with anyio.CancelScope() as scope:
             scope.cancel()
             count = 0
-            try:
+            with suppress(Exception):  # of what cannot be read once it was left
                 async for event in events:
                     await self._write(event)
                     count += 1
                     if type(event) is Done or count == _REST:
                         break
-            except Exception as error:  # of a stream that cannot be read once it was left
-                log.debug("no_rest", run_id=self.id, error=type(error).__qualname__)
 
     async def _end(self) -> None:
         """Let the run have its one `done`, and everybody know."""
@@ -193,6 +194,9 @@ class Run:
                 await self._write(Error(Code.STREAM_INTERRUPTED, "the stream ended before it was complete"))
                 reason = "failed"
             await self._write(Done(reason, None, None, []))
+        if isinstance(self._events, AsyncGenerator):
+            with anyio.move_on_after(_CLOSING), suppress(Exception):
+                await self._events.aclose()
         self._journal.close()
         self._result = self.result
         self._stream = self._events = self._collector = None

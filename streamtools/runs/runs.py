@@ -119,8 +119,9 @@ class Runs:
         with anyio.move_on_after(self._grace) as patience:
             for run in running:
                 await run.stop()
-        if patience.cancelled_caught and self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
+        if patience.cancelled_caught:
+            for run in running:
+                run.cancel(leaving=True)
             for run in running:
                 await run.stop()
 
