@@ -9,8 +9,8 @@ Differences from the WHATWG event stream, all on purpose and each met in the wil
 (several providers end without one); an event that has a name but no data is delivered (Anthropic's pings); lines of
 bare JSON count as data where there is no other (Gemini's errors in mid-stream); `retry` is ignored, because nobody may
 reconnect to a completion; and a line whose name holds what no name does (control characters, bytes beyond ASCII) counts
-as data, which nobody can decode: it may have been a field before it was damaged, and a loss has to be told. `data` stays
-bytes: it is JSON for a decoder that reads bytes.
+as data, which nobody can decode: it may have been a field before it was damaged, and a loss has to be told. `data`
+stays bytes: it is JSON for a decoder that reads bytes.
 """
 
 from __future__ import annotations
