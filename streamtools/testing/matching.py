@@ -113,6 +113,8 @@ def show(value: object, width: int = 100) -> str:
         return "..."
     if isinstance(value, type):
         return value.__name__
+    if isinstance(value, UnionType):
+        return " | ".join(map(show, value.__args__))
     text = _show_struct(value) if isinstance(value, msgspec.Struct) else repr(value)
     return text if len(text) <= width else f"{text[: width - width // 3]} … {text[len(text) - width // 3 + 3 :]}"
 

@@ -1,0 +1,487 @@
+"""The plugin for pytest, in projects of its own: each test makes one and runs pytest in it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from streamtools.recording import read_recordings, shipped
+
+pytest_plugins = ["pytester"]
+
+CHUNKS = [b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\ndata: {"cho', b'ices":[{"delta":{"content":"lo"}}]}\n\n']
+END = [b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
+
+ASK = """
+    import httpx, pytest
+
+    def ask(recording, body="hello"):
+        with httpx.Client(transport=recording.transport) as client:
+            return client.post("{url}", json={{"say": body}}).text
+"""
+
+
+class Provider(ThreadingHTTPServer):
+    """A provider in a thread of its own, because pytest runs in this one; answers each request with a short stream."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.url = f"http://127.0.0.1:{self.server_port}/"
+        self.requests: list[bytes] = []
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Provider)
+        self.server.requests.append(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        for piece in CHUNKS + END:
+            self.wfile.write(piece)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    """A provider on this machine."""
+    with Provider() as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def write(pytester: pytest.Pytester, provider: Provider, tests: str, name: str = "test_chat") -> Path:
+    """Write a test module whose tests can `ask` the provider; return the folder of its recordings."""
+    pytester.makepyfile(**{name: ASK.format(url=provider.url) + tests})
+    return pytester.path / "recordings" / name
+
+
+def asked(path: Path) -> list[object]:
+    """Return the bodies of the requests in a recording."""
+    return [each.head.request and each.head.request.body for each in read_recordings(path)]
+
+
+def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, provider: Provider) -> None:
+    """Without an option nothing is recorded, and the test says how it would be."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(errors=1)
+    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records it"
+    result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl is not there: {how}"])
+    assert [] == provider.requests
+
+
+def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: Provider) -> None:
+    """The first run asks the provider, and every other one replays, with the same bytes and without the provider."""
+    tests = "\n    def test_hello(recording): assert 'Hel' in ask(recording) and recording.exchanges"
+    folder = write(pytester, provider, tests.replace(" and recording.exchanges", ""))
+
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    first = (folder / "test_hello.jsonl").read_bytes()
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+
+    assert first == (folder / "test_hello.jsonl").read_bytes()
+    assert 1 == len(provider.requests)
+    (recorded,) = read_recordings(folder / "test_hello.jsonl")
+    assert b"".join(CHUNKS + END) == recorded.data
+    assert 0o600 == stat.S_IMODE((folder / "test_hello.jsonl").stat().st_mode)
+    assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
+
+
+def test_rewrite_records_anew(pytester: pytest.Pytester, provider: Provider) -> None:
+    """What was recorded before is gone, once the test has asked again."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
+
+    pytester.runpytest_inprocess("--record-streams=rewrite").assert_outcomes(passed=1)
+
+    assert [{"say": "bye"}] == asked(folder / "test_hello.jsonl")
+
+
+def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: Provider) -> None:
+    """Recorded exchanges are replayed, and the others recorded behind them."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
+
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+
+    assert [{"say": "hello"}, {"say": "bye"}] == asked(folder / "test_hello.jsonl")
+    assert 2 == len(provider.requests)
+
+
+def test_new_leaves_a_complete_recording_as_it_is(pytester: pytest.Pytester, provider: Provider) -> None:
+    """Where nothing is missing, nothing is written."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+    first = (folder / "test_hello.jsonl").read_bytes()
+
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+
+    assert first == (folder / "test_hello.jsonl").read_bytes()
+
+
+def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider: Provider) -> None:
+    """Even if the backend swallows it: the nearest request is told, and how to record the other."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    swallowed = """
+    def test_hello(recording):
+        ask(recording)
+        with pytest.raises(Exception):
+            ask(recording, "bye")
+    """
+    write(pytester, provider, swallowed)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", "*--record-streams=new*"])
+
+
+def test_what_is_wrong_with_the_recording_stands_below_another_failure(
+    pytester: pytest.Pytester, provider: Provider
+) -> None:
+    """A test that fails because its backend swallowed a request that is not recorded says so."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    swallowed = """
+    def test_hello(recording):
+        try:
+            ask(recording, "bye")
+        except Exception:
+            assert "an answer" == "none"
+    """
+    write(pytester, provider, swallowed)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*an answer*", "*recording*", "*is not recorded in*"])
+
+
+def test_a_failure_without_a_fault_of_the_recording_is_left_alone(
+    pytester: pytest.Pytester, provider: Provider
+) -> None:
+    """A test that fails before it has played everything is not told so."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); assert not 'so far'")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*asked for*")
+
+
+@pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
+def test_what_is_left_unplayed_fails_the_test(
+    mark: str, passed: int, pytester: pytest.Pytester, provider: Provider
+) -> None:
+    """A backend that asks less than was recorded is another backend, unless the marker allows it."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): ask(recording)")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(passed=passed, failed=1 - passed)
+    if not passed:
+        result.stdout.fnmatch_lines(["*recorded and not asked for:*POST*"])
+
+
+def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester, provider: Provider) -> None:
+    """A provider that cannot be reached leaves the recording as it was, and the report says why."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    first = (folder / "test_hello.jsonl").read_bytes()
+    refusing = """
+    def test_hello(recording):
+        with httpx.Client(transport=recording.transport) as client:
+            client.post("http://127.0.0.1:1/")
+    """
+    write(pytester, provider, refusing)
+
+    result = pytester.runpytest_inprocess("--record-streams=rewrite")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_hello.jsonl is not recorded: POST http://127.0.0.1:1/ got no whole response"])
+    assert first == (folder / "test_hello.jsonl").read_bytes()
+    assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
+
+
+def test_nothing_asked_is_nothing_recorded(pytester: pytest.Pytester, provider: Provider) -> None:
+    """A test that asks nobody leaves no file behind."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): recording.transport; recording.client()")
+
+    pytester.runpytest_inprocess("--record-streams=once", "-W", "ignore").assert_outcomes(passed=1)
+
+    assert not folder.exists()
+
+
+PLACES = """
+    class TestTools:
+        def test_two(self, recording): ask(recording)
+
+    @pytest.mark.parametrize("city", ["Paris", "a/b c"])
+    def test_city(recording, city): ask(recording)
+
+    @pytest.mark.anyio
+    @pytest.mark.parametrize("city", ["Paris"])
+    async def test_loops(recording, city):
+        async with recording.client() as client:
+            await client.post("{url}", json=1)
+
+    @pytest.mark.anyio
+    async def test_only_loops(recording):
+        async with recording.client() as client:
+            await client.post("{url}", json=1)
+
+    @pytest.mark.recording("shared")
+    def test_named(recording): ask(recording)
+
+    @pytest.mark.recording("x" * 200)
+    def test_long(recording): ask(recording)
+
+    @pytest.mark.recording("other/place")
+    def test_elsewhere(recording): ask(recording)
+
+    @pytest.mark.recording("own.jsonl")
+    def test_beside(recording): ask(recording)
+
+    @pytest.fixture(params=["asyncio", "trio"])
+    def anyio_backend(request): return request.param
+"""
+
+
+def test_each_test_has_a_place_of_its_own(pytester: pytest.Pytester, provider: Provider) -> None:
+    """Recordings are named after tests and their parameters; event loops share one, and so do those of one name."""
+    folder = write(pytester, provider, PLACES.replace("{url}", provider.url))
+
+    pytester.runpytest_inprocess("--record-streams=rewrite", "-p", "no:randomly").assert_outcomes(passed=11)
+    pytester.runpytest_inprocess().assert_outcomes(passed=11)
+
+    names = sorted(path.name for path in folder.iterdir())
+    assert [
+        "TestTools.test_two.jsonl",
+        "shared.jsonl",
+        "test_city-Paris.jsonl",
+        *(name for name in names if name.startswith("test_city-a_b_c-")),
+        "test_loops-Paris.jsonl",
+        "test_only_loops.jsonl",
+        *(name for name in names if name.startswith("xxx")),
+    ] == names
+    assert 7 == len(names)
+    assert all(len(name) < 130 for name in names)
+    assert (pytester.path / "own.jsonl").exists()
+    assert (pytester.path / "other" / "place").exists()
+    assert 9 == len(provider.requests)
+
+
+CUTS = """
+    from streamtools.events import Text
+    from streamtools.testing import assert_events, every_cut
+
+    @every_cut
+    def test_all(recording): assert "Hel" in ask(recording)
+
+    @every_cut("{path}", seeds=[7])
+    @pytest.mark.anyio
+    async def test_events(recording):
+        assert_events(await recording.replay(), [..., Text("Hello"), ...])
+
+    @every_cut()
+    @pytest.mark.parametrize("city", ["Paris"])
+    def test_city(recording, city): ask(recording)
+
+    @pytest.fixture
+    def anyio_backend(): return "trio"
+"""
+
+
+def test_every_cut_is_a_test(pytester: pytest.Pytester, provider: Provider) -> None:
+    """One recording, cut in every way, each under a name that stays the same."""
+    folder = write(pytester, provider, CUTS.replace("{path}", "recordings/test_chat/test_all.jsonl"))
+
+    result = pytester.runpytest_inprocess("--record-streams=once", "-v")
+
+    result.assert_outcomes(passed=7 + 5 + 7)
+    ways = ["recorded", "frame", "byte", "whole", "random1", "random2", "random3"]
+    result.stdout.fnmatch_lines([f"*::test_all[[]cut={way}[]] PASSED*" for way in ways])
+    result.stdout.fnmatch_lines(["*::test_events[[]cut=random7[]] PASSED*"])
+    assert ["test_all.jsonl", "test_city-Paris.jsonl"] == sorted(path.name for path in folder.iterdir())
+    assert 2 == len(provider.requests)
+
+
+REPLAY = """
+    import pytest
+    from pathlib import Path
+    from streamtools.errors import RecordingError
+    from streamtools.events import Done, Call
+    from streamtools.testing import RecordingFixture, assert_events
+
+    def add(a: float, b: float) -> float:
+        return a + b
+
+    @pytest.mark.anyio
+    @pytest.mark.recording(Path({path!r}))
+    async def test_events(recording: RecordingFixture) -> None:
+        first = await recording.replay(tools=[add])
+        assert_events(first, [..., {{"type": "executed", "result": 41.5}}, ..., Done("finished", "stop", "stop", [])])
+        assert "call_1" in [event.call.id for event in first if isinstance(event, Call)]
+
+    @pytest.mark.anyio
+    @pytest.mark.recording(Path({path!r}), reset_after=600)
+    async def test_fault(recording: RecordingFixture) -> None:
+        assert_events(await recording.replay(), [..., {{"type": "done", "reason": "failed"}}])
+
+    @pytest.mark.recording(Path("missing.jsonl"))
+    def test_missing(recording): pass
+
+    @pytest.fixture
+    def anyio_backend(): return "asyncio"
+"""
+
+
+def test_a_replay_gives_events(pytester: pytest.Pytester) -> None:
+    """A recording by its path becomes events, with ids that stay the same, and with a fault of the marker's."""
+    pytester.makepyfile(REPLAY.format(path=str(shipped()["hash-call"])))
+
+    pytester.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
+
+
+def test_a_replay_records_nothing(pytester: pytest.Pytester) -> None:
+    """Straight to events there is nothing to record: the test is told."""
+    pytester.makepyfile("def test_events(recording): recording.replay()")
+
+    result = pytester.runpytest_inprocess("--record-streams=once")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*only what goes through `recording.transport` is recorded*"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "told"),
+    [
+        ("'a', 'b'", "takes one name, not ('a', 'b')"),
+        ("colour='red'", "a recording has no option colour; there are allow_hosts, clock, cut,"),
+        ("unplayed='maybe'", "unplayed is 'fail' or 'ignore', not 'maybe'"),
+        ("allow_hosts='example.org'", "allow_hosts is a list of hosts, not 'example.org'"),
+        ("speed=-1", "speed is 0 or a factor"),
+    ],
+)
+def test_a_wrong_marker_is_told(marker: str, told: str, pytester: pytest.Pytester) -> None:
+    """What a marker cannot say is an error of the test."""
+    tests = f"import pytest\n@pytest.mark.recording({marker})\ndef test_hello(recording): pass"
+    pytester.makepyfile(tests)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(errors=1)
+    assert told in result.stdout.str()
+
+
+def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester, provider: Provider) -> None:
+    """A fixture says once what is recorded how, and a marker says otherwise."""
+    options = """
+    import itertools
+    from dataclasses import replace
+    from msgspec.structs import replace
+
+    @pytest.fixture(scope="session")
+    def recording_options():
+        return {
+            "source": "openai", "redact": ["Hel"], "unplayed": "ignore", "inner": httpx.HTTPTransport,
+            "record_clock": itertools.count().__next__, "edit": lambda head: replace(head, recorded="", title="T"),
+        }
+
+    def test_hello(recording): ask(recording)
+
+    @pytest.mark.recording(source="responses")
+    def test_other(recording): ask(recording)
+    """
+    folder = write(pytester, provider, options)
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=2)
+
+    (recorded,) = read_recordings(folder / "test_hello.jsonl")
+    assert ("openai", "", "T") == (recorded.head.source, recorded.head.recorded, recorded.head.title)
+    assert b"Hel" not in recorded.data
+    assert all(chunk.at % 1000 == 0 for chunk in recorded.chunks)
+    assert "responses" == read_recordings(folder / "test_other.jsonl")[0].head.source
+
+
+def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> None:
+    """The marker alone blocks the network too, for a test that reads what it needs elsewhere."""
+    tests = f"""
+    import pytest, socket
+    from pathlib import Path
+
+    @pytest.mark.recording(Path({str(shipped()["hash-call"])!r}))
+    def test_hello():
+        socket.create_connection(("192.0.2.1", 80))
+
+    @pytest.mark.recording(Path({str(shipped()["hash-call"])!r}))
+    class TestAll:
+        def test_hello(self):
+            socket.create_connection(("192.0.2.1", 80))
+    """
+    pytester.makepyfile(tests)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*NetworkBlocked: the network is blocked in this test, and it asked for 192.0.2.1:80*"]
+    )
+
+
+def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
+    """Without it there is neither fixture nor option, and nothing else is missing."""
+    pytester.makepyfile("def test_hello(): pass\ndef test_recorded(recording): pass")
+
+    result = pytester.runpytest_inprocess("-p", "no:streamtools")
+
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*fixture 'recording' not found"])
+
+
+def test_strict_projects_know_the_marker(pytester: pytest.Pytester) -> None:
+    """Neither the marker nor the options are unknown to a project that allows none that are."""
+    path = str(shipped()["hash-call"])
+    pytester.makepyfile(
+        f"import pytest, pathlib\n@pytest.mark.recording(pathlib.Path({path!r}))\ndef test_hello(recording): pass"
+    )
+
+    result = pytester.runpytest_inprocess("--strict-config", "--strict-markers", "-W", "error")
+
+    result.assert_outcomes(passed=1)
+    assert "recording(name, " in pytester.runpytest_inprocess("--markers").stdout.str()
+    assert "--record-streams={none,once,new,rewrite}" in pytester.runpytest_inprocess("--help").stdout.str()
+
+
+def test_the_plugin_loads_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a project that does not use it, no module of the package is imported, nor what it needs."""
+    pytester.makepyfile(
+        "import sys\ndef test_hello():\n    assert not {'streamtools', 'pydantic', 'httpx'} & sys.modules.keys()"
+    )
+
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    pytester.runpytest_subprocess("-p", "_streamtools_pytest").assert_outcomes(passed=1)
