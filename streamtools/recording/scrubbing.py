@@ -7,7 +7,7 @@ and its prefix stays, for people to see what it was: `sk-****************`.
 A format of a key is a prefix, which begins no later than a word does, and a number of characters behind it from which
 on it is a key. So what is not yet certain at the end of a piece is short, at most the prefix and so many characters;
 once it is certain the rest is overwritten as it comes, however long it is. Only a JWT has to be waited for up to the
-dot behind its head. Three sieves follow one another: patterns of the user, texts that are secrets, and known formats.
+dot behind its head. Three sieves follow one another: texts that are secrets, patterns, and known formats.
 
 What is found are keys that stand in one piece in the bytes of the response: as they are, with `\\/` for `/`, and behind
 the escapes of JSON and of URLs. What a model writes token by token is in many frames; see `deltas`.
@@ -32,6 +32,7 @@ _CONTEXT = 16  # bytes before the next that a look behind may see
 _SHOWN = 4  # bytes with which a secret text that was cut off begins, at most, for it to be left as it is
 
 _TOKEN = rb"[A-Za-z0-9_-]"
+_WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 _BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 _LEAST: dict[int, tuple[bytes, ...]] = {
     10: (b"xox[a-z]-", b"xapp-"),
@@ -48,7 +49,7 @@ _JWT_BEGUN = rb"eyJ[A-Za-z0-9_-]*(?:(?<=[A-Za-z0-9_-]{8})\.[A-Za-z0-9_-]{0,7})?"
 
 _RUNS = {
     "token": re.compile(_TOKEN + rb"*"),
-    "bearer": re.compile(rb"(?:[A-Za-z0-9._~+/=-]|\\/)*"),
+    "bearer": re.compile(_WIDE + b"*"),
     "jwt": re.compile(rb"[A-Za-z0-9_.-]*"),
 }
 """What belongs to a key behind its prefix. Each takes letters, digits, `_` and `-`: none begins where another ends."""
@@ -75,7 +76,7 @@ _KEY = re.compile(
             b"(?P<token>"
             + b"|".join(_either(some) + b"(?=%s{%d})" % (_TOKEN, least) for least, some in _LEAST.items())
             + b")",
-            b"(?P<bearer>%s(?=[A-Za-z0-9._~+/=-]{%d}))" % (_either(_BEARER), _BEARER_LEAST),
+            b"(?P<bearer>%s(?=%s{%d}))" % (_either(_BEARER), _WIDE, _BEARER_LEAST),
             b"(?P<jwt>%s)" % _JWT,
         ]
     )
@@ -85,11 +86,11 @@ _KEY_BEGUN = re.compile(
     + _either(
         [
             *(each for least, some in _LEAST.items() for prefix in some for each in _begun(prefix, _TOKEN, least)),
-            *(each for prefix in _BEARER for each in _begun(prefix, rb"[A-Za-z0-9._~+/=-]", _BEARER_LEAST)),
+            *(each for prefix in _BEARER for each in _begun(prefix, _WIDE, _BEARER_LEAST)),
             *(b"e", b"ey", _JWT_BEGUN),
         ]
     )
-    + rb"\Z"
+    + rb"\\?\Z"
 )
 _BEGUN_PREFIX = re.compile(_either([*(each for some in _LEAST.values() for each in some), *_BEARER, b"eyJ"]))
 _HINTS = {
@@ -111,10 +112,10 @@ class Scrubber:
         patterns = [_in_bytes(each) for each in kinds if isinstance(each, re.Pattern)]
         texts = {form for each in kinds if isinstance(each, str) for form in _forms(each)}
         self._sieves: list[_Sieve] = [_Keys()]
-        if texts:
-            self._sieves.insert(0, _Texts(texts))
         if patterns:
             self._sieves.insert(0, _Patterns(patterns))
+        if texts:
+            self._sieves.insert(0, _Texts(texts))
 
     def feed(self, data: bytes) -> bytes:
         """Return what is certain by now of all that was fed and has not been returned."""
