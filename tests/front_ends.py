@@ -27,8 +27,8 @@ _PARTS: dict[str, tuple[set[str], set[str]]] = {  # the members that each type h
     "tool-input-delta": ({"toolCallId", "inputTextDelta"}, set()),
     "tool-input-available": ({"toolCallId", "toolName", "input"}, {"dynamic"}),
     "tool-input-error": ({"toolCallId", "toolName", "input", "errorText"}, {"dynamic"}),
-    "tool-output-available": ({"toolCallId", "output"}, {"preliminary"}),
-    "tool-output-error": ({"toolCallId", "errorText"}, set()),
+    "tool-output-available": ({"toolCallId", "output"}, {"dynamic", "preliminary"}),
+    "tool-output-error": ({"toolCallId", "errorText"}, {"dynamic"}),
     "data-tool-progress": ({"id", "data"}, set()),
     "message-metadata": ({"messageMetadata"}, set()),
     "error": ({"errorText"}, set()),
@@ -84,6 +84,7 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
     stretches: set[str] = set()  # that are open
     used: set[str] = set()
     calls: dict[str, str] = {}
+    dynamic: set[str] = set()
     for at, part in enumerate(parts):
         kind = part["type"]
         _check_members(part, _PARTS, nulls=_ANY_VALUE)
@@ -114,8 +115,10 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
             assert part["inputTextDelta"], part
         elif kind in ("tool-input-available", "tool-input-error"):
             assert calls.get(call, "streaming") == "streaming", part
+            dynamic |= {call} if part.get("dynamic") else set()
             calls[call] = "available" if kind == "tool-input-available" else "ended"
         elif kind in ("tool-output-available", "tool-output-error"):
+            assert part.get("dynamic", False) == (call in dynamic), f"version 5 does not find the call of {part}"
             assert calls[call] == "available", part
             calls[call] = "available" if part.get("preliminary") else "ended"
         elif kind == "data-tool-progress":

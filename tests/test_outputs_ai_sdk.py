@@ -129,7 +129,7 @@ def test_a_call_from_its_name_to_its_result() -> None:
             "input": {"city": "Rome"},
             "dynamic": True,
         },
-        {"type": "tool-output-available", "toolCallId": "c1", "output": {"degrees": 31, "rain": None}},
+        {"type": "tool-output-available", "toolCallId": "c1", "output": {"degrees": 31, "rain": None}, "dynamic": True},
     ] == parts(
         Thinking(True, "c1"),
         CallStart("c1", "weather"),
@@ -175,9 +175,13 @@ def test_progress_is_a_part_of_its_own_or_a_preliminary_output() -> None:
     run = Executing(WEATHER), Progress("c1", 50), Executed(WEATHER, 31, None, 0)
 
     assert {"type": "data-tool-progress", "id": "c1", "data": {"toolCallId": "c1", "progress": 50}} == parts(*run)[2]
-    assert {"type": "tool-output-available", "toolCallId": "c1", "output": 50, "preliminary": True} == parts(
-        *run, progress="preliminary"
-    )[2]
+    assert {
+        "type": "tool-output-available",
+        "toolCallId": "c1",
+        "output": 50,
+        "preliminary": True,
+        "dynamic": True,
+    } == parts(*run, progress="preliminary")[2]
     assert [] == parts(Progress("c9", 50)), "of a call that nobody knows"
 
 
@@ -188,7 +192,7 @@ def test_a_call_that_was_told_and_not_run_is_an_output_error(code: Code) -> None
     """The words are ours, safe to show, and what the model reads."""
     told = parts(Call(WEATHER), Error(code, "no, because", "c1", WEATHER))
 
-    assert {"type": "tool-output-error", "toolCallId": "c1", "errorText": "no, because"} == told[-1]
+    assert {"type": "tool-output-error", "toolCallId": "c1", "errorText": "no, because", "dynamic": True} == told[-1]
 
 
 def test_a_malformed_call_is_an_input_error() -> None:
@@ -353,7 +357,7 @@ def test_calls_that_nobody_will_run_end(reason: Any, words: str) -> None:
     told = body(Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done(reason, None, None, [WEATHER]))
 
     assert [
-        {"type": "tool-output-error", "toolCallId": "c1", "errorText": words},
+        {"type": "tool-output-error", "toolCallId": "c1", "errorText": words, "dynamic": True},
         {
             "type": "tool-input-error",
             "toolCallId": "c2",
@@ -393,7 +397,12 @@ def test_a_body_that_breaks_off_says_so() -> None:
 
     assert [
         {"type": "text-end", "id": "text-1"},
-        {"type": "tool-output-error", "toolCallId": "c1", "errorText": "The run ended without a result of this call."},
+        {
+            "type": "tool-output-error",
+            "toolCallId": "c1",
+            "errorText": "The run ended without a result of this call.",
+            "dynamic": True,
+        },
         {"type": "finish-step"},
         {"type": "error", "errorText": "The stream ended before the answer did."},
         {"type": "finish", "finishReason": "error"},

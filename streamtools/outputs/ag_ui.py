@@ -85,8 +85,8 @@ class AGUIEncoder(PairedEncoder):
         written = b"" if told.pieces else _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=delta)
         return written + _event("TOOL_CALL_END", toolCallId=call.id)
 
-    def _write_progress(self, call_id: str, data: Any) -> bytes:
-        return _event("CUSTOM", name="tool-progress", value={"toolCallId": call_id, "progress": data})
+    def _write_progress(self, told: Told, data: Any) -> bytes:
+        return _event("CUSTOM", name="tool-progress", value={"toolCallId": told.id, "progress": data})
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._answer(call.id, result if isinstance(result, str) else to_json(result).decode())

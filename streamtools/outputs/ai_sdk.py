@@ -96,19 +96,18 @@ class AISDKEncoder(PairedEncoder):
             dynamic=self._is_dynamic(told.name),
         )
 
-    def _write_progress(self, call_id: str, data: Any) -> bytes:
+    def _write_progress(self, told: Told, data: Any) -> bytes:
         if self._preliminary:
-            return encode_json(
-                {"type": "tool-output-available", "toolCallId": call_id, "output": data, "preliminary": True}
-            )
-        return _part("data-tool-progress", id=call_id, data={"toolCallId": call_id, "progress": data})
+            return self._output(told.id, told.name, output=data, preliminary=True)
+        return _part("data-tool-progress", id=told.id, data={"toolCallId": told.id, "progress": data})
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
-        return encode_json({"type": "tool-output-available", "toolCallId": call.id, "output": result})
+        return self._output(call.id, call.name, output=result)
 
     def _write_refusal(self, error: Error, told: Told | None) -> bytes:
         if told is not None and told.whole:
-            return _part("tool-output-error", toolCallId=error.call_id, errorText=error.message)
+            dynamic = self._is_dynamic(told.name)
+            return _part("tool-output-error", toolCallId=told.id, errorText=error.message, dynamic=dynamic)
         name = told.name if told else error.call.name if error.call else None
         return _part(
             "tool-input-error",
@@ -136,6 +135,11 @@ class AISDKEncoder(PairedEncoder):
             reason = "other"
         metadata = present(conversationId=done.conversation_id, stoppedBy=done.finish_reason if stopped else None)
         return _part("finish", finishReason=reason, messageMetadata=metadata or None) + DONE
+
+    def _output(self, call_id: str, name: str, **members: Any) -> bytes:
+        """Return an output, which may be null; version 5 finds its call only if it says again that it is dynamic."""
+        part = {"type": "tool-output-available", "toolCallId": call_id, **members}
+        return encode_json(part | present(dynamic=self._is_dynamic(name)))
 
     def _is_dynamic(self, name: str | None) -> bool | None:
         """Return True for a call whose part is a `dynamic-tool`, and None, which is not sent, for `tool-NAME`."""

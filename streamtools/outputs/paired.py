@@ -104,7 +104,7 @@ class PairedEncoder(Moves):
                 return self._introduce(call)
             case Progress(call_id, data):
                 told = self._calls.get(call_id)
-                return self._write_progress(call_id, data) if told and told.whole else b""
+                return self._write_progress(told, data) if told and told.whole else b""
             case Executed(call, result):
                 written = self._introduce(call)
                 del self._calls[call.id]
