@@ -17,7 +17,7 @@ from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, clos
 from streamtools.outputs.sse import KEEP_ALIVE, escape_separators
 
 _encode = msgspec.json.Encoder().encode
-_HEADS = {kind: f"event: {kind.type}\n" for kind in UI_EVENTS}
+_HEADS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
 
 
 class NativeEncoder:
@@ -40,7 +40,7 @@ class NativeEncoder:
         self.content_type = EVENT_STREAM if sse else "application/x-ndjson"
         self.headers: Mapping[str, str] = EVENT_STREAM_HEADERS
         self.keep_alive = KEEP_ALIVE if sse else b""
-        self._heads = {kind: _HEADS[kind] if sse else "" for kind in UI_EVENTS if kind.type not in excluded}
+        self._heads = {kind: _HEADS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
         self._lines = not sse
         self._ended = False
 
@@ -63,8 +63,8 @@ class NativeEncoder:
         if self._lines:
             return json + b"\n"
         if event.seq:
-            head = f"{head}id: {event.seq}\n"
-        return b"%bdata: %b\n\n" % (head.encode(), json)
+            return b"%bid: %d\ndata: %b\n\n" % (head, event.seq, json)
+        return b"%bdata: %b\n\n" % (head, json)
 
     def close(self) -> bytes:
         """Return nothing, always: see the module."""

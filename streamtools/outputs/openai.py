@@ -94,9 +94,9 @@ class OpenAIEncoder:
         if self._failed:
             self._ended = type(event) is Done
             return b""
+        if type(event) is Text:  # nearly all of them are
+            return self._write_text(event.text)
         match event:
-            case Text(text):
-                return self._write_text(text)
             case Reasoning(text):
                 return self._write({"reasoning_content": text}) if text else b""
             case Start():
@@ -152,7 +152,7 @@ class OpenAIEncoder:
         if not shown:
             return b""
         self._has_text = True
-        return self._write({"content": shown})
+        return b'%b%b{"content":%b}%b' % (self._begin(), self._before, to_json(shown), self._behind)
 
     # The calls.
 

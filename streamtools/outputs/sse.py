@@ -75,6 +75,8 @@ def to_json(value: Any) -> bytes:
 
 def escape_separators(json: bytes) -> bytes:
     """Return JSON with the line separators in its strings escaped."""
+    if b"\xe2\x80" not in json and b"\xc2\x85" not in json:  # in UTF-8, two of them begin as much else does
+        return json
     for separator, escaped in _SEPARATORS:
         if separator in json:
             json = json.replace(separator, escaped)
