@@ -167,8 +167,8 @@ class _Body:
             data = self._encoder.close()
             if data:
                 await self._send_body(data)
-            self._finished = True
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._finished = True
 
     async def finish_begun(self) -> None:
         """Finish a body of which something has been sent, and leave any other to whoever hears of the fault."""
