@@ -98,7 +98,8 @@ class Replay:
 
 def _adapter(recording: OpenRecording) -> sources.Adapter:
     if recording.head.source == DETECT:
-        return sources.Undecided(sources.ADAPTERS)
+        response = recording.head.response
+        return sources.Undecided(sources.ADAPTERS, response.headers.get("content-type", "") if response else "")
     try:
         return sources.adapter(recording.head.source)
     except LookupError as error:

@@ -50,7 +50,6 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "parsing.repair": VOCABULARY,
     "tools": VOCABULARY,
     "recording": {"errors"},
-    "recording.replay_transport": {"errors", "recording"},
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
     "turn": {*VOCABULARY, "parsing", "native"},
@@ -96,7 +95,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "__main__": {"cli"},
     # for those who test what they build on it
     "testing": {
-        *(*VOCABULARY, "coalescing", "sources", "parsing", "tools", "recording", "recording.replay_transport"),
+        *(*VOCABULARY, "coalescing", "sources", "parsing", "tools", "recording"),
         *("machine", "replaying"),
     },
 }
@@ -154,7 +153,6 @@ MAY_USE: dict[str, Collection[str]] = {
     "parsing.repair": {"json_repair"},
     "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "recording": {"anyio", "msgspec"},
-    "recording.replay_transport": {"anyio", "httpx"},
     "native": {"msgspec"},
     "turn": {"msgspec"},
     "machine": {"structlog"},

@@ -12,6 +12,7 @@ from streamtools.recording.playback import Playback, PlaybackOptions, VirtualClo
 from streamtools.recording.reading import OpenRecording, open_recording, read_recording, read_recordings
 from streamtools.recording.redact import describe_request, describe_response
 from streamtools.recording.replay import ReplayBytes
+from streamtools.recording.replay_transport import ReplayTransport
 from streamtools.recording.scrubbing import Secret
 from streamtools.recording.transport import RecordingTransport
 from streamtools.recording.wrapping import RecordedStream, record
@@ -34,6 +35,7 @@ __all__ = [
     "RecordingTransport",
     "RecordingWriter",
     "ReplayBytes",
+    "ReplayTransport",
     "Request",
     "Response",
     "Secret",

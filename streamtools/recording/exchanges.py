@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from streamtools.recording.captures import OpenCapture, open_stream_file
 from streamtools.recording.format import Head, Request
 from streamtools.recording.lines import Name
 from streamtools.recording.reading import OpenRecording, Place, find_exchanges, open_place
-from streamtools.recording.redact import redact_json, redact_url
+from streamtools.recording.redact import redact_head, redact_json, redact_url
+from streamtools.recording.scrubbing import Secret
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +31,13 @@ class Exchange:
     head: Head
     alone: bool
     """Whether the file holds no other."""
+    request: Request | None = None
+    """The request as it would be written down today; None where none was kept."""
     place: Place | None = None
     """Where it stands; a raw capture has no such place."""
 
     def __str__(self) -> str:
         return self.path if self.alone else f"{self.path}, exchange {self.number}"
-
-    @functools.cached_property
-    def request(self) -> Request | None:
-        """The request as it would be written down today, None where none was kept."""
-        request = self.head.request
-        if request is None:
-            return None
-        return msgspec.structs.replace(request, url=redact_url(request.url), body=redact_json(request.body))
 
     @functools.cached_property
     def unanswered(self) -> bool:
@@ -71,10 +67,11 @@ def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
     return found[(number or 1) - 1].open()
 
 
-def exchanges_of(where: Name) -> list[Exchange]:
+def exchanges_of(where: Name, redact: Iterable[Secret] = ()) -> list[Exchange]:
     """Return the exchanges of a recording or raw capture, or of all `*.jsonl` in a directory, in the order of names.
 
-    Raises `RecordingError` for what cannot be read, and for a directory without recordings.
+    Of their requests `redact` and all that is never written down is overwritten, whoever wrote them. Raises
+    `RecordingError` for what cannot be read, for exchanges without an end, and for a directory without recordings.
     """
     path = Path(where)
     files = [os.fspath(where)]
@@ -82,16 +79,27 @@ def exchanges_of(where: Name) -> list[Exchange]:
         files = sorted(str(each) for each in path.glob("*.jsonl") if each.is_file())
         if not files:
             raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
-    found = [exchange for file in files for exchange in _exchanges_of_file(file)]
+    found = [exchange for file in files for exchange in _exchanges_of_file(file, redact)]
     for exchange in found:
         if exchange.place is not None and not exchange.place.ended:
             raise RecordingError(f"{exchange} breaks off, without an end line")
     return found
 
 
-def _exchanges_of_file(path: str) -> list[Exchange]:
+def _exchanges_of_file(path: str, redact: Iterable[Secret] = ()) -> list[Exchange]:
     with open_stream_file(path) as opened:
         if isinstance(opened, OpenCapture):
             return [Exchange(path, 1, opened.head, alone=True)]
+    secrets = list(redact)
     places = find_exchanges(path)
-    return [Exchange(path, number, place.head, len(places) == 1, place) for number, place in enumerate(places, start=1)]
+    return [
+        Exchange(path, number, place.head, len(places) == 1, _request_of(place.head, secrets), place)
+        for number, place in enumerate(places, start=1)
+    ]
+
+
+def _request_of(head: Head, redact: Iterable[Secret]) -> Request | None:
+    request = redact_head(head, redact).request
+    if request is None:
+        return None
+    return msgspec.structs.replace(request, url=redact_url(request.url), body=redact_json(request.body))

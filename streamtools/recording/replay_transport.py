@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import Any, Unpack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import anyio
-import httpx
 
 from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.recording.answer import Answer
+from streamtools.recording.clients import items_of
 from streamtools.recording.exchanges import Exchange, exchanges_of
 from streamtools.recording.format import Request
 from streamtools.recording.library import library_of
@@ -29,18 +30,25 @@ from streamtools.recording.matching import FIELDS, Match, matcher, nearest, titl
 from streamtools.recording.playback import Playback, PlaybackOptions
 from streamtools.recording.redact import describe_request
 from streamtools.recording.replay import ReplayBytes
+from streamtools.recording.scrubbing import Secret
+
+if TYPE_CHECKING:
+    _Transport: Any = object  # to a type checker it fits clients of httpx and of httpx2, whichever is there
+else:
+    _Transport = object
 
 _TOLD = 5  # differences that a message lists
 
 
-class ReplayTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
+class ReplayTransport(_Transport):  # type: ignore[misc] # see above
     """Answers each request with the first recorded exchange that matches it and has not been played.
 
     `where` is a recording, which may hold several exchanges, or a raw capture, or a directory, whose `*.jsonl` count in
     the order of their names. `match` names the fields that have to be equal, of "method", "url" and "body", or is a
-    function `(asked, recorded) -> bool` of two redacted requests; an exchange of which no request was kept matches any.
-    A request that none matches raises `UnrecordedRequest`. With `repeat`, the last played one that matches is played
-    again when there is no other.
+    function `(asked, recorded) -> bool` of two requests; an exchange of which no request was kept matches any. Both are
+    compared as they may be written down; `redact` are secrets, as they were given to the recorder. A request that none
+    matches raises `UnrecordedRequest`. With `repeat`, the last played one that matches is played again when no other
+    is left.
 
     Status, headers and chunks are the recorded ones; a connection that broke raises `httpx.ReadError` at its place, and
     a silence `httpx.ReadTimeout`, or what was recorded to be raised. The other options are those of `Playback`, for
@@ -56,6 +64,7 @@ class ReplayTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         *,
         match: Match = FIELDS,
         repeat: bool = False,
+        redact: Iterable[Secret] = (),
         vary: Callable[[Exchange], PlaybackOptions] | None = None,
         **options: Unpack[PlaybackOptions],
     ) -> None:
@@ -65,7 +74,8 @@ class ReplayTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         self._vary = vary
         self._options = options
         Playback(**options)
-        self._exchanges = exchanges_of(where)
+        self._redact = list(redact)
+        self._exchanges = exchanges_of(where, self._redact)
         self._played: list[Exchange] = []
         self._lock = Lock()  # a blocking client may be used by several threads
         self._open: set[ReplayBytes] = set()
@@ -110,9 +120,32 @@ class ReplayTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         while self._open:
             self._open.pop().close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        self.close()
+
     def _play(self, request: Any, content: bytes) -> tuple[Exchange, Answer]:
         """Return the exchange that answers the request, and its answer."""
-        asked = describe_request(request.method, str(request.url), request.headers.multi_items(), content)
+        headers = items_of(request.headers)
+        asked = describe_request(request.method, str(request.url), headers, content, redact=self._redact)
         with self._lock:
             exchange = self._choose(asked)
         options: PlaybackOptions = {"read_timeout": request.extensions.get("timeout", {}).get("read"), **self._options}
