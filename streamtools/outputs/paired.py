@@ -54,7 +54,6 @@ _LEFT = {
     "cancelled": "Not run: the run was cancelled.",
 }
 _MAX_WHITE = 256  # characters that wait for others which can be seen
-_DELTA_TAIL = b"}\n\n"
 _NO_RESULT = "The run ended without a result of this call."
 
 
@@ -82,6 +81,8 @@ class PairedEncoder(Moves):
         """Return the parts that tell `event`; those of `done` complete the body."""
         if self._ended:
             raise closed_error()
+        if type(event) is Text and self._channel == "text" and event.text:  # nearly every event is one of these
+            return b"%b%b}\n\n" % (self._delta_head, to_json(event.text))
         match event:
             case Text(text):
                 return self._add("text", text)
@@ -152,7 +153,7 @@ class PairedEncoder(Moves):
         if not text:
             return b""
         if channel == self._channel:
-            return self._delta_head + to_json(text) + _DELTA_TAIL
+            return b"%b%b}\n\n" % (self._delta_head, to_json(text))
         text = self._white.pop(channel, "") + text
         if text.isspace() and len(text) <= _MAX_WHITE:
             self._white[channel] = text
@@ -161,7 +162,7 @@ class PairedEncoder(Moves):
         self._channel = channel
         self._stretches += 1
         written += self._write_stretch_start(channel, self._stretches)
-        return written + self._delta_head + to_json(text) + _DELTA_TAIL
+        return b"%b%b%b}\n\n" % (written, self._delta_head, to_json(text))
 
     def _end_stretch(self) -> bytes:
         self._white.clear()
