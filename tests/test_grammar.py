@@ -1,6 +1,6 @@
 """The order of events: what runs give keeps to it, and whatever does not is refused, with the place and the rule.
 
-The order is told a second time here, as expressions over letters, and both have to agree about runs that were changed.
+The page docs/events.md tells the order a second time. It is read here, and both have to agree about changed runs.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from streamtools import Parser, outputs
 from streamtools.errors import Code, EventOrderError
 from streamtools.events import (
+    UI_EVENTS,
     ApprovalRequested,
     Call,
     CallDelta,
@@ -49,24 +51,46 @@ from tests import strategies
 from tests.runs_told import RUNS, START, STOP, call, executed, told, written
 from tests.test_machine_laws import IDS, options, rarely, run, sources
 
-_RUN_TYPES = (Start, StepStart, StepEnd, Done, FollowUp, UsageReport, Text, Reasoning, Markup, Warning, Raw)
-_LETTERS: dict[type[Any], str] = dict(zip(_RUN_TYPES, "S()Dfucccww", strict=True))
-_LIFE_TYPES = (CallStart, CallDelta, Call, ApprovalRequested, Executing, Progress, Executed)
-_LIVES: dict[type[Any], str] = dict(zip(_LIFE_TYPES, "sdCaxpR", strict=True))
-_STEP = r"\([ckw]*[ukw]*\)[uw]*(?:f[uw]*)?"
-_RUN = re.compile(rf"Sw*(?:{_STEP})*D")
-_FAILED = re.compile(rf"Sw*(?:{_STEP})*(?:\([ckw]*[ukw]*F[ukw]*\)|(?<=\))[uw]*F|(?<=S)w*F|(?<=w)F)[uw]*D")
-_LIFE = re.compile(r"T(?:sd*)?(?:Et|Ct(?:a?(?:xp*)?e|a?xp*R)?)|Tt")
+PAGE = (Path(__file__).parents[1] / "docs" / "events.md").read_text()
+
+_OF_RUNS: dict[type[Any], str] = {
+    each: each.type for each in (Start, StepStart, StepEnd, Done, FollowUp, UsageReport, Text, Reasoning, Markup, Raw)
+} | {Warning: "warning"}
+_OF_CALLS = (CallStart, CallDelta, Call, ApprovalRequested, Executing, Progress, Executed)
+
+
+def read_grammar(page: str) -> dict[str, str]:
+    """Return the grammar of the page as regular expressions over words, each of which ends in a space."""
+    block = re.search(r"```grammar\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    rules: dict[str, str] = {}
+    for line in block[1].splitlines():
+        name, _, rule = line.rpartition("= ")
+        if name:
+            rules[latest := name.strip()] = rule
+        else:
+            rules[latest] += line
+
+    def write(rule: str) -> str:
+        return re.sub(r"[a-z][a-z:-]*", lambda word: refer(word[0]), rule)
+
+    def refer(word: str) -> str:
+        return f"(?:{write(rules[word]) if word in rules else word + '_'})"
+
+    return {name: write(rule).replace(" ", "").replace("_", " ") for name, rule in rules.items()}
+
+
+GRAMMAR = read_grammar(PAGE)
 
 
 def keeps(events: Sequence[UIEvent]) -> bool:
-    """Return whether the events are those of a run: docs/events.md, written a second time."""
-    letters, waits = "", ""
+    """Return whether the events are those of a run, as docs/events.md has it."""
+    words, waits = "", ""
     lives: dict[str, str] = defaultdict(str)
     places: dict[str, set[int]] = defaultdict(set)
     steps = 0
     for at, event in enumerate(events):
-        letter = _LETTERS.get(type(event), "k")
+        word = _OF_RUNS.get(type(event), "of-call")
         if isinstance(event, StepStart | StepEnd):
             steps += isinstance(event, StepStart)
             if event.step != steps:
@@ -75,26 +99,26 @@ def keeps(events: Sequence[UIEvent]) -> bool:
             waits += "T" if event.active else "t"
             continue
         elif isinstance(event, Error) and event.call_id is None:
-            letter = "F"
-        elif letter == "k":
+            word = "error"
+        elif word == "of-call":
             call_id = _call_id(event)
-            lives[call_id] += _life(event)
+            lives[call_id] += _life(event) + " "
             places[call_id].add(steps)
-            if lives[call_id] == "T":
-                letter = "c"
-            if lives[call_id] == "Tt" and not isinstance(next(iter(events[at + 1 :]), None), Warning):
+            if lives[call_id] == "thinking:begins ":
+                word = "thinking:begins"
+            following = next(iter(events[at + 1 :]), None)
+            if lives[call_id] == "thinking:begins thinking:ends " and not isinstance(following, Warning):
                 return False
-        letters += letter
+        words += word + " "
     done = events[-1]
-    pending = sorted(call_id for call_id, life in lives.items() if life.endswith("Ct"))
-    expected = _FAILED if isinstance(done, Done) and done.reason == "failed" else _RUN
+    pending = sorted(call_id for call_id, life in lives.items() if life.endswith(" call thinking:ends "))
     return (
         isinstance(events[0], Start)
         and isinstance(done, Done)
         and sorted(each.id for each in done.pending) == pending
-        and expected.fullmatch(letters) is not None
+        and re.fullmatch(GRAMMAR["failed-run" if done.reason == "failed" else "run"], words) is not None
         and re.fullmatch("(?:Tt)*", waits) is not None
-        and all(_LIFE.fullmatch(life) for life in lives.values())
+        and all(re.fullmatch(GRAMMAR["life"], life) for life in lives.values())
         and all(len(where) == 1 for where in places.values())
     )
 
@@ -106,10 +130,11 @@ def _call_id(event: Any) -> str:
 
 def _life(event: Any) -> str:
     if isinstance(event, Thinking):
-        return "T" if event.active else "t"
+        return "thinking:begins" if event.active else "thinking:ends"
     if isinstance(event, Error):
-        return "E" if event.call is None else "e"
-    return _LIVES[type(event)]
+        return "error:malformed" if event.call is None else "error:call"
+    assert isinstance(event, _OF_CALLS)
+    return str(event.type)
 
 
 def refusal(events: Sequence[UIEvent]) -> EventOrderError | None:
@@ -306,3 +331,21 @@ def test_event_by_event() -> None:
     outputs.validate(iter(RUNS["two steps"]))
     parser = Parser(number=iter(range(5, 99)).__next__)
     outputs.validate(parser.feed("a\nb") + parser.close(), run=False)
+
+
+def test_the_page_speaks_of_every_event() -> None:
+    """Each type of UI event stands in the grammar of the page."""
+    block = PAGE.partition("```grammar")[2].partition("```")[0]
+
+    assert [kind.type for kind in UI_EVENTS if not re.search(rf"(?<![\w-]){kind.type}(?![\w-])", block)] == []
+
+
+def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """It runs, and prints what stands below it; the error that the page quotes is one."""
+    code, output = (PAGE.partition(fence)[2].partition("```")[0] for fence in ("```python\n", "```text\n"))
+
+    exec(code, {"__name__": "example"})
+
+    assert output == capsys.readouterr().out
+    events = told(*START, *written(call(1)), Progress("call_1", 1))
+    assert str(refusal(events)) in " ".join(PAGE.split())
