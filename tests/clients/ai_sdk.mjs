@@ -67,7 +67,7 @@ if (mode === "chat" || mode === "answer") {
   const chat = new Chat({
     id: "chat-1",
     onMessage: tellParts,
-    onData: (part) => data.push(part),
+    onData: (part) => data.push(structuredClone(part)), // which the next one changes
     onFinish: ({ finishReason, isAbort, isError }) => finishes.push({ finishReason, isAbort, isError }),
     onToolCall: ({ toolCall }) => {
       if (answers) void chat.addToolOutput({ tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output: "sunny" });

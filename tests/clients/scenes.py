@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from starlette.applications import Starlette
@@ -46,6 +46,7 @@ SCENES: dict[str, Sequence[Answer]] = {
     "unfit": [written("get_weather", '{"town": "Rome"}'), "So be it."],
     "error": [[TextDelta("Half an ans"), SourceError("The provider is overloaded.")]],
     "slow": ["Wait.\n" + written("wait", "{}"), "There it is."],
+    "count": [written("count", '{"to": 2}'), "Two."],
     "left": [["Let me see.\n" + WEATHER], "It is sunny."],
     "cut": [[TextDelta("Let me see.\n" + WEATHER + "And"), ProviderCompleted(finish_reason="length")]],
 }
@@ -60,6 +61,7 @@ class Stage:
         self.runs = Runs()
         self.active: dict[str, tuple[Run, str]] = {}
         """The run of each chat, and the id of the message that it makes or goes on with."""
+        self.progress: Literal["data", "preliminary"] = "data"
         self.requests: list[Any] = []
         """The bodies of the questions."""
 
@@ -102,14 +104,14 @@ class Stage:
     def encoder(self, request: Request, chat_id: str) -> Encoder:
         """Return an encoder for the version that asks."""
         target: Any = int(request.path_params["format"].removeprefix("ai"))
-        return outputs.ai_sdk(target, message_id=self.active[chat_id][1], dynamic=["get_tide"])
+        return outputs.ai_sdk(target, message_id=self.active[chat_id][1], dynamic=["get_tide"], progress=self.progress)
 
     def play(self, scene: str, asked: dict[str, Any]) -> ToolStream:
         """Return what a scene is."""
         answered = asked.get("messages", [{}])[-1].get("role") == "assistant"  # a call that was left to the client
         model = ScriptedModel(SCENES[scene][1:] if answered else SCENES[scene], native_tool_calls=False)
         question = [{"role": "user", "content": "What is the weather?"}]
-        tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, self.wait]
+        tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, count, self.wait]
         return chat(model, question, tools=tools, call_deltas=True, teach="never")
 
     async def wait(self) -> str:
@@ -121,6 +123,12 @@ class Stage:
 def get_weather(city: str) -> dict[str, Any]:
     """Tell the weather."""
     return {"city": city, "degrees": 31}
+
+
+async def count(to: int) -> AsyncIterator[dict[str, int]]:
+    """Count."""
+    for number in range(1, to + 1):
+        yield {"at": number}
 
 
 def get_tide() -> str:

@@ -121,6 +121,26 @@ async def test_a_call_whose_arguments_do_not_fit(front: Front) -> None:
     assert [] == end["errors"]
 
 
+async def test_progress_as_a_part_of_its_own(front: Front) -> None:
+    """There is one for each call, and the last counts; the call has its result."""
+    end = await front("chat", "count")
+
+    _, called, progress, *_ = end["messages"][-1]["parts"]
+    assert {"toolCallId": called["toolCallId"], "progress": {"at": 2}} == progress["data"]
+    assert [{"at": 1}, {"at": 2}] == [part["data"]["progress"] for part in end["data"]]
+    assert ("output-available", {"at": 2}) == (called["state"], called["output"])
+
+
+async def test_progress_as_a_preliminary_output(front: Front) -> None:
+    """The output grows in its place, and the last one is no longer preliminary."""
+    front.stage.progress = "preliminary"
+    end = await front("chat", "count")
+
+    called = end["messages"][-1]["parts"][1]
+    assert ("output-available", {"at": 2}, None) == (called["state"], called["output"], called.get("preliminary"))
+    assert [] == end["data"]
+
+
 async def test_an_error_in_mid_stream(front: Front) -> None:
     """The reader of the stream is told; what was said stands, and has ended."""
     end = await front("read", "error")
