@@ -35,6 +35,7 @@ from streamtools import (
     coalesce,
     conversation,
     dialects_for,
+    outputs,
     parse,
     replay,
     sources,
@@ -475,3 +476,33 @@ def taught(tools: list[Any]) -> tuple[str, list[dict[str, str]]]:
     assert_type(nonce, str)
     prompt = streamtools.augment_system_prompt(None, tools, "hash_marker", compact=True, examples=[shown])
     return prompt, streamtools.conversation.few_shot("tilde_fence", tools, [shown])
+
+
+def encoded(events: list[UIEvent], front_end: str) -> Generator[bytes, None, None]:
+    """Encoders are protocols' functions with options, chosen by name, and what one writes oneself."""
+    made: list[outputs.Encoder] = [
+        outputs.native(framing="ndjson", exclude={"raw"}),
+        outputs.ai_sdk(6, dynamic=False),
+        outputs.ag_ui(protocol_version="1.0"),
+        outputs.openai(model="m", include_usage=True, call_deltas=True),
+        outputs.text(render=UiTexts().render),
+        _Shouting(),
+    ]
+    assert_type(outputs.make_encoder(front_end), outputs.Encoder)
+    encoder = outputs.make_encoder(made[0] if front_end else outputs.native)
+    outputs.validate(events)
+    yield from map(encoder.encode, events)
+    yield encoder.close()
+
+
+class _Shouting:
+    content_type = "text/plain"
+    headers = {"cache-control": "no-cache"}  # noqa: RUF012  # as a user writes it
+    keep_alive = b""
+    resumable = False
+
+    def encode(self, event: UIEvent) -> bytes:
+        return event.text.upper().encode() if isinstance(event, Text) else b""
+
+    def close(self) -> bytes:
+        return b""

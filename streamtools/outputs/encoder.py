@@ -20,23 +20,31 @@ EVENT_STREAM_HEADERS: Mapping[str, str] = MappingProxyType({"cache-control": "no
 
 
 class Encoder(Protocol):
-    """Writes the events of one run for one reader."""
+    """Writes the events of one run for one reader. What is a property here may be a plain attribute."""
 
-    content_type: str
-    """The content type of the response."""
+    @property
+    def content_type(self) -> str:
+        """The content type of the response."""
+        ...
 
-    headers: Mapping[str, str]
-    """The other headers that the protocol asks for, with names in lower case."""
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The other headers that the protocol asks for, with names in lower case."""
+        ...
 
-    keep_alive: bytes
-    """What may be sent while nothing happens, so that nobody in between gives up; `b""` where the format has nothing.
-    It may stand between any two events.
-    """
+    @property
+    def keep_alive(self) -> bytes:
+        """What may be sent while nothing happens, so that nobody in between gives up; `b""` where the format has
+        nothing. It may stand between any two events.
+        """
+        ...
 
-    resumable: bool
-    """Whether each event carries its `seq` and is written as if it were the only one, so that a reader may go on behind
-    the last event that it saw. Where False, one that comes back needs all events from the start.
-    """
+    @property
+    def resumable(self) -> bool:
+        """Whether each event carries its `seq` and is written as if it were the only one, so that a reader may go on
+        behind the last event that it saw. Where False, one that comes back needs all events from the start.
+        """
+        ...
 
     def encode(self, event: UIEvent) -> bytes:
         """Return what goes out for `event`, `b""` where the format has no words for it; `done` completes the body.
