@@ -8,15 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.recording.format import Request
 
-Field: TypeAlias = Literal["method", "url", "body"]
-Match: TypeAlias = Collection[Field] | Callable[[Request, Request], bool]
-"""The fields that have to be equal, or a function of what is asked and what was recorded."""
-
-FIELDS: tuple[Field, ...] = get_args(Field)
+FIELDS = ("method", "url", "body")
+Match: TypeAlias = Collection[str] | Callable[[Request, Request], bool]
+"""Which of `FIELDS` have to be equal, or a function of what is asked and what was recorded."""
 
 _SHOWN = 60  # characters of a value in a message
 _COUNTED = 1000  # differences; behind them a request is as far away as any
@@ -56,7 +54,7 @@ def matcher(match: Match) -> Callable[[Request, Request], bool]:
     return lambda asked, recorded: next(differences(asked, recorded, fields), None) is None
 
 
-def differences(asked: Request, recorded: Request, fields: Sequence[Field] = FIELDS) -> Iterator[Difference]:
+def differences(asked: Request, recorded: Request, fields: Sequence[str] = FIELDS) -> Iterator[Difference]:
     """Yield what differs in these fields; nothing if the requests match."""
     if "method" in fields and asked.method.upper() != recorded.method.upper():
         yield Difference("method", asked.method, recorded.method)
