@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Self
 
 import anyio
 import httpx
@@ -218,3 +220,118 @@ async def test_a_cancelled_read_ends_the_exchange(tmp_path: Path) -> None:
     assert b"data: 1\n\n" == recording.data
     assert recording.end is not None
     assert "reset" == recording.end.kind
+
+
+def test_a_blocking_client(tmp_path: Path) -> None:
+    """The transport of a blocking client records alike: what was read, how it ended, in which order."""
+    file = io.BytesIO()
+
+    class Blocking(httpx.SyncByteStream):
+        def __init__(self, *pieces: bytes | Exception) -> None:
+            self._pieces = pieces
+
+        def __iter__(self) -> Iterator[bytes]:
+            for piece in self._pieces:
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+
+    packed = gzip.compress(b"packed")
+    answers: list[httpx.Response | Exception] = [
+        httpx.Response(200, stream=Blocking(*CHUNKS)),
+        httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Blocking(packed)),
+        httpx.Response(200, stream=Blocking(b"a", httpx.ReadError("gone"))),
+        httpx.Response(200, stream=Blocking(b"a", b"b")),
+        httpx.ConnectTimeout("late"),
+    ]
+    inner: Any = answering(*answers)  # which serves clients of both kinds
+    with httpx.Client(transport=RecordingTransport(inner, file)) as asking:
+        assert b"".join(CHUNKS) == asking.post("http://x", json={"a": 1}).content
+        assert b"packed" == asking.get("http://x").content
+        with pytest.raises(httpx.ReadError):
+            asking.get("http://x")
+        with asking.stream("GET", "http://x") as response:
+            assert b"a" == next(response.iter_bytes())
+        with pytest.raises(httpx.ConnectTimeout):
+            asking.get("http://x")
+
+    recordings = in_memory(file, tmp_path)
+    assert CHUNKS == [data for _, data in recordings[0].chunks]
+    assert recordings[0].head.request is not None
+    assert {"a": 1} == recordings[0].head.request.body
+    assert [b"packed", b"a", b"a", b""] == [each.data for each in recordings[1:]]
+    assert [("end", ""), ("end", ""), ("reset", "ReadError")] == [
+        (each.end.kind, each.end.error) for each in recordings[:3] if each.end
+    ]
+    assert [("reset", "closed by the client"), ("timeout", "ConnectTimeout")] == [
+        (each.end.kind, each.end.error) for each in recordings[3:] if each.end
+    ]
+
+
+def test_a_client_that_is_used_by_threads(tmp_path: Path) -> None:
+    """Exchanges of a client that threads share do not mix."""
+    path = tmp_path / "a.jsonl"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=request.content * 1000)
+
+    def ask(number: int) -> bytes:
+        return asking.post("http://x", content=b"%d" % number).content
+
+    with (
+        httpx.Client(transport=RecordingTransport(httpx.MockTransport(answer), path)) as asking,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        answers = list(threads.map(ask, range(64)))
+    assert [b"%d" % number * 1000 for number in range(64)] == answers
+    assert sorted(answers) == sorted(each.data for each in read_recordings(path))
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_what_is_inside_is_opened_and_closed(blocking: bool, tmp_path: Path) -> None:
+    """Entered and left, or closed, is what is inside; the file is closed with it."""
+
+    class Inner(httpx.AsyncBaseTransport, httpx.BaseTransport):
+        seen: list[str]
+
+        async def __aenter__(self) -> Self:
+            self.seen.append("entered")
+            return self
+
+        def __enter__(self) -> Self:
+            self.seen.append("entered")
+            return self
+
+        async def aclose(self) -> None:
+            self.seen.append("closed")
+
+        def close(self) -> None:
+            self.seen.append("closed")
+
+    inner = Inner()
+    inner.seen = []
+    file = io.BytesIO()
+    if blocking:
+        with RecordingTransport(inner, tmp_path / "a.jsonl"):
+            pass
+        RecordingTransport(inner, file).close()
+    else:
+        async with RecordingTransport(inner, tmp_path / "a.jsonl"):
+            pass
+        await RecordingTransport(inner, file).aclose()
+    assert ["entered", "closed", "closed"] == inner.seen
+    assert not file.closed
+
+
+async def test_a_request_of_no_such_library() -> None:
+    """A transport that is asked by something else says so."""
+
+    class Request:
+        method, url, headers, content = "GET", "http://x", httpx.Headers(), b""
+
+        async def aread(self) -> bytes:
+            return b""
+
+    transport = RecordingTransport(answering(httpx.Response(200)), io.BytesIO())
+    with pytest.raises(TypeError, match="is no request of httpx or"):
+        await transport.handle_async_request(Request())
