@@ -10,6 +10,7 @@ import anyio
 
 from streamtools.events import Done, UIEvent
 from streamtools.runs.journal import Journal
+from streamtools.runs.log import MemoryReader
 
 _CLOSING = 10.0  # seconds that a log may take to end a reading
 
@@ -31,7 +32,9 @@ class Attachment:
         self._on_leave = on_leave
         self._scopes: set[anyio.CancelScope] = set()  # in each of them, somebody waits
         self._events: AsyncIterator[UIEvent] | None = None
-        self._take: Callable[[], UIEvent | None] | None = None  # the next event of a log that need not be waited for
+        self._memory: MemoryReader | None = (
+            None  # instead, if the log is in memory: nothing has to be closed or begun anew
+        )
         self._has_left = False
 
     async def __aenter__(self) -> Self:
@@ -46,9 +49,10 @@ class Attachment:
         return self
 
     async def __anext__(self) -> UIEvent:
-        event = None if self._take is None else self._take()
+        memory = self._memory
+        event = None if memory is None else memory.take()
         if event is None:
-            event = await self._wait()
+            event = await (self._wait() if memory is None else self._wait_in(memory))
         if type(event) is Done:
             await self._close()
             self._leave()
@@ -72,8 +76,17 @@ class Attachment:
     def _leave(self) -> None:
         if not self._has_left:
             self._has_left = True
-            self._take = None
+            if self._memory is not None:
+                self._memory.close()
+                self._memory = None
             self._on_leave(self)
+
+    async def _wait_in(self, memory: MemoryReader) -> UIEvent:
+        try:
+            return await anext(memory)
+        except StopAsyncIteration:
+            self._leave()
+            raise
 
     async def _wait(self) -> UIEvent:
         """Return the next event. Whoever is cancelled in here goes on with a new reading from the same position."""
@@ -96,7 +109,9 @@ class Attachment:
     async def _read(self) -> UIEvent:
         if self._events is None:
             self._events = self._journal.log.read(self._journal.key, self.position)
-            self._take = getattr(self._events, "take", None)
+            if self._journal.is_sure and isinstance(self._events, MemoryReader):
+                self._memory, self._events = self._events, None
+                return await anext(self)
         try:
             return await anext(self._events)
         except StopAsyncIteration:  # the run was forgotten before its `done`, or has none behind this position
@@ -108,7 +123,7 @@ class Attachment:
             raise
 
     async def _close(self) -> None:
-        events, self._events, self._take = self._events, None, None
+        events, self._events = self._events, None
         close: Callable[[], Any] | None = getattr(events, "aclose", None)
         if close is not None:
             with anyio.move_on_after(_CLOSING, shield=True):

@@ -36,7 +36,8 @@ class Journal:
         self.waiting: set[anyio.CancelScope] = set()
         """In each of them, somebody waits for the log."""
         self._run_id = run_id
-        self._is_sure = type(events) is MemoryEventLog  # it neither fails nor waits
+        self.is_sure = type(events) is MemoryEventLog
+        """Whether the log neither fails nor waits."""
         self._is_closed = False
         self._missing = 0  # the id of the last event that should be in the log and is not
         self._again = -math.inf  # when the log may be tried again
@@ -48,7 +49,7 @@ class Journal:
         self.last = event.seq
         if type(event) is Done:
             self.done = event
-        if not self._is_sure:
+        if not self.is_sure:
             await self._try(event)
             return
         await self.log.append(self.key, event)

@@ -218,6 +218,10 @@ class MemoryReader:
 
     async def aclose(self) -> None:
         """End the reading, also for those who wait in it."""
+        self.close()
+
+    def close(self) -> None:
+        """End the reading at once."""
         self._left = True
         if self._waiting:
             self._kept.tell()
