@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from streamtools.recording import read_recordings, shipped
+from tests.blocking_provider import BlockingProvider
 
 pytest_plugins = ["pytester"]
 
@@ -26,43 +25,14 @@ ASK = """
 """
 
 
-class Provider(ThreadingHTTPServer):
-    """A provider in a thread of its own, because pytest runs in this one; answers each request with a short stream."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.url = f"http://127.0.0.1:{self.server_port}/"
-        self.requests: list[bytes] = []
-
-
-class _Answer(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        assert isinstance(self.server, Provider)
-        self.server.requests.append(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        for piece in CHUNKS + END:
-            self.wfile.write(piece)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    """A provider on this machine."""
-    with Provider() as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+def provider() -> Iterator[BlockingProvider]:
+    """A provider that answers each request with a short stream."""
+    with BlockingProvider(CHUNKS + END) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
-def write(pytester: pytest.Pytester, provider: Provider, tests: str, name: str = "test_chat") -> Path:
+def write(pytester: pytest.Pytester, provider: BlockingProvider, tests: str, name: str = "test_chat") -> Path:
     """Write a test module whose tests can `ask` the provider; return the folder of its recordings."""
     pytester.makepyfile(**{name: ASK.format(url=provider.url) + tests})
     return pytester.path / "recordings" / name
@@ -73,7 +43,7 @@ def asked(path: Path) -> list[object]:
     return [each.head.request and each.head.request.body for each in read_recordings(path)]
 
 
-def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """Without an option nothing is recorded, and the test says how it would be."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
 
@@ -85,7 +55,7 @@ def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, 
     assert [] == provider.requests
 
 
-def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """The first run asks the provider, and every other one replays, with the same bytes and without the provider."""
     tests = "\n    def test_hello(recording): assert 'Hel' in ask(recording) and recording.exchanges"
     folder = write(pytester, provider, tests.replace(" and recording.exchanges", ""))
@@ -103,7 +73,7 @@ def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: Pro
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-def test_rewrite_records_anew(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_rewrite_records_anew(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """What was recorded before is gone, once the test has asked again."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -114,7 +84,7 @@ def test_rewrite_records_anew(pytester: pytest.Pytester, provider: Provider) -> 
     assert [{"say": "bye"}] == asked(folder / "test_hello.jsonl")
 
 
-def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """Recorded exchanges are replayed, and the others recorded behind them."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
@@ -127,7 +97,7 @@ def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: Provider)
     assert 2 == len(provider.requests)
 
 
-def test_new_leaves_a_complete_recording_as_it_is(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_new_leaves_a_complete_recording_as_it_is(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """Where nothing is missing, nothing is written."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
@@ -138,7 +108,7 @@ def test_new_leaves_a_complete_recording_as_it_is(pytester: pytest.Pytester, pro
     assert first == (folder / "test_hello.jsonl").read_bytes()
 
 
-def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """Even if the backend swallows it: the nearest request is told, and how to record the other."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -157,7 +127,7 @@ def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider
 
 
 def test_what_is_wrong_with_the_recording_stands_below_another_failure(
-    pytester: pytest.Pytester, provider: Provider
+    pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
     """A test that fails because its backend swallowed a request that is not recorded says so."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
@@ -178,7 +148,7 @@ def test_what_is_wrong_with_the_recording_stands_below_another_failure(
 
 
 def test_a_failure_without_a_fault_of_the_recording_is_left_alone(
-    pytester: pytest.Pytester, provider: Provider
+    pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
     """A test that fails before it has played everything is not told so."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
@@ -193,7 +163,7 @@ def test_a_failure_without_a_fault_of_the_recording_is_left_alone(
 
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
 def test_what_is_left_unplayed_fails_the_test(
-    mark: str, passed: int, pytester: pytest.Pytester, provider: Provider
+    mark: str, passed: int, pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
     """A backend that asks less than was recorded is another backend, unless the marker allows it."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
@@ -207,7 +177,7 @@ def test_what_is_left_unplayed_fails_the_test(
         result.stdout.fnmatch_lines(["*recorded and not asked for:*POST*"])
 
 
-def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """A provider that cannot be reached leaves the recording as it was, and the report says why."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -227,7 +197,7 @@ def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-def test_nothing_asked_is_nothing_recorded(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_nothing_asked_is_nothing_recorded(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """A test that asks nobody leaves no file behind."""
     folder = write(pytester, provider, "\n    def test_hello(recording): recording.transport; recording.client()")
 
@@ -271,7 +241,7 @@ PLACES = """
 """
 
 
-def test_each_test_has_a_place_of_its_own(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_each_test_has_a_place_of_its_own(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """Recordings are named after tests and their parameters; event loops share one, and so do those of one name."""
     folder = write(pytester, provider, PLACES.replace("{url}", provider.url))
 
@@ -316,7 +286,7 @@ CUTS = """
 """
 
 
-def test_every_cut_is_a_test(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_every_cut_is_a_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """One recording, cut in every way, each under a name that stays the same."""
     folder = write(pytester, provider, CUTS.replace("{path}", "recordings/test_chat/test_all.jsonl"))
 
@@ -398,7 +368,7 @@ def test_a_wrong_marker_is_told(marker: str, told: str, pytester: pytest.Pyteste
     assert told in result.stdout.str()
 
 
-def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester, provider: Provider) -> None:
+def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """A fixture says once what is recorded how, and a marker says otherwise."""
     options = """
     import itertools
