@@ -119,6 +119,13 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"result"},
         {"__init__"},
     ),
+    "outputs": (
+        {"encoder", "sse", "grammar", "moves", "white_space"},
+        {"paired"},
+        {"native", "ai_sdk", "ag_ui", "openai", "text"},
+        {"__init__"},
+        {"asgi"},
+    ),
     "runs": ({"log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
     "conversation.models": (
         {"base", "response"},
@@ -196,22 +203,7 @@ SANS_IO = (
     "turn",
     "machine",
     "extracting",
-    *(
-        f"outputs.{each}"
-        for each in (
-            "encoder",
-            "sse",
-            "grammar",
-            "native",
-            "moves",
-            "paired",
-            "ai_sdk",
-            "ag_ui",
-            "openai",
-            "text",
-            "white_space",
-        )
-    ),
+    *(f"outputs.{each.stem}" for each in sorted((PACKAGE / "outputs").glob("*.py"))),  # but not the rim
     "conversation.history",
     "conversation.parts",
     "conversation.reading",
