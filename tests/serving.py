@@ -10,7 +10,7 @@ By hand, an application runs on either event loop, and a test decides when its c
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable, MutableMapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -18,10 +18,6 @@ from typing import Any, Self
 import anyio
 import uvicorn
 from anyio.abc import TaskGroup
-
-from tests.stories import Script
-
-App = Callable[..., Awaitable[None]]
 
 
 class _Server(uvicorn.Server):
@@ -81,7 +77,7 @@ class Exchange:
     def __init__(
         self, *, method: str = "GET", stuck: int | None = None, refuses: bool = False, silent: bool = False
     ) -> None:
-        self.scope = {
+        self.scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4" if refuses else "2.3"},
             "http_version": "1.1",
@@ -90,7 +86,7 @@ class Exchange:
             "query_string": b"",
             "headers": [],
         }
-        self.sent: list[dict[str, Any]] = []
+        self.sent: list[MutableMapping[str, Any]] = []
         self.gone = anyio.Event()
         self._asked = False
         self._stuck = stuck
@@ -98,7 +94,7 @@ class Exchange:
         self._silent = silent
         self._waiting: list[tuple[int, anyio.Event]] = []
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> MutableMapping[str, Any]:
         """Give the request, and then what became of the client."""
         if not self._asked:
             self._asked = True
@@ -108,7 +104,7 @@ class Exchange:
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: MutableMapping[str, Any]) -> None:
         """Take a message."""
         if self._refuses and self.gone.is_set():
             raise OSError("the client has gone")
@@ -152,6 +148,3 @@ def read_frames(body: bytes | Iterable[bytes]) -> list[dict[str, Any]]:
     text = (body if isinstance(body, bytes) else b"".join(body)).decode()
     lines = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
     return [json.loads(line) for line in lines]
-
-
-__all__ = ["Exchange", "Script", "Served", "read_frames"]
