@@ -155,6 +155,15 @@ async def test_a_position_that_there_never_was(position: int) -> None:
     assert ["resync 0", 1, 2, 3, 4, 5, 6] == ids(await read(log.read("a", position)))
 
 
+async def test_a_log_that_begins_in_mid_run() -> None:
+    """What was before its first event is kept no more."""
+    log = MemoryEventLog()
+    await write(log, "a", 4, 5, done=True)
+
+    assert ["resync 3", 4, 5, 6] == ids(await read(log.read("a")))
+    assert [4, 5, 6] == ids(await read(log.read("a", 3)))
+
+
 async def test_a_position_that_there_will_be() -> None:
     """It has not been told to anybody yet, so it counts as none."""
     log = MemoryEventLog()
@@ -181,7 +190,8 @@ def test_each_owner_and_run_have_a_key_of_their_own(one: tuple[str, str], other:
 
 
 def test_keys_are_plain() -> None:
-    """They hold letters, digits and a few signs that no store minds."""
+    """They hold letters, digits and a few signs that no store minds, also for names that no UTF-8 can hold."""
+    assert "%ED%A0%80/%ED%A0%81" == log_key("\ud800", "\ud801")
     assert "a%2Fb%20%3A/run_1-x" == log_key("a/b :", "run_1-x")
 
 

@@ -16,7 +16,8 @@ import pytest
 from streamtools import ToolStream, chat, replay
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import ClosedError, Code, RunNotFound, StreamToolsError, TooManyRuns
-from streamtools.events import Done, ProviderCompleted, Start, Text, UIEvent, Warning
+from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
+from streamtools.outputs import validate
 from streamtools.recording import shipped
 from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
 from tests.stories import Script, story, texts
@@ -65,10 +66,13 @@ def held(*deltas: str) -> ToolStream:
 
 
 async def read(events: AsyncIterator[UIEvent], taken: list[UIEvent] | None = None) -> list[UIEvent]:
-    """Return all events, to the end; `taken` has them as they come."""
+    """Return all events, to the end; `taken` has them as they come. The order of those of a whole run is checked."""
     taken = [] if taken is None else taken
     async for event in events:
         taken.append(event)
+    is_whole = [event.seq for event in taken] == list(range(1, len(taken) + 1))
+    if is_whole and {StepStart, Done} <= {type(event) for event in taken}:
+        validate(taken)
     return taken
 
 
@@ -242,6 +246,35 @@ async def test_stop_at_each_event() -> None:
             every = await read(run.attach())
         assert ["done cancelled: None (None)"] == [line for line in story(rest) if line.startswith("done")]
         assert list(range(1, len(every) + 1)) == [event.seq for event in every]
+
+
+async def test_those_who_read_the_past_let_others_have_their_turn() -> None:
+    """However much there is to read at once; and a cancellation in between takes nothing."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script(texts(*"x" * 2000), [STOP])), owner="ann")
+        await run.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(count)
+            whole = await read(run.attach())
+            group.cancel_scope.cancel()
+        assert 3 < turns < 20
+
+        taken = list[UIEvent]()
+        events = run.attach()
+        with anyio.CancelScope() as scope:
+            while True:
+                taken.append(await anext(events))
+                scope.cancel()
+        assert 255 == len(taken)
+        assert whole == await read(events, taken)
 
 
 async def test_stopping_a_run_that_has_ended() -> None:

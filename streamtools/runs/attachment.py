@@ -7,11 +7,13 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 
 from streamtools.events import Done, UIEvent
 from streamtools.runs.journal import Journal
 from streamtools.runs.log import MemoryReader
 
+_STRETCH = 256  # events that were there already, until others get their turn
 _CLOSING = 10.0  # seconds that a log may take to end a reading
 
 
@@ -35,6 +37,7 @@ class Attachment:
         self._memory: MemoryReader | None = (
             None  # instead, if the log is in memory: nothing has to be closed or begun anew
         )
+        self._taken = 0
         self._has_left = False
 
     async def __aenter__(self) -> Self:
@@ -49,6 +52,9 @@ class Attachment:
         return self
 
     async def __anext__(self) -> UIEvent:
+        self._taken += 1
+        if not self._taken % _STRETCH:
+            await anyio.lowlevel.checkpoint()
         memory = self._memory
         event = None if memory is None else memory.take()
         if event is None:
@@ -111,7 +117,7 @@ class Attachment:
             self._events = self._journal.log.read(self._journal.key, self.position)
             if self._journal.is_sure and isinstance(self._events, MemoryReader):
                 self._memory, self._events = self._events, None
-                return await anext(self)
+                return await self._wait_in(self._memory)
         try:
             return await anext(self._events)
         except StopAsyncIteration:  # the run was forgotten before its `done`, or has none behind this position

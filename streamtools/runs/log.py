@@ -32,7 +32,7 @@ def log_key(owner: str, run_id: str) -> str:
     >>> log_key("ann@example.org", "run_1")
     'ann%40example.org/run_1'
     """
-    return f"{quote(owner, safe='')}/{quote(run_id, safe='')}"
+    return "/".join(quote(name, safe="", errors="surrogatepass") for name in (owner, run_id))
 
 
 def resync(seq: int) -> Warning:
@@ -102,6 +102,7 @@ class MemoryEventLog:
         if kept is None:
             self._forget_old()
             kept = self._kept[key] = _Kept()
+            kept.dropped = max(event.seq - 1, 0)  # what was before the first is not here
         seq = event.seq
         if seq <= kept.last:
             raise ValueError(f"an event's seq is higher than that of the one before, {kept.last}, and not {seq}")

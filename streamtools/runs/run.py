@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from types import TracebackType
 from typing import TypeAlias
 
 import anyio
@@ -60,6 +61,7 @@ class Run:
         self._collector: Collector | None = Collector(())  # for a stream that has no result of its own
         self._result = TurnResult()
         self._fault: BaseException | None = None
+        self._raised_at: TracebackType | None = None
         self._is_exhausted = False
         self._on_end = on_end
         self._over = anyio.Event()
@@ -116,7 +118,7 @@ class Run:
         """Return what the run has come to, once it has ended. Raises what its stream raised, apart from events."""
         await self._over.wait()
         if self._fault is not None:
-            raise self._fault
+            raise self._fault.with_traceback(self._raised_at)  # which grows with each raising
         return self._result
 
     # Readers.
@@ -148,7 +150,7 @@ class Run:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self._fault = error
+            self._fault, self._raised_at = error, error.__traceback__
             log.warning("run_failed", run_id=self.id, error=type(error).__qualname__)
         finally:
             with anyio.CancelScope(shield=True):
