@@ -121,6 +121,11 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
             assert part.get("dynamic", False) == (call in dynamic), f"version 5 does not find the call of {part}"
             assert calls[call] == "available", part
             calls[call] = "available" if part.get("preliminary") else "ended"
+        elif kind == "message-metadata":
+            words = (
+                {"cachedInputTokens", "reasoningTokens"} if target > 5 else {"inputTokenDetails", "outputTokenDetails"}
+            )
+            assert not words & part["messageMetadata"]["usage"].keys(), f"{part} is of another version"
         elif kind == "data-tool-progress":
             assert calls[part["id"]] == "available", part
         elif kind in ("error", "abort", "finish"):
@@ -129,7 +134,7 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
             assert "streaming" not in calls.values(), f"calls are open at the end: {calls}"
             failed = kind == "error"
             if kind == "finish":
-                assert part["finishReason"] in _REASONS | ({"interrupted"} if target == 7 else set()), part
+                assert part["finishReason"] in _REASONS, part
     assert parts[-1]["type"] in ("finish", "abort"), parts[-1]
     left = "available" in calls.values()  # for the client to run
     assert not left or parts[-1].get("finishReason") == "tool-calls", f"calls are left: {calls}"

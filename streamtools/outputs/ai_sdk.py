@@ -33,8 +33,8 @@ _FINISH = {
     "length": "length",
     "content_filter": "content-filter",
     "error": "error",
-    "pause": "interrupted",
 }
+"""Its `interrupted`, of version 7, is a stream without an end, which is an error here; all the rest is `other`."""
 
 
 class AISDKEncoder(PairedEncoder):
@@ -131,8 +131,6 @@ class AISDKEncoder(PairedEncoder):
         reason = _FINISH.get((self._step_finish if stopped else done.finish_reason) or "", "other")
         if done.pending and done.reason == "finished":
             reason = "tool-calls"
-        if reason == "interrupted" and self._target < 7:
-            reason = "other"
         metadata = present(conversationId=done.conversation_id, stoppedBy=done.finish_reason if stopped else None)
         return _part("finish", finishReason=reason, messageMetadata=metadata or None) + DONE
 

@@ -1,4 +1,4 @@
-"""The clients read what the encoders make of every recording, and of the answers of every provider."""
+"""The clients read what the encoders make of recordings, of the answers of every provider, and of runs at random."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from streamtools import ToolStream, outputs, replay, sources
-from streamtools.events import Text, UIEvent
+from streamtools.events import Text, UIEvent, whole
 from streamtools.outputs import Encoder
 from streamtools.recording import shipped
 from tests.clients.programs import run_program
 from tests.front_ends import read_body
 from tests.provider_streams import BY_NAME
+from tests.runs_told import RUNS
+from tests.test_front_end_laws import runs as parts_of_runs
 from tests.test_recordings_shipped import TOOLS
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
@@ -31,9 +34,24 @@ def clock(zone: str, seconds: bool) -> str:
     raise OSError
 
 
-async def runs() -> dict[str, list[UIEvent]]:
-    """Return the events of each recording, and of an answer of each provider, whole and broken off."""
-    told = {}
+def at_random() -> dict[str, list[UIEvent]]:
+    """Return the same hundred runs each time."""
+    drawn: list[list[UIEvent]] = []
+
+    @settings(max_examples=100, derandomize=True, database=None)
+    @given(parts_of_runs())
+    def draw(events: list[UIEvent]) -> None:
+        drawn.append(events)
+
+    draw()
+    return {f"run {number}": events for number, events in enumerate(drawn)}
+
+
+async def recorded() -> dict[str, list[UIEvent]]:
+    """Return the events of each recording, and of an answer of each provider, whole and broken off; of the runs that
+    each encoder is tested with, and of runs at random, whole or in part.
+    """
+    told = {**RUNS, **at_random()}
     for name, path in shipped().items():
         told[name] = list(await replay(path, tools=TOOLS, call_deltas=True))
         told[f"{name}, with nobody to run the tools"] = list(await replay(path))
@@ -58,20 +76,20 @@ def visible(text: str) -> str:
 
 def said(events: list[UIEvent]) -> str:
     """Return what can be seen of the text."""
-    return visible("".join(each.text for each in events if isinstance(each, Text)))
+    return visible("".join(whole(each.text) for each in events if isinstance(each, Text)))
 
 
 @pytest.mark.parametrize("target", [5, 6, 7])
 async def test_the_ai_sdk(folder: Path, target: Any) -> None:
     """Each part is of the schema of its version, and the client shows the text of the run."""
-    told = await runs()
+    told = await recorded()
     bodies = {name: write(events, partial(outputs.ai_sdk, target)) for name, events in told.items()}
 
     read = await run_program(folder, "bodies.mjs", f"ai{target}", given=bodies)
 
     assert told.keys() == read.keys()
     for name, events in told.items():
-        parts = read[name]["message"]["parts"]
+        parts = (read[name]["message"] or {"parts": []})["parts"]  # there is none of which nothing is told
         assert said(events) == visible("".join(part["text"] for part in parts if part["type"] == "text")), name
         assert {"done"} >= {part["state"] for part in parts if part["type"] in ("text", "reasoning")}, name
         errors = [part["errorText"] for part in read_body(bodies[name].encode(), done=True) if part["type"] == "error"]
@@ -85,7 +103,7 @@ async def test_ag_ui(folder: Path, version: str | None) -> None:
     from pydantic import TypeAdapter
 
     models = TypeAdapter[Any](Event)
-    told = await runs()
+    told = await recorded()
     bodies = {name: write(events, partial(outputs.ag_ui, protocol_version=version)) for name, events in told.items()}
     for body in bodies.values():
         for event in read_body(body.encode(), done=False):
