@@ -71,7 +71,7 @@ async def read(events: AsyncIterator[UIEvent], taken: list[UIEvent] | None = Non
     async for event in events:
         taken.append(event)
     is_whole = [event.seq for event in taken] == list(range(1, len(taken) + 1))
-    if is_whole and {StepStart, Done} <= {type(event) for event in taken}:
+    if is_whole and {Start, StepStart, Done} <= {type(event) for event in taken}:
         validate(taken)
     return taken
 
