@@ -65,7 +65,12 @@ async def test_a_recording_through_the_client_of_openai(library: str, name: str)
 
 @libraries
 async def test_faults_are_those_of_the_library(library: str) -> None:
-    """A reset is the library's ReadError, a silence its ReadTimeout, on a virtual clock without waiting."""
+    """A reset is the library's ReadError, a silence its ReadTimeout, on a virtual clock without waiting.
+
+    The SDK, which knows these, makes errors of its own of them.
+    """
+    import openai
+
     http = pytest.importorskip(library)
     clock = VirtualClock()
     faults: list[tuple[Any, type[Exception]]] = [
@@ -76,22 +81,22 @@ async def test_faults_are_those_of_the_library(library: str) -> None:
         transport = ReplayTransport(shipped()["headings"], match=ANYTHING, repeat=True, **options)
         async with client_of(library, transport) as client:
             stream = await client.chat.completions.create(model="m", messages=ASKED, stream=True)
-            with pytest.raises(error):
+            with pytest.raises(openai.APIConnectionError) as raised:
                 async for _ in stream:
                     pass
+            assert error is type(raised.value.__cause__)
             await stream.close()
         with client_of(library, transport, blocking=True) as client:
             stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
-            with pytest.raises(error):
+            with pytest.raises(openai.APIConnectionError) as raised:
                 list(stream)
+            assert error is type(raised.value.__cause__)
     assert clock() > 600  # the read timeout of openai's clients
 
 
 @libraries
 async def test_what_the_client_asks_is_recorded_and_matched(library: str, serve: Serve, tmp_path: Path) -> None:
     """A stream that was recorded on its way to the SDK is found again by its request, and another one is not."""
-    import openai
-
     http, provider, path = pytest.importorskip(library), BY_NAME["openai"], tmp_path / "a.jsonl"
     url = serve(provider.body, provider.declared)
 
@@ -105,9 +110,7 @@ async def test_what_the_client_asks_is_recorded_and_matched(library: str, serve:
     transport.check()
 
     other = ReplayTransport(path)
-    with pytest.raises(openai.APIConnectionError) as raised:
+    with pytest.raises(UnrecordedRequest, match=r'body.model: "another" was asked, "m" is recorded'):
         await ask(other, "another")
-    assert isinstance(raised.value.__cause__, UnrecordedRequest)
-    assert 'body.model: "another" was asked, "m" is recorded' in str(raised.value.__cause__)
     with pytest.raises(UnrecordedRequest):
         other.check()
