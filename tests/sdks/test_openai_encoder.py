@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from streamtools import ToolStream, outputs, sources
+from streamtools import ToolStream, outputs, replay, sources
 from streamtools.events import UIEvent
+from streamtools.recording import shipped
 from tests.runs_told import RUNS
 from tests.sdks.clients import ASKED, chat, openai_async, openai_client
 from tests.sdks.conftest import Serve
@@ -112,6 +114,34 @@ async def test_every_run_can_be_read(serve: Serve, name: str) -> None:
     assert (finish is None) == ("cancelled" in name)
     if name in ("a call that waits", "stopped by a limit"):
         assert "tool_calls" == finish
+
+
+@pytest.mark.parametrize("call_deltas", [True, False])
+@pytest.mark.parametrize("name", shipped())
+async def test_every_recording_validates(serve: Serve, name: str, call_deltas: bool) -> None:
+    """Each chunk is one of the client's own model, and the message that it makes of them is what the run came to."""
+    from openai.types.chat import ChatCompletionChunk
+
+    async with replay(shipped()[name], call_deltas=call_deltas) as stream:
+        body = write([event async for event in stream], call_deltas=call_deltas)
+    result = stream.result
+
+    data = [line.removeprefix("data: ") for line in body.decode().splitlines() if line.startswith("data: {")]
+    for each in data:
+        assert json.loads(each) == json.loads(
+            ChatCompletionChunk.model_validate_json(each).model_dump_json(exclude_unset=True)
+        )
+    if result.reason != "finished":
+        assert "truncated" == result.reason
+        assert '"finish_reason":"length"' in data[-1]  # for which the client's helper raises
+        return
+    url = serve(body, "text/event-stream")
+    async with openai_async(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as read:
+        completion = await read.get_final_completion()
+    message = completion.choices[0].message
+    assert result.text.split() == (message.content or "").split()
+    calls = [(call.id, call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls or ()]
+    assert calls == [(call.id, call.name, call.arguments) for call in result.pending]
 
 
 async def test_a_run_that_is_left_is_an_error(serve: Serve) -> None:
