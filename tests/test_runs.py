@@ -89,7 +89,7 @@ async def test_a_run_without_readers_comes_to_its_end() -> None:
             assert told == story(await read(run.attach()))
         assert run is await runs.find("r", owner="ann")
         assert "<Run r ended>" == repr(run)
-        assert 0 == len(runs)
+        assert 0 == runs.running
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))
@@ -485,7 +485,7 @@ async def test_too_many_runs() -> None:
         assert (0, 1) == (source.read, source.closed)
         await first.stop()
         await runs.start(held("a"), owner="cy")
-        assert 2 == len(runs)
+        assert 2 == runs.running
 
 
 async def test_ended_runs_are_kept_for_a_time() -> None:
@@ -523,7 +523,9 @@ async def test_only_some_ended_runs_are_kept() -> None:
             assert run is await runs.find(run.id, owner="ann")
 
 
-@pytest.mark.parametrize("bounds", [{"max_running": 0}, {"keep": -1}, {"max_kept": -1}, {"stop_when_abandoned": -1}])
+@pytest.mark.parametrize(
+    "bounds", [{"max_running": 0}, {"keep": -1}, {"max_kept": -1}, {"grace": -1}, {"stop_when_abandoned": -1}]
+)
 def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
     """They raise at once, and say what was given."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} is .*not {next(iter(bounds.values()))}"):

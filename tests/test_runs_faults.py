@@ -301,7 +301,7 @@ async def test_a_start_that_is_cancelled() -> None:
             scope.cancel()
             await runs.start(ToolStream(source), owner="ann")
         assert scope.cancelled_caught
-        assert (0, 0, 1) == (len(runs), source.read, source.closed)
+        assert (0, 0, 1) == (runs.running, source.read, source.closed)
 
 
 async def test_a_refused_stream_that_does_not_close() -> None:
@@ -333,7 +333,7 @@ async def test_the_app_ends_in_mid_run() -> None:
             group.start_soon(read, run.attach(), taken)
         assert [1, 1, 1] == [tool.stopped for tool in tools]
         assert [1, 1, 1] == [script.closed for script in scripts]
-        assert 0 == len(runs)
+        assert 0 == runs.running
     assert "done cancelled: stop (None)" == story(taken)[-1]
 
 

@@ -27,9 +27,9 @@ class Runs:
 
     What runs say goes into `log`, in memory unless another is given. `max_running` run at the same time. One that has
     ended is kept for `keep` seconds, and for less if `max_kept` have ended after it. A run that nobody reads, from its
-    start or since its last reader has left, goes on to its end, or is stopped after `stop_when_abandoned` seconds. To
-    close takes `grace` seconds at most for streams that do not stop by themselves. Raises ValueError for bounds that
-    are none.
+    start or since its last reader has left, goes on to its end, or is stopped after `stop_when_abandoned` seconds;
+    whoever waits for its result is no reader. When all is closed, streams have `grace` seconds to be left, and what
+    they do then is cancelled. Raises ValueError for bounds that are none.
 
     A fault in one run is told by its events and raised by its `wait()`, and touches nothing else.
     """
@@ -45,7 +45,12 @@ class Runs:
         grace: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        for name, value, least in (("max_running", max_running, 1), ("max_kept", max_kept, 0), ("keep", keep, 0)):
+        for name, value, least in (
+            ("max_running", max_running, 1),
+            ("max_kept", max_kept, 0),
+            ("keep", keep, 0),
+            ("grace", grace, 0),
+        ):
             if not (isinstance(value, int | float) and value >= least):
                 raise ValueError(f"{name} is a number of at least {least}, not {value!r}")
         if not (stop_when_abandoned is None or stop_when_abandoned >= 0):
@@ -78,7 +83,8 @@ class Runs:
             self._tasks.cancel_scope.cancel()
             await self._tasks.__aexit__(None, None, None)  # the group is not shown the error: it would wrap it
 
-    def __len__(self) -> int:
+    @property
+    def running(self) -> int:
         """How many runs go on."""
         return len(self._running)
 
