@@ -150,13 +150,14 @@ def test_calls_of_earlier_steps_are_no_business_of_the_clients() -> None:
     [
         ('~~~tool_call\n{"toolName":', '~~~tool_call\n{"toolName":'),
         ('{"a": 1, "a": 2}', json.dumps('{"a": 1, "a": 2}')),
-        ("[" * 100_000, "[" * 100_000),
-        ("[1]", "[1]"),
+        ('\ufeff\n{"city": "Be', json.dumps('\ufeff\n{"city": "Be')),
+        ("[1]", '"[1]"'),
+        ("Bern", "Bern"),
     ],
 )
 @pytest.mark.parametrize("deltas", [True, False])
 def test_a_malformed_call_is_told_with_what_the_model_wrote(raw: str, arguments: str, deltas: bool) -> None:
-    """Clients answer such calls; and what we refused to read as an object is an object to nobody."""
+    """Clients answer such calls; and what we refused to read as an object is one to nobody, however lenient."""
     message = read(told(*START, *malformed(1, raw=raw), *STOP), call_deltas=deltas)
 
     assert [("call_1", "weather", arguments)] == message.calls

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -221,12 +222,12 @@ def _finish_reason(done: Done, has_calls: bool) -> str:
 
 
 def _refusable(raw: str) -> str:
-    """Return arguments that we refused in a form that every client refuses: in no case the JSON of an object."""
-    try:
-        is_object = isinstance(json.loads(raw, strict=False), dict)
-    except (ValueError, RecursionError):
-        is_object = False
-    return json.dumps(raw) if is_object else raw
+    """Return arguments that we refused in a form that every client refuses.
+
+    What looks like an object becomes a JSON string: there are clients that read broken JSON as far as it goes, keep one
+    of two equal keys, or take `NaN`, and they would run the call.
+    """
+    return json.dumps(raw) if raw.lstrip("\ufeff" + string.whitespace).startswith(("{", "[")) else raw
 
 
 def _write_usage(usage: Usage) -> dict[str, Any]:
