@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -249,3 +250,15 @@ async def test_every_replay_of_shipped_recordings_is_the_same() -> None:
         ]
         for way in ways:
             assert expected == coalesce(await replay(path, **way)), (name, way)
+
+
+def test_the_clock_of_trio() -> None:
+    """Recorded timing goes by the event loop's clock, so that the one of trio's tests jumps over the gaps."""
+    clock = trio.testing.MockClock(autojump_threshold=0)
+
+    async def play() -> float:
+        start = anyio.current_time()
+        assert [b"a", b"b"] == await collect(ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(2000, b"b")), speed=0.001))
+        return anyio.current_time() - start
+
+    assert 3000 == pytest.approx(anyio.run(play, backend="trio", backend_options={"clock": clock}))

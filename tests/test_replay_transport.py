@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from streamtools import chat, coalesce, replay
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation.models import OpenAIChat, Timeouts
 from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.events import Done, Executed, UIEvent
 from streamtools.recording import (
@@ -34,6 +34,7 @@ from streamtools.recording import (
 )
 from streamtools.recording.exchanges import open_exchange
 from tests.provider import Provider
+from tests.stories import story
 from tests.talks import PARIS, QUESTION, TOOLS, calls, says
 from tests.test_replaying import ANSWER, now
 
@@ -419,3 +420,29 @@ async def test_what_can_be_read_only_once(tmp_path: Path) -> None:
         group.start_soon(anyio.to_thread.run_sync, pipe.write_bytes, data)
         recording = await anyio.to_thread.run_sync(open_exchange, pipe)
         assert 4700 == sum([len(piece) async for piece in ReplayBytes(recording)])
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_closed(tmp_path: Path) -> None:
+    """It closes the transport, however it is closed."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))
+    transport = ReplayTransport(path)
+    client = httpx.AsyncClient(transport=transport)
+    response = await client.send(client.build_request("POST", URL, json={}), stream=True)
+    await client.aclose()
+    assert [] == [data async for data in response.aiter_bytes()]
+
+
+@pytest.mark.anyio
+async def test_a_stall_ends_by_the_time_of_a_model(tmp_path: Path) -> None:
+    """Our models bound silences themselves, and in real time, whatever clock the replay goes by."""
+    path = write(tmp_path / "a.jsonl", (None, ANSWER))
+    transport = ReplayTransport(path, stall_after=len(ANSWER[0]), clock=VirtualClock())
+    async with httpx.AsyncClient(transport=transport) as client:
+        times = Timeouts(between_bytes=0.01)
+        model = OpenAIChat("m", base_url=URL, api_key="", client=client, retries=0, timeout=times)
+        async with chat(model, [QUESTION], tools=[now]) as stream:
+            told = story(coalesce([event async for event in stream]))
+    assert "error stream_interrupted" in told
+    assert told[-1].startswith("done failed")
+    assert not [line for line in told if line.startswith("executing")]
