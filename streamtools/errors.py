@@ -59,6 +59,8 @@ class Code(StrEnum):
     """The tool did not end in time."""
     TOOL_DENIED = "tool_denied"
     """Somebody who was asked said no."""
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    """The tool had begun when its process ended, and nobody knows what it has done; it is not run again."""
     TOOL_CANCELLED = "tool_cancelled"
     """The run was left while the tool was at work."""
     TOOL_OUTPUT = "tool_output"
@@ -153,6 +155,10 @@ class UnrecordedRequest(RecordingError, LookupError):
 
 class UnreadableSource(StreamToolsError, TypeError):
     """An object was given as a source that no adapter knows how to read."""
+
+
+class DecisionRefused(StreamToolsError, ValueError):
+    """A decision about a call does not fit: nobody asked, it comes a second time, or the call is another than shown."""
 
 
 class ToolCallFailed(StreamToolsError):

@@ -21,6 +21,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
     SOURCE_EVENTS,
+    Call,
     ChainCompleted,
     Done,
     DoneReason,
@@ -164,6 +165,17 @@ class StreamMachine:
                 return self._parse(text)
             return turn.read(text)
         return self._feed(event)
+
+    def resume(self, calls: Sequence[ToolCall]) -> list[UIEvent]:
+        """Open a step for calls of an earlier run, which may run now; return how it begins."""
+        events = self.start()
+        self._step += 1
+        events.append(StepStart(self._step, seq=self.number()))
+        events += [Call(call, seq=self.number()) for call in calls]
+        self.due = list(calls)
+        self._finish = "tool_calls"
+        self._earned = self.waiting = True
+        return events
 
     def take_due(self) -> list[ToolCall]:
         """Return the calls that may run now, to somebody who runs them and then, once `waiting`, calls `settle`."""

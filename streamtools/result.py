@@ -19,6 +19,7 @@ from streamtools.conversation.messages import (
     Thought,
     Unanswered,
     steps_to_history,
+    write_behind,
     write_messages,
 )
 from streamtools.errors import Code
@@ -51,7 +52,8 @@ class TurnResult:
     malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
     the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
-    `steps` has them apart. The rest is that of `done`.
+    `steps` has them apart. `resumed` are calls of an earlier run, which this one has gone on with: the results of these
+    are its own. The rest is that of `done`.
     """
 
     text: str = ""
@@ -66,6 +68,7 @@ class TurnResult:
     finish_reason: str | None = None
     conversation_id: str | None = None
     steps: list[Step] = field(default_factory=list, repr=False)
+    resumed: list[ToolCall] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
 
     def messages(self, format: Format = "openai", *, answer_pending: bool | None = None) -> list[dict[str, Any]]:
@@ -82,7 +85,10 @@ class TurnResult:
         if answer_pending is None:
             answer_pending = self.reason not in (None, "finished")
         unanswered: Unanswered = "cancelled" if answer_pending else None
-        return write_messages(steps_to_history(self.steps), format, dialects=self.dialects, unanswered=unanswered)
+        history = steps_to_history(self.steps)
+        if self.resumed:
+            return write_behind(self.resumed, history, format, dialects=self.dialects, unanswered=unanswered)
+        return write_messages(history, format, dialects=self.dialects, unanswered=unanswered)
 
 
 class _Pieces:
@@ -126,12 +132,18 @@ class Collector:
         self._block: list[str] = []  # the reasoning that no signature has ended
         self._superseded: list[ToolCall] = []
         self._flooded = False  # there were too many calls
+        self._resumed: frozenset[str] = frozenset()  # ids of calls that an earlier run has told the model's side of
 
     def add(self, events: Iterable[Event]) -> None:
         """Take note of events."""
         self._new += events
         if len(self._new) >= _TOGETHER:
             self._look()
+
+    def resume(self, calls: Iterable[ToolCall]) -> None:
+        """Take note that these calls of the step that begins were made in an earlier run, and stand in the history."""
+        self.result.resumed = list(calls)
+        self._resumed = frozenset(call.id for call in calls)
 
     def add_outcomes(self, outcomes: Sequence[ToolOutcome]) -> None:
         """Take note of what came of the calls of this step, in call order."""
@@ -176,6 +188,8 @@ class Collector:
                 self._names[call_id] = name
             case Call(call):
                 result.calls.append(call)
+                if call.id in self._resumed:
+                    return
                 self._written.recent.append(call.raw)
                 self._answers[call.id] = None
                 (self._native if call.dialect == NATIVE else self._in_text)[call.id] = call

@@ -11,8 +11,7 @@ The iterator is a class and not an asynchronous generator, and nothing here yiel
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, Unpack
 
@@ -21,23 +20,35 @@ import anyio.lowlevel
 import structlog
 from anyio.abc import TaskGroup
 
-from streamtools.calls import ToolCall
-from streamtools.errors import ClosedError, Code, UnreadableSource
-from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import ClosedError, Code, DecisionRefused, UnreadableSource
+from streamtools.events import SourceError, SourceEvent, UIEvent
+from streamtools.handover import Handover
 from streamtools.machine import StreamMachine, Verdict
 from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.parsing.options import ParserOptions
-from streamtools.result import Collector, TurnResult
 from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
+from streamtools.tools.asking import Asking
+from streamtools.tools.decisions import (
+    DECISION_TIMEOUT,
+    Answer,
+    Approve,
+    Decision,
+    Deny,
+    Desk,
+    Question,
+    read_decisions,
+)
 from streamtools.tools.guards import Guards, Watch
+from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
+from streamtools.tools.suspension import Suspension
 from streamtools.tools.threads import Threads
 
 log = structlog.get_logger(__name__)
 
-_BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 _STRETCH = 256  # batches of a source that never waits, until others get their turn and a cancellation its chance
 _CLOSING = 10.0  # seconds that a provider's response may take to close
 
@@ -64,10 +75,15 @@ class StreamOptions(ParserOptions, total=False):
     tool_state: Any
     result_limit: int | None
     guards: Guards | Watch | None
+    ask: Literal["later", "now"]
+    decision_timeout: float | None
+    resume: Suspension | str | None
+    decisions: Mapping[str, Decision | bool] | None
+    ledger: CallLedger | None
     run_id: str | None
 
 
-class ToolStream:
+class ToolStream(Handover):
     """One run, as an asynchronous context manager that is also the iterator of its UI events.
 
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
@@ -76,8 +92,16 @@ class ToolStream:
     `on_tool_result(call, outcome)` is told of each outcome; what it raises is logged and changes nothing. `tool_state`
     is what tools find as `state` in their context. `result_limit` is how many characters of one result the model gets;
     the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are one run to it.
-    Times are in seconds. The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value
-    that is not allowed and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+    Times are in seconds.
+
+    Calls that need approval, and those of tools of the front end, are left: the run ends, `suspension` is what it waits
+    for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id. With
+    `ask="now"` the run waits itself, `decision_timeout` seconds for each: for `approve`, `deny` or `answer`. The
+    `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
+    ledger that both share.
+
+    The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
+    and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
     to whoever iterates, or at the latest on leaving.
@@ -101,6 +125,11 @@ class ToolStream:
         tool_state: Any = None,
         result_limit: int | None = RESULT_LIMIT,
         guards: Guards | Watch | None = None,
+        ask: Literal["later", "now"] = "later",
+        decision_timeout: float | None = DECISION_TIMEOUT,
+        resume: Suspension | str | None = None,
+        decisions: Mapping[str, Decision | bool] | None = None,
+        ledger: CallLedger | None = None,
         run_id: str | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
@@ -118,7 +147,18 @@ class ToolStream:
         choice.check(wish, registry, eager=execute == "eager")
         if tools is None and execute in ("completed", "eager"):
             execute = "never"
+        if ask not in ("later", "now"):
+            raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
+        if decision_timeout is not None and not decision_timeout > 0:
+            raise ValueError(f"decision_timeout is a positive number of seconds or None, not {decision_timeout!r}")
+        if resume is not None and ledger is None:
+            raise ValueError("to resume a run takes the ledger of that run: without it, a call could run twice")
+        self._resumed = Suspension.from_json(resume) if isinstance(resume, str) else resume
+        given = read_decisions(decisions or {})
+        if unknown := given.keys() - {call.id for call in (self._resumed.calls if self._resumed else ())}:
+            raise ValueError(f"there is nothing to decide about {', '.join(map(repr, sorted(unknown)))}")
         armed = choose_dialects(dialects)
+        super().__init__(armed)
         self._source = source
         self._wish = wish
         self._watch = Watch.of(guards)
@@ -135,6 +175,13 @@ class ToolStream:
             run_id=run_id,
             **options,
         )
+        self._asking = Asking(
+            Desk() if ask == "now" else None,
+            timeout=decision_timeout,
+            decisions=given,
+            asked={each.call.id: each for each in (self._resumed.questions if self._resumed else ())},
+        )
+        self._scope_of_calls = self._resumed.run_id if self._resumed else self._machine.run_id
         self._runner = Runner(
             registry,
             number=self._machine.number,
@@ -144,12 +191,11 @@ class ToolStream:
             on_tool_result=on_tool_result,
             restore=lambda arguments: _restore(arguments, armed),
             state=tool_state,
+            asking=self._asking,
+            trusted=_trusted_of(armed),
+            ledger=ledger,
+            scope=self._scope_of_calls,
         )
-        self._collector = Collector(armed)
-        self._ready: deque[UIEvent] = deque()
-        self._news: anyio.Semaphore | None = None  # for those who wait for events; one for all time, as they wait often
-        self._waiting = 0  # how many they are
-        self._room: anyio.Event | None = None  # for us when there are too many
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._tasks: TaskGroup | None = None
@@ -157,18 +203,11 @@ class ToolStream:
         self._outcomes: dict[str, ToolOutcome] = {}  # of those that have ended
         self._beside = 0  # runs of tools beside the stream
         self._all_run: anyio.Event | None = None
-        self._over = False
-        self._fault: Exception | None = None  # what our caller gave us is at fault, and the caller is told
 
     @property
     def run_id(self) -> str:
         """The id of the run, as in its `start` event."""
         return self._machine.run_id
-
-    @property
-    def result(self) -> TurnResult:
-        """What the run has come to so far; complete behind the `async with`."""
-        return self._collector.read()
 
     @property
     def threads(self) -> Threads:
@@ -177,11 +216,44 @@ class ToolStream:
         """
         return self._runner.threads
 
+    @property
+    def suspension(self) -> Suspension | None:
+        """What the run waits for, once it has ended: the calls that somebody has to decide about; None if none."""
+        questions = self._asking.left
+        left = [questions[call.id] for call in self.result.pending if call.id in questions]
+        return Suspension(run_id=self._scope_of_calls, questions=left) if left else None
+
+    @property
+    def questions(self) -> list[Question]:
+        """What waits to be decided about now, in the order in which it was asked."""
+        return self._asking.desk.questions if self._asking.desk else []
+
+    def approve(self, call_id: str, *, digest: str | None = None) -> None:
+        """Let a call run that waits for it; with a `digest`, only if it is the one that was shown.
+
+        Raises `DecisionRefused` if nothing waits for this, as do `deny` and `answer`.
+        """
+        self._decide(call_id, Approve(digest))
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        """End a call that waits to be decided about; the model is told the reason."""
+        self._decide(call_id, Deny(reason))
+
+    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
+        """Give the result of a call that was carried out elsewhere, or the `error` with which it failed there."""
+        self._decide(call_id, Answer(result, error))
+
+    def _decide(self, call_id: str, decision: Decision) -> None:
+        desk = self._asking.desk
+        if desk is None:
+            raise DecisionRefused(f"call {call_id!r} waits for no decision: the run asks later, not now")
+        desk.decide(call_id, decision)
+
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._over:
             raise ClosedError("a stream is entered once")
         self._ended = anyio.Event()
-        self._news = anyio.Semaphore(0, fast_acquire=True)
+        self._open()
         self._scope = anyio.CancelScope()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._hand_out(self._machine.start())
@@ -196,32 +268,8 @@ class ToolStream:
         self._scope.cancel()
         # The group is not shown the error: it would wrap it.
         await self._tasks.__aexit__(None, None, None)
-        if error is None and self._fault is not None:
-            fault, self._fault = self._fault, None
-            raise fault
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> UIEvent:
-        while not self._ready:
-            if self._over:
-                if self._fault is not None:
-                    fault, self._fault = self._fault, None
-                    raise fault
-                raise StopAsyncIteration
-            if self._news is None:
-                raise ClosedError("a stream is read inside `async with stream as events:`")
-            self._waiting += 1
-            try:
-                await self._news.acquire()
-            finally:
-                self._waiting -= 1
-        event = self._ready.popleft()
-        if self._room is not None and len(self._ready) <= _BUFFERED // 2:
-            self._room.set()
-            self._room = None
-        return event
+        if error is None:
+            self._raise_fault()
 
     async def aclose(self) -> None:
         """Stop the tools, close the response, and wait until both are done. What was not handed out still is."""
@@ -241,8 +289,11 @@ class ToolStream:
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as time:
                     async with anyio.create_task_group() as tools:
                         try:
+                            reads = await self._resume(tools)
                             while True:
-                                await self._read(tools)
+                                if reads:
+                                    await self._read(tools)
+                                reads = True
                                 following = await self._follow()
                                 if following is None:
                                     break
@@ -265,9 +316,17 @@ class ToolStream:
             await self._close_source()
             self._hand_out(self._account())
             self._hand_out(self._machine.cancel())
-            self._over = True
-            self._tell()
+            self._end()
             self._ended.set()
+
+    async def _resume(self, tools: TaskGroup) -> bool:
+        """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked."""
+        if self._resumed is not None:
+            calls = self._resumed.calls
+            self._collector.resume(calls)
+            self._hand_out(self._machine.resume(calls))
+            await self._run_due(tools)
+        return True
 
     async def _read(self, tools: TaskGroup) -> None:
         machine = self._machine
@@ -291,7 +350,7 @@ class ToolStream:
                 self._hand_out(events)
             if machine.stopped:
                 break
-            if len(self._ready) >= _BUFFERED:
+            if self._is_full:
                 await self._wait_for_room()
         if self._running:  # eager calls of a turn that never became complete
             await self._end_step()
@@ -325,7 +384,7 @@ class ToolStream:
         self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
         if self._runner.stopped:
             self._watch.trip("tool_stop")
-            held = {call.id for call in calls if call.id not in self._outcomes}
+        if held := {call.id for call in calls if call.id not in self._outcomes}:
             self._machine.put_back([call for call in calls if call.id in held])
             self._running = [call for call in self._running if call.id not in held]
 
@@ -365,35 +424,11 @@ class ToolStream:
         if scope.cancelled_caught:
             log.warning("source_not_closed", run_id=self.run_id, error="it takes too long")
 
-    # From the task to those who iterate. Events are handed out before anything else is waited for, so that their order
-    # is that of their numbers and a run that is cancelled loses none. What may go on without end, the stream itself and
-    # the progress of tools, waits for room afterwards.
 
-    async def _send(self, event: UIEvent) -> None:
-        self._hand_out((event,))
-        if isinstance(event, Progress):
-            await self._wait_for_room()
-
-    async def _wait_for_room(self) -> None:
-        while len(self._ready) >= _BUFFERED:
-            if self._room is None:
-                self._room = anyio.Event()
-            await self._room.wait()
-
-    def _hand_out(self, events: Sequence[UIEvent]) -> None:
-        if events:
-            self._collector.add(events)
-            self._ready.extend(events)
-            if self._waiting:
-                self._tell()
-
-    def _tell(self) -> None:
-        """Wake all who wait. One who is woken twice, or was cancelled meanwhile, leaves a permit behind, which wakes
-        somebody for nothing, once; those are deducted, so that there are never more of them than there were readers.
-        """
-        assert self._news is not None
-        for _ in range(self._waiting - self._news.value):
-            self._news.release()
+def _trusted_of(dialects: Sequence[Dialect]) -> Callable[[ToolCall], bool]:
+    """Return what tells calls that nobody but the model can have written: native ones, and those under a nonce."""
+    trusted = {NATIVE, *(dialect.id for dialect in dialects if dialect.has_nonce)}
+    return lambda call: call.dialect in trusted
 
 
 def _name(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import anyio.lowlevel
 
 from streamtools.calls import ToolCall
 from streamtools.events import (
+    ApprovalRequested,
     Call,
     CallDelta,
     CallStart,
@@ -59,6 +60,8 @@ def tell(event: UIEvent) -> str:
             return f"error {call_id} {code}" if call_id else f"error {code}"
         case Warning(code):
             return f"warning {code}"
+        case ApprovalRequested(call):
+            return f"may {call.id} run?"
         case Executing(call):
             return f"executing {call.id}"
         case Progress(call_id, data):

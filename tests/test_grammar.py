@@ -56,6 +56,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "events.md").read_text()
 _OF_RUNS: dict[type[Any], str] = {
     each: each.type for each in (Start, StepStart, StepEnd, Done, FollowUp, UsageReport, Text, Reasoning, Markup, Raw)
 } | {Warning: "warning"}
+_WAITING = (" call thinking:ends ", "call:again ", "approval-requested ")
 _OF_CALLS = (CallStart, CallDelta, Call, ApprovalRequested, Executing, Progress, Executed)
 
 
@@ -102,16 +103,17 @@ def keeps(events: Sequence[UIEvent]) -> bool:
             word = "error"
         elif word == "of-call":
             call_id = _call_id(event)
-            lives[call_id] += _life(event) + " "
+            again = isinstance(event, Call) and not lives[call_id]
+            lives[call_id] += ("call:again" if again else _life(event)) + " "
             places[call_id].add(steps)
-            if lives[call_id] == "thinking:begins ":
-                word = "thinking:begins"
+            if lives[call_id] in ("thinking:begins ", "call:again "):
+                word = lives[call_id].strip()
             following = next(iter(events[at + 1 :]), None)
             if lives[call_id] == "thinking:begins thinking:ends " and not isinstance(following, Warning):
                 return False
         words += word + " "
     done = events[-1]
-    pending = sorted(call_id for call_id, life in lives.items() if life.endswith(" call thinking:ends "))
+    pending = sorted(call_id for call_id, life in lives.items() if life.endswith(_WAITING))
     return (
         isinstance(events[0], Start)
         and isinstance(done, Done)
@@ -215,7 +217,11 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
             "event 3, call-start of c: a call is named once, while it is being written,",
         ),
         ([*START, Thinking(True, "c"), CallDelta("c", "{")], 4, "event 4, call-delta of c: arguments come behind the"),
-        ([*START, Call(call(1))], 3, "event 3, call of call_1: a call is complete once, .* call_1 has not begun"),
+        (
+            [*START, Text("a"), Call(call(1))],
+            4,
+            "event 4, call of call_1: a call is complete once, .* call_1 has not begun",
+        ),
         (
             [*START, *written(call(1))[:-1], Executing(call(1))],
             6,

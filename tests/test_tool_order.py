@@ -114,7 +114,7 @@ async def test_a_tool_that_stops_its_own_task() -> None:
     outcomes = await work.run(calls, interface.send)
     assert [Code.TOOL_CANCELLED] * 3 == [outcome.error for outcome in outcomes]
     assert ["error"] * 3 == [kind for kind, _ in interface.story if kind != "executing"]
-    assert ["b"] == [outcome.text for outcome in await work.run(calls[1:2], interface.send)]
+    assert ["d"] == [outcome.text for outcome in await work.run([call("alone", "d", name="d")], interface.send)]
 
 
 async def test_behind_the_end_nothing_begins() -> None:

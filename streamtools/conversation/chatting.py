@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, Self, TypeAlias, Unpack
+
+from anyio.abc import TaskGroup
 
 from streamtools.conversation.emulated import EmulatedReply
 from streamtools.conversation.emulation import Emulation, Mode, check
@@ -26,6 +28,7 @@ from streamtools.conversation.messages import (
     read_messages,
     settle,
     steps_to_history,
+    write_behind,
     write_messages,
 )
 from streamtools.conversation.models.base import Ask, Model
@@ -33,7 +36,7 @@ from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.conversation.request import Reply
 from streamtools.errors import Code
-from streamtools.events import FollowUp, SourceWarning, Thinking
+from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
 from streamtools.machine import StreamMachine
 from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.parsing.options import ParserOptions
@@ -129,7 +132,8 @@ class Chat(ToolStream):
         self._steps_left = max_steps
         self._watch = options["guards"] = Watch.of(options.get("guards"))
         self._wish = parse(options.get("tool_choice", "auto"))
-        super().__init__(self._next_answer(), tools=self._registry if tools is not None else None, **options)
+        begins = _Nothing() if options.get("resume") is not None else self._next_answer()
+        super().__init__(begins, tools=self._registry if tools is not None else None, **options)
 
     @property
     def history(self) -> list[Message]:
@@ -144,6 +148,11 @@ class Chat(ToolStream):
     def messages(self, format: Format = "openai") -> list[dict[str, Any]]:
         """Return the history in the form of a provider; see `write_messages`, also for its errors."""
         return write_messages(self.history, format, dialects=self._armed)
+
+    async def _resume(self, tools: TaskGroup) -> bool:
+        """Run what an earlier run has left open; the model is asked when that has been done, and told of it."""
+        await super()._resume(tools)
+        return self._resumed is None
 
     # One request.
 
@@ -211,7 +220,7 @@ class Chat(ToolStream):
             self._hand_out(machine.stop(self._watch.why))
             return None
         new = steps_to_history(steps)
-        messages = write_messages(new, "openai", dialects=self._armed)
+        messages = write_behind(self.result.resumed, new, "openai", dialects=self._armed)
         if self._review is not None:
             reviewed = self._review(deepcopy(messages))
             if isawaitable(reviewed):
@@ -227,6 +236,19 @@ class Chat(ToolStream):
         self._wish = ToolChoice()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
         return self._next_answer()
+
+
+class _Nothing:
+    """The source of a run that begins with something else than an answer."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sequence[SourceEvent]:
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Close nothing."""
 
 
 def _are_examples(value: object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.conversation.formats import anthropic, gemini, ollama, openai, responses
 from streamtools.conversation.formats.plain import plain
 from streamtools.conversation.formats.turns import answered_by_user, tell_in_text
@@ -51,6 +52,7 @@ __all__ = [
     "steps_to_history",
     "system_prompt",
     "without_reasoning",
+    "write_behind",
     "write_messages",
 ]
 
@@ -63,6 +65,25 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "gemini": gemini.write,
     "ollama": ollama.write,
 }
+
+
+def write_behind(
+    calls: Sequence[ToolCall],
+    history: Sequence[Message],
+    format: Format | str,
+    *,
+    dialects: Sequence[Dialect] = (),
+    unanswered: Unanswered = None,
+) -> list[dict[str, Any]]:
+    """Return the messages of a history that goes on behind a turn with these calls, and begins with what came of them.
+
+    The rules and the errors are those of `write_messages`.
+    """
+    native = tuple(call for call in calls if call.dialect == NATIVE)
+    in_text = tuple(call for call in calls if call.dialect != NATIVE)
+    turn = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
+    before = write_messages([turn], format, dialects=dialects, unanswered="leave")
+    return write_messages([turn, *history], format, dialects=dialects, unanswered=unanswered)[len(before) :]
 
 
 def write_messages(

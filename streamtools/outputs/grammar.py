@@ -85,6 +85,7 @@ class Grammar:
         self._goes_on = False  # a follow-up has been told, and no step has begun behind it
         self._waits = False  # the interface shows that it waits, for no call in particular
         self._refused = False  # a call turned out to be text, and the warning has not come
+        self._resumes = False  # the first step has begun, and holds nothing but calls of an earlier run
         self._failed = False
         self._done = False
         self._calls: dict[str, str] = {}  # those of this step, and those that are pending
@@ -100,6 +101,8 @@ class Grammar:
         if self._done:
             self._refuse("nothing follows done")
         self._number(event.seq)
+        if not isinstance(event, Call):
+            self._resumes = isinstance(event, StepStart) and self._step == 0
         if self._run and (self._place == 1) != isinstance(event, Start):
             self._refuse("a run begins with start, which comes once")
         if self._refused and not isinstance(event, Warning):
@@ -151,9 +154,9 @@ class Grammar:
             self._refuse(f"the step that ends is {self._step}")
         self._check_written("the step ends")
         for call_id, state in self._calls.items():
-            if state in (_ASKED, _AT_WORK):
+            if state == _AT_WORK:
                 self._refuse(f"{call_id} {state}, and executions precede the end of their step")
-        self._calls = {call_id: _LEFT for call_id, state in self._calls.items() if state in (_COMPLETE, _LEFT)}
+        self._calls = dict.fromkeys(self._calls, _LEFT)
         self._open = False
 
     def _read_content(self, event: UIEvent) -> None:
@@ -212,7 +215,11 @@ class Grammar:
         call_id = event.call.id if hasattr(event, "call") else event.call_id
         self._check_open()
         state = self._state(call_id)
-        if state not in allowed:
+        if isinstance(event, Call) and self._resumes and call_id not in self._ids:
+            self._ids.add(call_id)
+            self._over = True  # the model says nothing in this step
+            following = _COMPLETE
+        elif state not in allowed:
             self._refuse(f"{rule}, and {call_id} {state}")
         self._move(call_id, following)
 

@@ -11,14 +11,26 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+)
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
 from streamtools.calls import Rejected
-from streamtools.errors import ToolInputError
+from streamtools.errors import ToolInputError, ToolOutputError
 from streamtools.tools.docstrings import Documentation, read_docstring
 from streamtools.tools.hints import body_of, is_unbound_method, without_bound
 from streamtools.tools.outcome import Written, write
@@ -43,6 +55,11 @@ Rest = ParamSpec("Rest")
 Self_ = TypeVar("Self_")
 Returned = TypeVar("Returned")
 
+Trust: TypeAlias = Literal["text", "native", "approved"]
+"""Which calls run without more ado: all; native ones and those under a nonce; those, while others need approval."""
+
+RequiresApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what OpenAI and Anthropic both accept
 
 
@@ -61,6 +78,14 @@ class ToolOptions(TypedDict, total=False):
     """Whether no other tool runs at the same time."""
     neutralise: bool
     """Whether results that travel as text are kept from looking like calls."""
+    requires_approval: RequiresApproval
+    """Whether somebody has to allow each call; a function, async or not, decides it by the arguments."""
+    trust: Trust
+    """`"native"`: calls in text are refused, as anybody may have planted them, unless their marker has a nonce;
+    `"approved"`: they need approval. Default `"text"`: they run."""
+    client: bool
+    """Whether the call is carried out elsewhere, in the front end say. The function is never run: its signature says
+    what goes there, and its return type what comes back."""
     examples: Sequence[Mapping[str, Any]]
     """Arguments as a model might give them; they are checked, and published with the schema."""
 
@@ -110,6 +135,14 @@ class Tool(Generic[P, R]):
         self.timeout = _seconds(options.get("timeout"), self.name)
         self.sequential = options.get("sequential", False)
         self.neutralise = options.get("neutralise", True)
+        self.requires_approval = options.get("requires_approval", False)
+        self.client = options.get("client", False)
+        self.trust = options.get("trust", "text")
+        if self.trust not in get_args(Trust):
+            raise ValueError(f"tool {self.name!r}: trust is 'text', 'native' or 'approved', not {self.trust!r}")
+        if not (isinstance(self.requires_approval, bool) or callable(self.requires_approval)):
+            raise ValueError(f"tool {self.name!r}: requires_approval is True, False or a function")
+        self.is_plain = not (self.requires_approval or self.client)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
         self.yields = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
         self.is_unbound = is_unbound_method(function)
@@ -139,6 +172,18 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, as if it had never been made a tool."""
         return self.function(*args, **kwargs)
+
+    @classmethod
+    def declared(cls, name: str, description: str = "", parameters: Mapping[str, Any] | None = None) -> Tool[..., Any]:
+        """Return a tool without a function, which the front end carries out; `parameters` is a JSON schema.
+
+        It is `client`; other options are those of `replace`. Raises as the constructor does.
+
+        >>> Tool.declared("pick_colour", "Let the user pick a colour.").client
+        True
+        """
+        schema = {"type": "object", "properties": {}} if parameters is None else parameters
+        return Tool(_elsewhere, name=name, description=description, parameters=schema, client=True)
 
     @overload
     def __get__(self, instance: None, owner: type) -> Tool[P, R]: ...
@@ -176,6 +221,15 @@ class Tool(Generic[P, R]):
             reason = error.message
         raise ToolInputError(self.name, f"the arguments of {self.name!r} do not fit: {reason}")
 
+    def read_answer(self, value: Any) -> Any:
+        """Return a result that came from elsewhere as the declared type; raises `ToolOutputError` where it is none."""
+        if self._output is None:
+            return value
+        try:
+            return self._output.validate_json(to_json(value))
+        except (ValidationError, ValueError):
+            raise ToolOutputError(self.name, f"the result of {self.name!r} is not what the tool returns") from None
+
     def write(self, value: Any) -> Written:
         """Return a result in the forms for the interface and for the model; raises what its serialiser raises."""
         return write(value, self._output)
@@ -202,6 +256,10 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Make a function a tool: as `@tool`, as `@tool(name=…)`, or as `tool(function, name=…)`; see `ToolOptions`."""
     return functools.partial(Tool, **options) if function is None else Tool(function, **options)
+
+
+def _elsewhere(arguments: dict[str, Any]) -> Any:
+    raise RuntimeError("this tool is carried out elsewhere")
 
 
 def _checked(name: str) -> str:

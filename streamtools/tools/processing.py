@@ -9,6 +9,8 @@ from streamtools.calls import Rejected, ToolCall
 from streamtools.errors import Code
 from streamtools.events import UIEvent
 from streamtools.tools.answers import read_answer
+from streamtools.tools.asking import Asking
+from streamtools.tools.decisions import Deny
 from streamtools.tools.outcome import ToolOutcome
 from streamtools.tools.runner import Runner
 
@@ -21,7 +23,14 @@ async def process(
 ) -> list[ToolOutcome]:
     """Return one outcome for each call of the answer, in their order; see `ToolRegistry.process_tool_calls`."""
     asked = read_answer(response).asked
-    runner = Runner(registry, number=itertools.count().__next__, concurrency=concurrency, timeout=timeout, state=state)
+    runner = Runner(
+        registry,
+        number=itertools.count().__next__,
+        concurrency=concurrency,
+        timeout=timeout,
+        state=state,
+        asking=Asking(otherwise=Deny("nobody is there to be asked")),
+    )
     good = [call for call, rejected in asked if rejected is None]
     if fail_fast:
         for call, rejected in asked:

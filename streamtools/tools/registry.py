@@ -20,6 +20,7 @@ from streamtools.tools.context import ToolContext
 from streamtools.tools.definition import Tool, ToolOptions, tool
 from streamtools.tools.formats import write_definitions, write_line
 from streamtools.tools.invocation import TIMEOUT, invoke
+from streamtools.tools.mcp import Session, tools_of
 from streamtools.tools.outcome import ToolOutcome
 from streamtools.tools.processing import process
 
@@ -89,6 +90,15 @@ class ToolRegistry:
             for one in _each(each):
                 self._add(one.replace(name=prefix + one.name) if prefix else one, "keep")
         return self
+
+    async def add_mcp(self, session: Session, *, prefix: str = "", **options: Unpack[ToolOptions]) -> Self:
+        """Add the tools of an MCP server, and return the registry; see `merge` for names that are taken.
+
+        `session` has the `list_tools` and `call_tool` of a session of MCP's SDK. The server's names are made valid,
+        with `prefix` before them; `options`, `trust` or `requires_approval` say, are for all of its tools. A tool that
+        no provider would take is left out, and logged. Raises what the session raises.
+        """
+        return self.merge(await tools_of(session, prefix=prefix, **options))
 
     @overload
     def tool(self, function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...

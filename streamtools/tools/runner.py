@@ -7,6 +7,10 @@ outcome: a name and a code for the log, a sentence that gives nothing away for t
 Calls begin in their order, one at a time, through one gate. A sequential tool keeps the gate until it has ended, and
 begins only when nothing else is at work: what stands before it is done then, and what stands behind it has not begun.
 
+A call that somebody has to allow, or that is carried out elsewhere, waits for that without standing in the way of the
+others; or, where nobody is there to answer, it is left, with the question about it. Just before a tool begins, its call
+is written down in the ledger, and one that stands there already is not run again.
+
 A run can be cancelled at any point. What has ended by then is kept, and `settle` accounts for the rest without waiting,
 so that also a cancelled turn has one outcome and one closing event for each call.
 """
@@ -20,15 +24,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, ToolCallFailed
-from streamtools.events import Executing, Progress, UIEvent, Warning
+from streamtools.errors import Code, ToolCallFailed, ToolFailed
+from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
+from streamtools.tools.asking import Asking
 from streamtools.tools.context import ToolContext
+from streamtools.tools.decisions import Answer, Approve, Deny, Question
+from streamtools.tools.definition import Tool
 from streamtools.tools.failures import is_failure
 from streamtools.tools.invocation import TIMEOUT, invoke
-from streamtools.tools.outcome import ToolOutcome, message_of, shorten
+from streamtools.tools.ledger import CallLedger, MemoryLedger, Unknown, once
+from streamtools.tools.outcome import ToolOutcome, Written, message_of, shorten
+from streamtools.tools.permissions import Need, need_of
 from streamtools.tools.threads import Thread, Threads
 
 if TYPE_CHECKING:
@@ -78,11 +88,18 @@ class Runner:
         on_tool_result: OnToolResult | None = None,
         restore: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         state: Any = None,
+        asking: Asking | None = None,
+        trusted: Callable[[ToolCall], bool] = lambda call: True,
+        ledger: CallLedger | None = None,
+        scope: str = "",
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`number` gives each event its `seq`; `timeout` is in seconds, for tools without their own; `result_limit` is
         how many characters of a result the model gets. `restore` takes back, in the arguments of a call, what was done
         to texts that it may repeat; `state` is what tools find in their context.
+
+        `asking` finds out about calls that need somebody's word; `trusted` tells those that nobody but the model can
+        have written. Calls are written down in the `ledger` as those of `scope`.
         """
         self.registry = registry
         self.stopped = False
@@ -93,6 +110,10 @@ class Runner:
         self._on_tool_result = on_tool_result
         self._restore = restore
         self._state = state
+        self._asking = Asking() if asking is None else asking
+        self._trusted = trusted
+        self._ledger = MemoryLedger() if ledger is None else ledger
+        self._scope = scope
         self._clock = clock
         self._places = anyio.CapacityLimiter(concurrency)
         self._gate = anyio.Lock(fast_acquire=True)
@@ -103,8 +124,9 @@ class Runner:
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:
         """Return the outcome of each call, in their order; `send` gets the events as they happen.
 
-        Once a tool has stopped the run, calls that have not begun never do, and have no outcome and no event. What
-        `send` raises ends the run, in an exception group. After that, and after a cancellation, `settle(calls)`.
+        A call that was left has no outcome, and neither has one that has not begun when a tool stops the run: it never
+        does. What `send` raises ends the run, in an exception group. After that, and after a cancellation, there is
+        `settle(calls)`.
         """
         if self._restore is not None:
             calls = [replace(call, arguments=self._restore(call.arguments)) for call in calls]
@@ -113,28 +135,24 @@ class Runner:
         try:
             async with anyio.create_task_group() as tasks:
                 for call in calls:
-                    async with self._gate:
-                        tool = self.registry.get(call.name)
-                        sequential = tool is not None and tool.sequential
-                        if sequential:
-                            await self._wait_until_idle()
-                        account = self._accounts[call.id]
-                        await self._take_place(account)
-                        if self.stopped:
-                            break
-                        self._busy.add(call.id)
-                        await send(Executing(call, seq=self._number()))
-                        account.has_begun = True
-                        tasks.start_soon(self._work, call, account, send)
-                        if sequential:
-                            await self._wait_until_idle()
+                    tool = self.registry.get(call.name)
+                    need = await need_of(tool, call, trusted=self._trusted(call))
+                    if need == "nothing":
+                        await self._begin(call, tasks, send)
+                    else:
+                        asked = anyio.Event()
+                        tasks.start_soon(self._begin_when_decided, call, need, tasks, send, asked)
+                        await asked.wait()
+                    if self.stopped:
+                        break
         finally:  # a task that is cancelled before its first step cannot do so itself
             for call in calls:
                 self._give_place_back(self._accounts[call.id])
                 self._note_end(call)
+        unasked = [call for call in calls if call.id not in self._asking.left]
         if self.stopped:
-            calls = [call for call in calls if self._accounts[call.id].has_begun]
-        outcomes, unsent = self.settle(calls)
+            unasked = [call for call in unasked if self._accounts[call.id].has_begun]
+        outcomes, unsent = self.settle(unasked)
         for event in unsent:  # of a task that was cancelled by its own tool, and not by us
             await send(event)
         return outcomes
@@ -159,6 +177,64 @@ class Runner:
         return outcomes, unsent
 
     # When a call may begin.
+
+    async def _begin(self, call: ToolCall, tasks: TaskGroup, send: Send) -> None:
+        async with self._gate:
+            tool = self.registry.get(call.name)
+            sequential = tool is not None and tool.sequential
+            if sequential:
+                await self._wait_until_idle()
+            account = self._accounts[call.id]
+            await self._take_place(account)
+            if self.stopped:
+                return
+            self._busy.add(call.id)
+            await send(Executing(call, seq=self._number()))
+            account.has_begun = True
+            tasks.start_soon(self._work, call, account, send)
+            if sequential:
+                await self._wait_until_idle()
+
+    async def _begin_when_decided(
+        self, call: ToolCall, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event
+    ) -> None:
+        """Begin a call, or end it, when somebody has said what becomes of it; `asked` is set as soon as we wait."""
+        try:
+            await self._act(call, need, tasks, send, asked)
+        finally:
+            asked.set()
+
+    async def _act(self, call: ToolCall, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event) -> None:
+        account = self._accounts[call.id]
+        if need == "native":
+            text = f"tool {call.name!r} is not run for a call that is written into the text"
+            await self._close(account, self._refused(call, account, Code.TOOL_DENIED, text), send)
+            return
+
+        async def tell(question: Question) -> None:
+            if question.approval:
+                await send(ApprovalRequested(call, question.expires, seq=self._number()))
+            elif self._asking.desk is not None:
+                await send(Executing(call, seq=self._number()))
+                account.has_begun = True
+            asked.set()
+
+        decision = await self._asking.decide(call, approval=need == "approval", tell=tell)
+        match decision:
+            case _ if self.stopped:
+                return
+            case Deny(reason):
+                text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
+                await self._close(account, self._refused(call, account, Code.TOOL_DENIED, text), send)
+            case Answer():
+                if not account.has_begun:
+                    await send(Executing(call, seq=self._number()))
+                outcome = await self._once(call, account, lambda: self._take(call, account, decision))
+                await self._close(account, outcome, send)
+            case Approve() if self.registry.find(call.name).client:  # and now it has to be carried out
+                await self._act(call, "result", tasks, send, asked)
+            case Approve():
+                await self._begin(call, tasks, send)
 
     async def _take_place(self, account: _Account) -> None:
         place = object()
@@ -186,17 +262,42 @@ class Runner:
     async def _work(self, call: ToolCall, account: _Account, send: Send) -> None:
         try:
             account.began = self._clock()
-            outcome = await self._execute(call, account, send)
-            self._end(account, outcome)
-            self.stopped = self.stopped or outcome.stop
-            self._give_place_back(account)
-            await self._tell(outcome)
-            while account.endings:
-                await send(replace(account.endings[0], seq=self._number()))
-                del account.endings[0]
+            outcome = await self._once(call, account, lambda: self._execute(call, account, send))
+            await self._close(account, outcome, send)
         finally:
             self._give_place_back(account)
             self._note_end(call)
+
+    async def _close(self, account: _Account, outcome: ToolOutcome, send: Send) -> None:
+        account.has_begun = True
+        self._end(account, outcome)
+        if outcome.stop:
+            self.stopped = True
+            self._asking.stop()
+        self._give_place_back(account)
+        await self._tell(outcome)
+        while account.endings:
+            await send(replace(account.endings[0], seq=self._number()))
+            del account.endings[0]
+
+    async def _once(self, call: ToolCall, account: _Account, work: Callable[[], Awaitable[ToolOutcome]]) -> ToolOutcome:
+        """Return what comes of the call, which is not run again if it has been."""
+        try:
+            return await once(self._ledger, self._scope, call, work)
+        except (ToolFailed, Unknown) as error:
+            outcome = self._refused(call, account, error.code, str(error))
+            _log_failure(outcome, error)
+            return outcome
+
+    async def _take(self, call: ToolCall, account: _Account, answer: Answer) -> ToolOutcome:
+        """Return what comes of a call that was carried out elsewhere."""
+        tool = self.registry.find(call.name)
+        try:
+            if answer.error is not None:
+                raise ToolFailed(call.name, answer.error)
+            return self._succeeded(call, account, tool, tool.write(tool.read_answer(answer.result)))
+        except ToolCallFailed as error:
+            return self._refused(call, account, error.code, str(error))
 
     async def _execute(self, call: ToolCall, account: _Account, send: Send) -> ToolOutcome:
         async def report(progress: Any) -> None:
@@ -212,6 +313,9 @@ class Runner:
             outcome = self._refused(call, account, error.code, str(error))
             _log_failure(outcome, error)
             return outcome
+        return self._succeeded(call, account, tool, written)
+
+    def _succeeded(self, call: ToolCall, account: _Account, tool: Tool, written: Written) -> ToolOutcome:
         text = shorten(written.text, self._result_limit)
         if text is not written.text:
             account.endings.append(_too_long(call, len(written.text)))

@@ -121,6 +121,8 @@ class Dialect:
     """Whether its markers are unmistakable, so that `dialects="auto"` arms it."""
     near: tuple[NearMiss, ...] = ()
     """What comes near to its openers; an opener in code or a quote is such a thing without being named here."""
+    has_nonce: bool = False
+    """Whether its markers hold a secret of the conversation, so that nobody but the model can have written a call."""
     models: tuple[str, ...] = ()
     """Patterns of the names of models that write so, in lower case."""
     notes: str = ""

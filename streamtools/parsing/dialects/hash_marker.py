@@ -56,6 +56,7 @@ def hash_marker(
         in_code=in_code,
         near=(*_faults(nonce), *(_FAULTS_OF_NONCES if nonce else ())),
         reserved=(f"{mark}:", "###result"),
+        has_nonce=bool(nonce),
         notes=f"`{mark}:` is the marker of this conversation: it is no call without the {nonce}." if nonce else "",
     )
 

@@ -83,6 +83,7 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None 
             *(_FAULTS_OF_NONCES if nonce else ()),
         ),
         reserved=("~~~",),
+        has_nonce=bool(nonce),
         notes=f"Every call begins with `~~~tool_call{word}`: it is no call without the {nonce}." if nonce else "",
     )
 

@@ -1,0 +1,134 @@
+"""What others have to say about a call before it counts: that it may run, that it may not, or its result itself.
+
+Some calls are for people to allow, and some are for a front end to carry out. Both are questions that stand open until
+somebody answers them, once, about exactly the call that was shown: its id, its tool and its arguments. A question that
+nobody answers in time has been answered with no.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import anyio
+import msgspec
+
+from streamtools.calls import ToolCall
+from streamtools.errors import DecisionRefused
+from streamtools.tools.ledger import digest
+
+DECISION_TIMEOUT = 300.0
+"""Seconds that a question stands open if nobody says otherwise."""
+
+NOBODY = "nobody answered in time"
+"""Why a question that has expired was answered with no."""
+
+
+class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve"):
+    """The call may run. With a `digest`, only if it is that of the call: what was shown is what is run."""
+
+    digest: str | None = None
+
+
+class Deny(msgspec.Struct, frozen=True, tag_field="decision", tag="deny"):
+    """The call must not run. The model is told the `reason`."""
+
+    reason: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="decision", tag="answer"):
+    """The call has been carried out elsewhere, with this `result`; or it failed there, with this `error`."""
+
+    result: Any = None
+    error: str | None = None
+
+
+Decision: TypeAlias = Approve | Deny | Answer
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked about a call: whether it may run, or for its result.
+
+    `expires` is in seconds since 1970, None for never; `digest` is that of the call as it was shown.
+    """
+
+    call: ToolCall
+    digest: str
+    approval: bool
+    expires: float | None = None
+
+    def judge(self, decision: Decision, now: float) -> Decision:
+        """Return the decision as it counts, a late one as a denial. Raises `DecisionRefused` for one that does not fit.
+
+        >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
+        >>> question = ask(call, approval=True, expires=100.0)
+        >>> question.judge(Approve(), now=99.0), question.judge(Approve(), now=100.0)
+        (Approve(digest=None), Deny(reason='nobody answered in time'))
+        """
+        shown = f"call {self.call.id!r} of tool {self.call.name!r}"
+        if isinstance(decision, Answer) == self.approval and not isinstance(decision, Deny):
+            wanted = "whether it may run" if self.approval else "for its result"
+            raise DecisionRefused(f"{shown} was asked about {wanted}, and {decision!r} is no answer to that")
+        changed = digest(self.call) != self.digest
+        if isinstance(decision, Approve) and (changed or decision.digest not in (None, self.digest)):
+            raise DecisionRefused(f"{shown} is not the one that was shown: its arguments differ")
+        return Deny(NOBODY) if self.is_late(now) else decision
+
+    def is_late(self, now: float) -> bool:
+        """Return whether nobody can answer any more."""
+        return self.expires is not None and now >= self.expires
+
+
+def ask(call: ToolCall, *, approval: bool, expires: float | None) -> Question:
+    """Return the question about a call as it is now."""
+    return Question(call=call, digest=digest(call), approval=approval, expires=expires)
+
+
+class Desk:
+    """Where the questions of one run lie until they are answered."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._open: dict[str, tuple[Question, anyio.Event]] = {}
+        self._decided: dict[str, Decision] = {}
+
+    @property
+    def questions(self) -> list[Question]:
+        """Those that are open, in the order in which they were asked."""
+        return [question for question, _ in self._open.values()]
+
+    def decide(self, call_id: str, decision: Decision) -> None:
+        """Answer the question about a call. Raises `DecisionRefused` if there is none, or it has been answered."""
+        found = self._open.get(call_id)
+        if found is None:
+            why = "has been decided already" if call_id in self._decided else "waits for no decision"
+            raise DecisionRefused(f"call {call_id!r} {why}")
+        question, decided = found
+        self._decided[call_id] = question.judge(decision, self._clock())
+        del self._open[call_id]
+        decided.set()
+
+    async def wait(self, question: Question) -> Decision:
+        """Ask, and return the answer: a denial if there is none in time, or nobody waits for it any more."""
+        call_id = question.call.id
+        decided = anyio.Event()
+        self._open[call_id] = question, decided
+        left = None if question.expires is None else max(0.0, question.expires - self._clock())
+        try:
+            with anyio.move_on_after(left):
+                await decided.wait()
+        finally:
+            self._open.pop(call_id, None)
+        return self._decided.setdefault(call_id, Deny(NOBODY))
+
+
+def read_decisions(decisions: Mapping[str, Decision | bool]) -> dict[str, Decision]:
+    """Return what a caller says of calls by their ids; True approves and False denies. Raises ValueError for others."""
+    read: dict[str, Decision] = {}
+    for call_id, said in decisions.items():
+        decision = {True: Approve(), False: Deny()}[said] if isinstance(said, bool) else said
+        if not isinstance(decision, Approve | Deny | Answer):
+            raise ValueError(f"a decision about call {call_id!r} is Approve, Deny, Answer, True or False, not {said!r}")
+        read[call_id] = decision
+    return read

@@ -1,0 +1,148 @@
+"""The tools of an MCP server, as tools like any other.
+
+A session of any SDK will do, or anything else that has its `list_tools` and `call_tool`: what they return is read by
+the names of the protocol (https://modelcontextprotocol.io/specification, "Tools") in either spelling, `inputSchema` or
+`input_schema`. The server's names are made into such as providers take; its results are its own, structured where it
+gives structure, and its errors are for the model to read, as the protocol has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, Unpack
+
+import structlog
+
+from streamtools.tools.context import ToolContext
+from streamtools.tools.definition import Tool, ToolOptions
+from streamtools.tools.outcome import ToolError, ToolResult
+
+log = structlog.get_logger(__name__)
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_LENGTH = 64
+_DIGEST_LENGTH = 8
+_PAGES = 1000  # of a list of tools; a server that has more has none that ends
+
+
+class Session(Protocol):
+    """What is asked of a session with a server."""
+
+    @property
+    def list_tools(self) -> Callable[..., Awaitable[Any]]: ...
+    @property
+    def call_tool(self) -> Callable[..., Awaitable[Any]]: ...
+
+
+async def tools_of(session: Session, *, prefix: str = "", **options: Unpack[ToolOptions]) -> list[Tool]:
+    """Return the tools of a server, in its order; `options` are for all of them.
+
+    A tool whose schema no provider would take is left out, and logged. Whatever the session raises is raised.
+    """
+    tools: dict[str, Tool] = {}
+    async for listed in _list(session):
+        name = _name(prefix, listed.name, tools)
+        given: ToolOptions = {
+            "description": getattr(listed, "description", None) or "",
+            **options,
+            "name": name,
+            "parameters": _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}},
+        }
+        try:
+            made: Tool = Tool(_caller(session, listed.name), **given)
+        except (TypeError, ValueError) as error:
+            log.warning("mcp_tool_refused", tool=name, error=str(error)[:200])
+            continue
+        made.output_schema = _either(listed, "output_schema", "outputSchema")
+        tools[name] = made
+    return list(tools.values())
+
+
+async def _list(session: Session) -> AsyncIterator[Any]:
+    cursor = None
+    for _ in range(_PAGES):
+        page = await session.list_tools(**_page(session, cursor))
+        for each in page.tools:
+            yield each
+        cursor = _either(page, "next_cursor", "nextCursor")
+        if not cursor:
+            return
+
+
+def _page(session: Session, cursor: str | None) -> dict[str, Any]:
+    """Return the arguments that ask for a page: a cursor, or, in the SDK's version 2, parameters that hold it."""
+    if cursor is None:
+        return {}
+    if "params" not in inspect.signature(session.list_tools).parameters:
+        return {"cursor": cursor}
+    from mcp.types import PaginatedRequestParams
+
+    return {"params": PaginatedRequestParams(cursor=cursor)}
+
+
+def _name(prefix: str, name: str, taken: dict[str, Tool]) -> str:
+    """Return a name that providers take and no other tool of this server has."""
+    made = prefix + _NOT_IN_NAMES.sub("_", name)
+    if len(made) <= _NAME_LENGTH and made and made not in taken:
+        return made
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+    return f"{made[: _NAME_LENGTH - _DIGEST_LENGTH - 1]}_{digest}"
+
+
+def _caller(session: Session, name: str) -> Callable[..., Awaitable[Any]]:
+    """Return what calls the tool `name` of the server."""
+    tells = "progress_callback" in inspect.signature(session.call_tool).parameters
+
+    async def call(arguments: dict[str, Any], context: ToolContext) -> Any:
+        async def told(progress: float, total: float | None = None, message: str | None = None) -> None:
+            said = {"progress": progress, "total": total, "message": message}
+            await context.progress({key: value for key, value in said.items() if value is not None})
+
+        more: dict[str, Any] = {"progress_callback": told} if tells else {}
+        result = await session.call_tool(name, arguments, **more)
+        return _read(result)
+
+    return call
+
+
+def _read(result: Any) -> Any:
+    """Return a result in the forms for the interface and for the model. Raises `ToolError` for the server's errors."""
+    blocks = list(getattr(result, "content", None) or ())
+    text = "\n".join(map(_tell, blocks))
+    if _either(result, "is_error", "isError"):
+        raise ToolError(text or "the tool failed and did not say why")
+    structured = _either(result, "structured_content", "structuredContent")
+    if structured is not None:
+        return structured
+    if all(_type(block) == "text" for block in blocks):
+        return text
+    return ToolResult(model=text, ui=[_plain(block) for block in blocks])
+
+
+def _tell(block: Any) -> str:
+    """Return a block of content as a text for the model."""
+    kind = _type(block)
+    if kind == "text":
+        return str(block.text)
+    resource = getattr(block, "resource", block)
+    if kind == "resource" and isinstance(text := getattr(resource, "text", None), str):
+        return text
+    what = _either(resource, "mime_type", "mimeType") or getattr(resource, "uri", None)
+    return f"[{kind}: {what}]" if what else f"[{kind}]"
+
+
+def _type(block: Any) -> str:
+    return str(getattr(block, "type", "unknown"))
+
+
+def _plain(block: Any) -> Any:
+    dump = getattr(block, "model_dump", None)
+    return dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else {"type": _type(block)}
+
+
+def _either(value: Any, snake: str, camel: str) -> Any:
+    """Return a field under the name that this version of the SDK has for it."""
+    return getattr(value, snake, None) if hasattr(value, snake) else getattr(value, camel, None)

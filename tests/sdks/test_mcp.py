@@ -1,0 +1,70 @@
+"""A real server of MCP's SDK over its standard input and output: its tools behave as local ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from streamtools import ToolRegistry, ToolStream, sources
+from streamtools.errors import Code
+from streamtools.events import Executed, NativeToolCall, Progress, ProviderCompleted, UIEvent
+
+pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+
+SERVER = Path(__file__).with_name("mcp_server.py")
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[ToolRegistry]:
+    """The tools of the server."""
+    command = StdioServerParameters(command=sys.executable, args=[str(SERVER)])
+    async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        yield await ToolRegistry().add_mcp(session, prefix="remote_")
+
+
+async def run(registry: ToolRegistry, *calls: tuple[str, Any]) -> tuple[list[UIEvent], ToolStream]:
+    """The events of a stream with these calls."""
+    native = [NativeToolCall(name, f"remote_{name}", given, f"n{at}") for at, (name, given) in enumerate(calls)]
+    source = sources.events([*native, ProviderCompleted(finish_reason="tool_calls")])
+    async with ToolStream(source, tools=registry) as stream:
+        return [event async for event in stream], stream
+
+
+async def test_definitions() -> None:
+    """What the server tells of its tools is what a model is told."""
+    async with opened() as registry:
+        assert ["remote_weather", "remote_note", "remote_refuse", "remote_work"] == registry.names
+        weather = registry.find("remote_weather")
+        assert "Tell how warm it is." == weather.description
+        assert ["city"] == weather.parameters["required"]
+        assert weather.output_schema is not None
+
+
+async def test_results() -> None:
+    """A structure, a text, an error and progress, all in one turn."""
+    async with opened() as registry:
+        wanted = [("weather", {"city": "Paris"}), ("note", {"text": "a"}), ("refuse", {}), ("work", {})]
+        events, stream = await run(registry, *wanted)
+    weather, note, refuse, work = stream.result.outcomes
+    assert ({"city": "Paris", "celsius": 21.0}, '{"city":"Paris","celsius":21.0}') == (weather.result, weather.text)
+    assert "noted: a" == note.text
+    assert Code.TOOL_FAILED is refuse.error
+    assert "refuse" in refuse.text
+    assert work.error is None
+    assert [{"progress": 1.0, "total": 2.0, "message": "half"}] == [e.data for e in events if isinstance(e, Progress)]
+    assert 3 == len([event for event in events if isinstance(event, Executed)])
+
+
+async def test_arguments_that_do_not_fit() -> None:
+    """They are refused before the server is asked."""
+    async with opened() as registry:
+        _, stream = await run(registry, ("weather", {"town": "Paris"}))
+    assert [Code.TOOL_INPUT] == [outcome.error for outcome in stream.result.outcomes]
