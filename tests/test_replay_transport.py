@@ -1,84 +1,25 @@
-"""Recordings as the answers of an HTTP client: which exchange is played, what a miss says, how a stream breaks."""
+"""Recordings as the answers of an HTTP client: which exchange is played, how its stream comes and how it breaks."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import httpx
 import pytest
 
-from streamtools import chat, coalesce, replay
-from streamtools.conversation.models import OpenAIChat, Timeouts
 from streamtools.errors import RecordingError, UnrecordedRequest
-from streamtools.events import Done, Executed, UIEvent
 from streamtools.recording import (
     EndKind,
     Exchange,
-    Head,
     PlaybackOptions,
-    RecordingTransport,
-    RecordingWriter,
-    ReplayBytes,
     ReplayTransport,
-    Request,
     Response,
     VirtualClock,
-    describe_request,
-    shipped,
 )
-from streamtools.recording.exchanges import open_exchange
-from tests.provider import Provider
-from tests.stories import story
-from tests.talks import PARIS, QUESTION, TOOLS, calls, says
-from tests.test_replaying import ANSWER, now
-
-URL = "https://api.example.org/v1/chat/completions"
-ANSWERED = Response(status=200, headers={"content-type": "text/event-stream", "x-request-id": "r1"})
-
-
-def ask(text: str, **more: Any) -> dict[str, Any]:
-    """Return the body of a request."""
-    return {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True, **more}
-
-
-def write(
-    path: Path,
-    *exchanges: tuple[Request | None, Sequence[bytes]],
-    end: EndKind = "end",
-    error: str = "",
-    response: Response | None = ANSWERED,
-) -> Path:
-    """Write exchanges into one file, each chunk a tenth of a second behind the one before."""
-    with path.open("wb") as file:
-        for request, chunks in exchanges:
-            writer = RecordingWriter(file, Head(source="openai", request=request, response=response))
-            for at, chunk in enumerate(chunks, start=1):
-                writer.chunk(chunk, at * 100)
-            writer.end(end, len(chunks) * 100, error)
-    return path
-
-
-def request(body: Any, method: str = "POST", url: str = URL) -> Request:
-    """Return a request as it is recorded."""
-    return Request(method=method, url=url, body=body)
-
-
-async def post(transport: ReplayTransport, body: Any, url: str = URL, **more: Any) -> bytes:
-    """Return what an asynchronous client reads."""
-    async with httpx.AsyncClient(transport=transport) as client, client.stream("POST", url, json=body, **more) as got:
-        return b"".join([data async for data in got.aiter_bytes()])
-
-
-def post_blocking(transport: ReplayTransport, body: Any, url: str = URL, **more: Any) -> bytes:
-    """Return what a blocking client reads."""
-    with httpx.Client(transport=transport) as client, client.stream("POST", url, json=body, **more) as got:
-        return b"".join(got.iter_bytes())
+from tests.exchanges import ANSWERED, URL, ask, post, post_blocking, request, write
+from tests.test_replaying import ANSWER
 
 
 @pytest.mark.anyio
@@ -118,118 +59,6 @@ async def test_what_was_played_is_played_again_only_when_told(tmp_path: Path) ->
     assert [b"1", b"2"] == [await post(once, ask("one")) for _ in range(2)]
     with pytest.raises(UnrecordedRequest, match=re.escape("once more: the same is " + str(path))):
         await post(once, ask("one"))
-
-
-SAME: dict[str, tuple[Request, dict[str, Any]]] = {
-    "keys in another order": (request({"a": 1, "b": 2}), {"json": {"b": 2, "a": 1}}),
-    "numbers": (request({"a": 1}), {"json": {"a": 1.0}}),
-    "other spellings": (request({"a": "é"}), {"content": b'{ "a" : "\\u00e9" }'}),
-    "text": (request("hello"), {"content": b"hello"}),
-    "bytes": (Request(method="POST", url=URL, body_base64="/w=="), {"content": b"\xff"}),
-    "nothing": (Request(method="POST", url=URL), {}),
-    "a key in the body": (request({"api_key": "other"}), {"json": {"api_key": "mine"}}),
-    "a key in the URL": (request({}, url=URL + "?key=other"), {"json": {}, "params": {"key": "mine"}}),
-    "lower case": (request({}, "post"), {"json": {}}),
-}
-
-
-@pytest.mark.parametrize(("recorded", "sent"), SAME.values(), ids=SAME)
-def test_requests_that_are_the_same(tmp_path: Path, recorded: Request, sent: dict[str, Any]) -> None:
-    """JSON is compared by value, and credentials are not compared at all."""
-    transport = ReplayTransport(write(tmp_path / "a.jsonl", (recorded, [b"1"])))
-    with httpx.Client(transport=transport) as client:
-        assert b"1" == client.post(URL, **sent).content
-
-
-LONG = "The weather in " + "Paris and " * 20
-MISSES: dict[str, tuple[dict[str, Any], str]] = {
-    "another value": (ask("two"), 'body.messages[0].content: "two" was asked, "one" is recorded'),
-    "more": (ask("one", seed=1), "body.seed: 1 was asked, nothing is recorded"),
-    "less": ({"messages": [], "stream": True, "model": "m"}, "body.messages[0]: nothing was asked, {"),
-    "true is not 1": (ask("one", stream=1), "body.stream: 1 was asked, true is recorded"),
-    "a null": (ask("one", stream=None), "body.stream: null was asked, true is recorded"),
-    "an odd key": (ask("one", **{"a b": 1}), 'body["a b"]: 1 was asked, nothing is recorded'),
-    "long text": (
-        ask(LONG + "Rome"),
-        '"… was asked, "one" is recorded',
-    ),
-    "a list": (ask("one", tools=[1, 2]), "body.tools: [1, 2] was asked, nothing is recorded"),
-    "a long list": (ask("one", tools=[LONG]), "… was asked, nothing is recorded"),
-}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("body", "message"), MISSES.values(), ids=MISSES)
-async def test_a_miss_names_the_difference(tmp_path: Path, body: Any, message: str) -> None:
-    """The nearest recorded request, where it differs, and what each has there."""
-    path = write(tmp_path / "a.jsonl", (request({"x": 1}, url=URL + "s"), []), (request(ask("one")), [b"1"]))
-    transport = ReplayTransport(path)
-    with pytest.raises(UnrecordedRequest) as raised:
-        await post(transport, body)
-    told = str(raised.value)
-    assert told.startswith(f"POST {URL} is not recorded in {path}; the nearest is {path}, exchange 2:\n    body")
-    assert message in told
-    assert [raised.value] == transport.faults
-    with pytest.raises(UnrecordedRequest):
-        transport.check()
-
-
-def test_a_miss_shows_where_long_texts_differ(tmp_path: Path) -> None:
-    """Not how they begin."""
-    path = write(tmp_path / "a.jsonl", (request(ask(LONG + "Rome, please")), [b"1"]))
-    with pytest.raises(UnrecordedRequest) as raised:
-        post_blocking(ReplayTransport(path), ask(LONG + "Bonn, please"))
-    assert '…"Paris and Paris and Bonn, please" was asked, …"Paris and Paris and Rome, please"' in str(raised.value)
-
-
-def test_other_misses(tmp_path: Path) -> None:
-    """Another address, many differences at once, nothing left to compare with, and a function that refuses."""
-    path = write(tmp_path / "a.jsonl", (request({"k": list(range(9))}), [b"1"]))
-    transport = ReplayTransport(path)
-    with pytest.raises(UnrecordedRequest, match=r'url: "https://h/\?key=%5Bredacted%5D" was asked, "https://api\.'):
-        post_blocking(transport, {"k": list(range(9))}, "https://h/?key=secret")
-    with pytest.raises(UnrecordedRequest, match=r"body.k\[4\]: 5 was asked, 4 is recorded\n    and 4 more$"):
-        post_blocking(transport, {"k": list(range(1, 10))})
-    with (
-        httpx.Client(transport=transport) as client,
-        pytest.raises(UnrecordedRequest, match=r"method: GET was asked, POST is"),
-    ):
-        client.get(URL)
-    assert b"1" == post_blocking(transport, {"k": list(range(9))})
-    with pytest.raises(UnrecordedRequest, match=r"a.jsonl \(which has been played\):\n    body.k: nothing"):
-        post_blocking(transport, {})
-
-    unknown = ReplayTransport(write(tmp_path / "b.jsonl", (None, [b"1"])))
-    assert b"1" == post_blocking(unknown, {})
-    with pytest.raises(UnrecordedRequest, match=r"of whose 1 exchanges none is left$"):
-        post_blocking(unknown, {})
-    with pytest.raises(UnrecordedRequest, match="but `match` refuses it: the same is"):
-        post_blocking(ReplayTransport(path, match=lambda asked, recorded: False), {"k": list(range(9))})
-
-
-def test_what_is_matched(tmp_path: Path) -> None:
-    """Some of the fields, or whatever a function says of the two requests, which are both redacted."""
-    path = write(tmp_path / "a.jsonl", (request(ask("one"), url=URL + "?api_key=1"), [b"1"]))
-    assert b"1" == post_blocking(ReplayTransport(path, match=["body"]), ask("one"), "http://localhost:1/")
-    assert b"1" == post_blocking(ReplayTransport(path, match=("method",)), {}, "http://localhost:1/")
-    told: list[tuple[str, str]] = []
-
-    def same_model(asked: Request, recorded: Request) -> bool:
-        told.append((asked.url, recorded.url))
-        return bool(asked.body["model"] == recorded.body["model"])
-
-    assert b"1" == post_blocking(ReplayTransport(path, match=same_model), ask("x"), URL + "?api_key=2")
-    assert [(URL + "?api_key=%5Bredacted%5D",) * 2] == told
-    for wrong in ("body", ["boddy"]):
-        with pytest.raises(ValueError, match=r"match names fields, of method, url, body, and not 'bodd?y'"):
-            ReplayTransport(path, match=wrong)
-
-
-def test_secrets_of_the_recorder(tmp_path: Path) -> None:
-    """What `redact` overwrites is no difference."""
-    asked = describe_request("POST", URL, [], b'{"user": "Ada Lovelace"}', redact=["Ada Lovelace"])
-    path = write(tmp_path / "a.jsonl", (asked, [b"1"]))
-    assert b"1" == post_blocking(ReplayTransport(path, redact=["Ada Lovelace"]), {"user": "Ada Lovelace"})
 
 
 @pytest.mark.anyio
@@ -366,63 +195,6 @@ async def test_entering_a_transport(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_conversation_is_recorded_and_replayed_whole(tmp_path: Path) -> None:
-    """Several requests with tools between them: the replay gives the events of the recording, from the same model."""
-    path = tmp_path / "a.jsonl"
-
-    async def talk(transport: Any, url: str, **options: Any) -> list[UIEvent]:
-        async with httpx.AsyncClient(transport=transport) as client:
-            model = OpenAIChat("m", base_url=url, api_key="k", client=client, retries=0, **options)
-            async with chat(model, [QUESTION], tools=TOOLS) as stream:
-                return coalesce([event async for event in stream])
-
-    async with Provider(calls(("weather", PARIS), text="One moment."), calls(("clock", {})), says("Done.")) as server:
-        recorded = await talk(RecordingTransport(httpx.AsyncHTTPTransport(), path), server.url)
-    transport = ReplayTransport(path)
-    assert recorded == await talk(transport, server.url)
-    transport.check()
-    done = recorded[-1]
-    assert isinstance(done, Done)
-    assert ("finished", 2) == (done.reason, sum(isinstance(event, Executed) for event in recorded))
-
-    with pytest.raises(UnrecordedRequest, match=r"body.temperature: 1 was asked, nothing is recorded"):
-        await talk(ReplayTransport(path), server.url, temperature=1)
-    breaking = ReplayTransport(path, vary=lambda each: {"reset_after": 50} if each.number == 2 else {})
-    *_, done = broken = await talk(breaking, server.url)
-    assert isinstance(done, Done)
-    assert ("failed", 1) == (done.reason, sum(isinstance(event, Executed) for event in broken))
-    with pytest.raises(RecordingError, match=f"{path}, exchange 3, POST {server.url}"):
-        breaking.check()
-
-
-@pytest.mark.anyio
-async def test_one_exchange_of_several_straight_to_events(tmp_path: Path) -> None:
-    """`replay` plays the one that is named, and none where it is not said which."""
-    path = write(tmp_path / "a.jsonl", (request({}), ANSWER), (request({}), ANSWER[1:]))
-    with pytest.raises(RecordingError, match=r"a.jsonl holds 2 exchanges: tell which, as in `exchange=1`, or play all"):
-        await replay(path, tools=[now])
-    first, second = await replay(path, exchange=1, tools=[now]), await replay(path, exchange=2)
-    assert [1, 0] == [sum(isinstance(event, Executed) for event in events) for events in (first, second)]
-    for number in (0, 3):
-        with pytest.raises(RecordingError, match=f"a.jsonl has no exchange {number}, but 2"):
-            await replay(path, exchange=number)
-    alone = write(tmp_path / "b.jsonl", (request({}), ANSWER))
-    assert coalesce(await replay(alone)) == coalesce(await replay(alone, exchange=1))
-
-
-@pytest.mark.anyio
-async def test_what_can_be_read_only_once(tmp_path: Path) -> None:
-    """A pipe is replayed without a look ahead."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    data = shipped()["no-call"].read_bytes()
-    async with anyio.create_task_group() as group:
-        group.start_soon(anyio.to_thread.run_sync, pipe.write_bytes, data)
-        recording = await anyio.to_thread.run_sync(open_exchange, pipe)
-        assert 4700 == sum([len(piece) async for piece in ReplayBytes(recording)])
-
-
-@pytest.mark.anyio
 async def test_a_client_that_is_closed(tmp_path: Path) -> None:
     """It closes the transport, however it is closed."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))
@@ -431,18 +203,3 @@ async def test_a_client_that_is_closed(tmp_path: Path) -> None:
     response = await client.send(client.build_request("POST", URL, json={}), stream=True)
     await client.aclose()
     assert [] == [data async for data in response.aiter_bytes()]
-
-
-@pytest.mark.anyio
-async def test_a_stall_ends_by_the_time_of_a_model(tmp_path: Path) -> None:
-    """Our models bound silences themselves, and in real time, whatever clock the replay goes by."""
-    path = write(tmp_path / "a.jsonl", (None, ANSWER))
-    transport = ReplayTransport(path, stall_after=len(ANSWER[0]), clock=VirtualClock())
-    async with httpx.AsyncClient(transport=transport) as client:
-        times = Timeouts(between_bytes=0.01)
-        model = OpenAIChat("m", base_url=URL, api_key="", client=client, retries=0, timeout=times)
-        async with chat(model, [QUESTION], tools=[now]) as stream:
-            told = story(coalesce([event async for event in stream]))
-    assert "error stream_interrupted" in told
-    assert told[-1].startswith("done failed")
-    assert not [line for line in told if line.startswith("executing")]

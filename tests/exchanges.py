@@ -1,0 +1,53 @@
+"""Recordings of exchanges, made by hand, and clients that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from streamtools.recording import EndKind, Head, RecordingWriter, ReplayTransport, Request, Response
+
+URL = "https://api.example.org/v1/chat/completions"
+ANSWERED = Response(status=200, headers={"content-type": "text/event-stream", "x-request-id": "r1"})
+
+
+def ask(text: str, **more: Any) -> dict[str, Any]:
+    """Return the body of a request."""
+    return {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True, **more}
+
+
+def write(
+    path: Path,
+    *exchanges: tuple[Request | None, Sequence[bytes]],
+    end: EndKind = "end",
+    error: str = "",
+    response: Response | None = ANSWERED,
+) -> Path:
+    """Write exchanges into one file, each chunk a tenth of a second behind the one before."""
+    with path.open("wb") as file:
+        for request, chunks in exchanges:
+            writer = RecordingWriter(file, Head(source="openai", request=request, response=response))
+            for at, chunk in enumerate(chunks, start=1):
+                writer.chunk(chunk, at * 100)
+            writer.end(end, len(chunks) * 100, error)
+    return path
+
+
+def request(body: Any, method: str = "POST", url: str = URL) -> Request:
+    """Return a request as it is recorded."""
+    return Request(method=method, url=url, body=body)
+
+
+async def post(transport: ReplayTransport, body: Any, url: str = URL, **more: Any) -> bytes:
+    """Return what an asynchronous client reads."""
+    async with httpx.AsyncClient(transport=transport) as client, client.stream("POST", url, json=body, **more) as got:
+        return b"".join([data async for data in got.aiter_bytes()])
+
+
+def post_blocking(transport: ReplayTransport, body: Any, url: str = URL, **more: Any) -> bytes:
+    """Return what a blocking client reads."""
+    with httpx.Client(transport=transport) as client, client.stream("POST", url, json=body, **more) as got:
+        return b"".join(got.iter_bytes())
