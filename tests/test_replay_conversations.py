@@ -1,4 +1,4 @@
-"""Conversations of several requests: recorded and replayed whole by the same model, or one exchange straight to events."""
+"""Conversations of several requests: recorded, and replayed whole by the same model or one by one to events."""
 
 from __future__ import annotations
 
