@@ -78,6 +78,4 @@ def _numbers(path: str) -> list[int | None]:
         count = len(find_exchanges(path))
     except RecordingError as error:
         raise Refused(str(error)) from None
-    except ValueError:  # a null character in the name; is told when it is opened
-        return [None]
     return [None] if count == 1 else list(range(1, count + 1))

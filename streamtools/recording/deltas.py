@@ -27,7 +27,7 @@ _FIELDS = (
     *("reasoning_text", "refusal", "response", "input", "output", "textDelta", "inputTextDelta", "argsTextDelta"),
 )
 _PIECE = re.compile(
-    rb'"(%s)"[ ]*:[ ]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode(),
+    rb'"(%s)"[ ]*:[ ]*"(?!")([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode(),
 )
 
 
@@ -104,12 +104,11 @@ class _Track:
 
     def feed(self, text: bytearray, origin: int, start: int, stop: int) -> None:
         """Go on with `text[start:stop]`; `origin` is the place of the first byte of `text`."""
-        if start < stop:
-            self._pieces.append((origin + start, origin + stop))
-            data = bytes(text[start:stop])
-            for sieve in self._sieves:
-                data = sieve.feed(data)
-            self._put(text, origin, data)
+        self._pieces.append((origin + start, origin + stop))
+        data = bytes(text[start:stop])
+        for sieve in self._sieves:
+            data = sieve.feed(data)
+        self._put(text, origin, data)
 
     def close(self, text: bytearray, origin: int, *, complete: bool) -> None:
         """Decide what is not certain, and begin anew."""

@@ -9,15 +9,17 @@ that is what a test has to get back. The file is JSON Lines in UTF-8, to be read
     {"at":97.125,"before":"a9","text":"\\"}]}\\n\\n"}
     {"at":98.0,"end":"end","bytes":1043,"sha256":"…"}
 
-**Head**, the first line. `source` is the id of the adapter that reads these bytes (`openai`, `latitude`). Optional are
-`title` (what is to be seen here, for people), `recorded` (date and time, ISO 8601), `request` (`method`, `url`,
-`headers`, and `body`: JSON where the body was JSON, a string where it was other text, or `body_base64`) and `response`
-(`status`, `headers`). Only headers of an allow-list are written, and no credentials: see `redact`.
+**Head**, the first line. `source` is the id of the adapter that reads these bytes (`openai`, `latitude`), or `detect`,
+where that shows when they are read. Optional are `title` (what is to be seen here, for people), `recorded` (date and
+time, ISO 8601), `request` (`method`, `url`, `headers`, and `body`: JSON where the body was JSON, a string where it was
+other text, or `body_base64`) and `response` (`status`, `headers`). Only headers of an allow-list are written, and no
+credentials: see `redact`.
 
 **Chunk**, one line each. `at` is the time of arrival in milliseconds since the request was sent, to the microsecond; a
 line without it has the time of the line above. The bytes are those after content decoding (gzip is undone), as they
-came. Where they are UTF-8, they are `text`; up to three bytes of a character that was cut in two stand beside it in
-hexadecimal, as `before` and `after`. Where they are not, they are `base64`.
+came, but for keys, which are overwritten by as many bytes, so that lengths, cuts and times stay: see `scrubbing`. Where
+they are UTF-8, they are `text`; up to three bytes of a character that was cut in two stand beside it in hexadecimal, as
+`before` and `after`. Where they are not, they are `base64`.
 
 **End**, the last line: `end` is `end` (the response was complete), `reset` (the connection broke) or `timeout` (nothing
 more came); `error` may name the exception. `bytes` and `sha256` are those of all chunks together, and are checked where

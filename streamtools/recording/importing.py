@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 
@@ -67,15 +68,9 @@ def _redacted(request: Request) -> Request:
 def _pieces(opened: OpenRecording) -> Iterator[Chunk]:
     if not isinstance(opened, OpenCapture):
         return iter(opened)
-    first = next(opened, None)
-    chunks = _with(first, opened)
-    return _lines(chunks) if first is not None and first.data.lstrip()[:1] == b"{" else recut(chunks, "frame")
-
-
-def _with(first: Chunk | None, rest: Iterable[Chunk]) -> Iterator[Chunk]:
-    if first is not None:
-        yield first
-    yield from rest
+    first = next(opened)  # a capture holds something, or it would be none
+    chunks = itertools.chain([first], opened)
+    return _lines(chunks) if first.data.lstrip()[:1] == b"{" else recut(chunks, "frame")
 
 
 def _lines(chunks: Iterable[Chunk]) -> Iterator[Chunk]:

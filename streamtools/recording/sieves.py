@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -23,7 +24,7 @@ class Sieve(Protocol):
     def close(self, complete: bool) -> bytes: ...
 
 
-class _Holding:
+class _Holding(ABC):
     """Holds the bytes that are not certain, behind a few that are and that have been given."""
 
     def __init__(self) -> None:
@@ -34,9 +35,9 @@ class _Holding:
         self._text += data
         return self._give(self._scan(self._given))
 
+    @abstractmethod
     def _scan(self, start: int) -> int:
         """Overwrite what is to be overwritten from `start` on; return up to where all is certain."""
-        raise NotImplementedError
 
     def _overwrite(self, start: int, stop: int) -> None:
         self._text[start:stop] = _STAR * (stop - start)
