@@ -1,0 +1,166 @@
+"""The page docs/front-end.md: each of its programs runs behind uvicorn and answers a client as the page says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import websockets
+
+from tests.loopback import Loopback
+from tests.provider import Provider
+from tests.readme import ROOT, read_blocks
+from tests.serving import Served, read_frames
+
+pytestmark = pytest.mark.anyio
+
+PAGE = ROOT / "docs" / "front-end.md"
+BLOCKS = read_blocks(PAGE.read_text(encoding="utf-8"))
+PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
+ADDRESS = "http://127.0.0.1:8080/"
+ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
+
+CALL = b'data: {"choices":[{"index":0,"delta":{"content":"~~~tool_call\\n{\\"name\\": \\"get_weather\\", \
+\\"arguments\\": {\\"city\\": \\"Paris\\"}}\\n~~~"}}]}\n\n'
+TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"It is warm."}}]}\n\n'
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that uvicorn runs on."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def serving(name: str, *answers: Loopback) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
+    """Serve a program of the page, whose model gives these answers."""
+    async with Provider(*answers or [Loopback([TEXT, END])]) as provider:
+        module = ModuleType("app")  # where what the program annotates is looked up
+        sys.modules[module.__name__] = module
+        try:
+            exec(compile(PROGRAMS[name].replace(ADDRESS, provider.url), "front-end.md", "exec"), vars(module))
+            async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False) as client:
+                client.base_url = httpx.URL(server.url)
+                with anyio.fail_after(20):
+                    yield server, client
+        finally:
+            del sys.modules[module.__name__]
+
+
+@pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar", "asgi"])
+async def test_answers(name: str) -> None:
+    """A question is answered with the events of the run."""
+    async with serving(name) as (_, client):
+        response = await client.post("/chat", json={"messages": ASKED})
+    frames = read_frames(response.content)
+    assert "text/event-stream" == response.headers["content-type"]
+    assert ["start", "step-start", "text", "step-end", "done"] == [frame["type"] for frame in frames]
+    assert "It is warm." == frames[2]["text"]
+
+
+async def test_tools() -> None:
+    """They run on the server."""
+    async with serving("fastapi", Loopback([CALL, END]), Loopback([TEXT, END])) as (_, client):
+        response = await client.post("/chat", json={"messages": ASKED})
+    results = [frame["result"] for frame in read_frames(response.content) if frame["type"] == "executed"]
+    assert [{"message": "18 °C in Paris"}] == results
+
+
+async def test_a_websocket() -> None:
+    """A tool runs in the browser; a run is cancelled, and the conversation goes on."""
+    answers = (Loopback([CALL, END]), Loopback([TEXT, END]), Loopback([TEXT], hold=True), Loopback([TEXT, END]))
+    async with (
+        serving("websocket", *answers) as (server, _),
+        websockets.connect(f"{server.websocket_url}/chat", proxy=None) as client,
+    ):
+
+        async def hear(last: str) -> dict[str, Any]:
+            while (frame := json.loads(await client.recv())).get("type") != last:
+                pass
+            return dict(frame)
+
+        async def say(frame: Any) -> None:
+            await client.send(json.dumps(frame))
+
+        await say({"text": "What is the weather in Paris?"})
+        call = (await hear("executing"))["call"]
+        await say({"tool_result": {"call_id": call["id"], "result": "sunny"}})
+        assert "sunny" == (await hear("executed"))["result"]
+        assert "finished" == (await hear("done"))["reason"]
+        await say({"text": "And in Rome?"})
+        await hear("text")
+        await say({"cancel": True})
+        assert "cancelled" == (await hear("done"))["reason"]
+        await client.send("Hello?")
+        error = json.loads(await client.recv())
+        assert json.dumps(error) in PAGE.read_text(encoding="utf-8")
+        await say({"text": "And in Oslo?"})
+        assert "finished" == (await hear("done"))["reason"]
+
+
+async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], address: str) -> tuple[bytes, str]:
+    """Begin a run, and leave it when this has come."""
+    body = b""
+    async with client.stream("POST", address, json=ask) as response:
+        async for piece in response.aiter_raw():
+            body += piece
+            if until in body:
+                break
+    return body, response.headers.get("x-run", "")
+
+
+async def test_runs() -> None:
+    """One is left, read on, read by nobody else, and stopped."""
+    async with serving("runs", Loopback([TEXT], hold=True)) as (_, client):
+        client.headers["x-user"] = "ann"
+        body, run = await begin(client, b"event: text", {"messages": ASKED}, "/chat")
+        seen = read_frames(body)
+        assert 404 == (await client.get(f"/chat/{run}", headers={"x-user": "bob"})).status_code
+        assert 404 == (await client.delete("/chat/run_x")).status_code
+        header = {"last-event-id": str(seen[-1]["seq"])}
+        async with client.stream("GET", f"/chat/{run}", headers=header) as response:
+            assert 204 == (await client.delete(f"/chat/{run}")).status_code
+            rest = read_frames(await response.aread())
+        assert seen + rest == read_frames((await client.get(f"/chat/{run}")).content)
+    assert "cancelled" == rest[-1]["reason"]
+
+
+async def test_use_chat() -> None:
+    """An answer is resumed from its start while it goes on, and stopped; then there is nothing to resume."""
+    posted = {"id": "c1", "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
+    async with serving("ai-sdk", Loopback([TEXT], hold=True)) as (_, client):
+        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
+        body, _ = await begin(client, b"text-delta", posted, "/api/chat")
+        async with client.stream("GET", "/api/chat/c1/stream") as response:
+            assert "v1" == response.headers["x-vercel-ai-ui-message-stream"]
+            assert 204 == (await client.post("/api/chat/c1/stop")).status_code
+            again = await response.aread()
+        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
+        assert 204 == (await client.post("/api/chat/c2/stop")).status_code
+    first = body[: body.rindex(b"\n\n")]
+    assert again.startswith(first)
+    assert again.endswith(b"data: [DONE]\n\n")
+
+
+async def test_ag_ui() -> None:
+    """The run has the ids of the request."""
+    asked = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "protocolVersion": "1.0"}
+    async with serving("ag-ui") as (_, client):
+        frames = read_frames((await client.post("/agent", json=asked)).content)
+    assert {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"}.items() <= frames[0].items()
+    assert "RUN_FINISHED" == frames[-1]["type"]
+
+
+def test_every_program_is_run() -> None:
+    """No block of Python is left out, and what else there is are snippets for a page."""
+    assert [] == [block.line for block in BLOCKS if (block.language == "python") != ("app" in block.notes)]
+    assert {"python", "js"} == {block.language for block in BLOCKS}
+    assert {"fastapi", "starlette", "litestar", "asgi", "websocket", "runs", "ai-sdk", "ag-ui"} == PROGRAMS.keys()
