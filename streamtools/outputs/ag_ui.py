@@ -32,9 +32,7 @@ _version = re.compile(r"(\d{1,9})\.\d{1,9}")
 class AGUIEncoder(PairedEncoder):
     """Writes the events of one run. The arguments are those of `outputs.ag_ui`."""
 
-    def __init__(
-        self, *, thread_id: str | None = None, run_id: str | None = None, protocol_version: str | None = None
-    ) -> None:
+    def __init__(self, *, thread_id: str | None, run_id: str | None, protocol_version: str | None) -> None:
         super().__init__()
         self._thread_id = thread_id
         self._run_id = run_id or ""

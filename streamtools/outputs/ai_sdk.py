@@ -44,13 +44,13 @@ class AISDKEncoder(PairedEncoder):
 
     def __init__(
         self,
-        target: Target = 7,
+        target: Target,
         *,
-        message_id: str | None = None,
-        dynamic: bool | Collection[str] = True,
-        progress: Literal["data", "preliminary"] = "data",
-        metadata: Mapping[str, Any] | None = None,
-        usage: bool = True,
+        message_id: str | None,
+        dynamic: bool | Collection[str],
+        progress: Literal["data", "preliminary"],
+        metadata: Mapping[str, Any] | None,
+        usage: bool,
     ) -> None:
         super().__init__()
         if target not in (5, 6, 7):

@@ -154,7 +154,7 @@ class PairedEncoder(Moves):
             return b""
         if channel == self._channel:
             return b"%b%b}\n\n" % (self._delta_head, to_json(text))
-        text = self._white.pop(channel, "") + text
+        text = self._white.get(channel, "") + text
         if text.isspace() and len(text) <= _MAX_WHITE:
             self._white[channel] = text
             return b""
