@@ -7,6 +7,9 @@ The public names stand in the order in which data flows. Importing them needs on
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from streamtools import events
 from streamtools.errors import Code, StreamToolsError
 from streamtools.calls import Limits, ToolCall
@@ -24,6 +27,9 @@ from streamtools.conversation.chatting import chat
 from streamtools.texts import UiTexts
 from streamtools.replaying import replay
 from streamtools.coalescing import coalesce
+
+if TYPE_CHECKING:  # loaded when it is used, as not everybody writes to a wire
+    from streamtools import outputs
 
 __all__ = [
     "events",
@@ -53,6 +59,13 @@ __all__ = [
     "Emulation",
     "chat",
     "UiTexts",
+    "outputs",
     "replay",
     "coalesce",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "outputs":
+        return import_module("streamtools.outputs")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
