@@ -25,6 +25,7 @@ from streamtools.outputs.asgi.shutdown import Shutdown
 from streamtools.runs import Run
 
 _PATIENCE = 0.05  # seconds that a stream may take to open until the headers go out without it
+_GONE = (OSError, ClientDisconnect)  # how servers since version 2.4 of ASGI tell that the client has gone
 _STRETCH = 64  # events of a stream that never waits, until others get their turn and a leaving its chance
 
 
@@ -122,6 +123,7 @@ class _Body:
 
     def __init__(self, encoder: Encoder, outlet: Outlet, head: Message, reading: Reading) -> None:
         self._encoder = encoder
+        self._encode = encoder.encode
         self._put = outlet.put
         self._head: Message | None = head
         self._reading = reading
@@ -153,9 +155,12 @@ class _Body:
 
     async def take(self, event: UIEvent) -> None:
         """See `Reader`."""
-        data = self._encoder.encode(event)
+        data = self._encode(event)
         if data:
-            await self._send_body(data)
+            try:  # as `_send` does; three calls fewer for each event
+                await self._put({"type": "http.response.body", "body": data, "more_body": True})
+            except _GONE:
+                await self._lose_client()
         self._taken += 1
         if not self._taken % _STRETCH:
             await anyio.lowlevel.checkpoint()
@@ -182,9 +187,12 @@ class _Body:
     async def _send(self, message: Message) -> None:
         try:
             await self._put(message)
-        except (OSError, ClientDisconnect):  # how servers since version 2.4 of ASGI tell that the client has gone
-            self._reading.leave()
-            await anyio.lowlevel.checkpoint()
+        except _GONE:
+            await self._lose_client()
+
+    async def _lose_client(self) -> None:
+        self._reading.leave()
+        await anyio.lowlevel.checkpoint()
 
 
 def event_stream_response(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from math import inf
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -23,27 +24,35 @@ class Outlet:
         self, send: Callable[[Any], Awaitable[None]], *, keep_alive: float | None, send_timeout: float | None
     ) -> None:
         self._send = send
-        self._lock = anyio.Lock(fast_acquire=True)
         self._keep_alive = seconds("keep_alive", keep_alive)
         self._send_timeout = seconds("send_timeout", send_timeout)
-        self._since = anyio.current_time()  # when the last sending began
+        self._since = monotonic()  # when the last sending began
         self._sending = False
+        self._free: anyio.Event | None = (
+            None  # for those who wait until nobody sends; a lock would cost each event more
+        )
 
     async def put(self, message: Any) -> None:
-        """Send one message, once those before it are out. Raises what the server raises."""
-        async with self._lock:
-            self._since = anyio.current_time()
-            self._sending = True
-            try:
-                await self._send(message)
-            finally:
-                self._sending = False
+        """Send one message, once nobody else sends. Raises what the server raises."""
+        while self._sending:
+            if self._free is None:
+                self._free = anyio.Event()
+            await self._free.wait()
+        self._since = monotonic()
+        self._sending = True
+        try:
+            await self._send(message)
+        finally:
+            self._sending = False
+            if self._free is not None:
+                self._free.set()
+                self._free = None
 
     async def watch(self, fill: Callable[[], Awaitable[None]]) -> None:
         """Call `fill` in each silence; return when a message takes too long."""
         look = min(self._keep_alive, self._send_timeout)
         while look < inf:
-            now = anyio.current_time()
+            now = monotonic()
             if self._sending:
                 due = self._since + self._send_timeout
                 if due <= now:
@@ -57,7 +66,7 @@ class Outlet:
                         return
                     self._since = now
                     continue
-            await anyio.sleep_until(min(due, now + look))
+            await anyio.sleep(min(due - now, look))
         await anyio.sleep_forever()
 
 
