@@ -17,7 +17,7 @@ from streamtools.events import Text, Thinking, UIEvent
 from streamtools.parsing.closings import Closing
 from streamtools.parsing.dialects import DEFAULT_DIALECTS
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markdown import Markdown
+from streamtools.parsing.markdown import IN_CODE, Markdown
 from streamtools.parsing.output import Output
 from streamtools.parsing.prose import Begun, Prose
 from streamtools.parsing.reader import Reader
@@ -83,15 +83,14 @@ def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
 
 def context_ignored(patch: pytest.MonkeyPatch) -> None:
     """Markdown is followed, and nobody asks."""
-    choose = Markdown._choose
+    choose, place = Markdown._choose, Markdown.place
 
     def look_everywhere(markdown: Markdown) -> None:
         choose(markdown)
         markdown.search, markdown._may_begin = markdown._heads.text_search, markdown._heads.inline
 
     patch.setattr(Markdown, "_choose", look_everywhere)
-    patch.setattr(Markdown, "in_code", property(lambda markdown: False))
-    patch.setattr(Markdown, "in_code_behind_line", property(lambda markdown: False))
+    patch.setattr(Markdown, "place", lambda markdown, char: place(markdown, char) & ~IN_CODE)
 
 
 def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from streamtools.parsing.declared import Signatures
 from streamtools.parsing.dialects import Dialect, Opener, Tag
 from streamtools.parsing.heads import Heads
+from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.near_misses import NearMisses
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
@@ -16,9 +17,7 @@ from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
 Armament: TypeAlias = tuple[Opener | Tag, Dialect, int]
 """What begins here, whose it is, and how many line feeds before it belong to it."""
 
-LINE_START = 1  # only indentation stands before the place in its line
-START = 2  # only white space stands before it in the message
-IN_CODE = 4
+START = 4  # only white space stands before the place in the message; what Markdown makes of it is added to this
 BEHIND_CALL = 8  # only white space stands between it and a call
 CALLS_ONLY = 16  # results that the model forges, and tags, are of no interest
 _PLACES = {"line_start": LINE_START, "start": START, "behind_call": BEHIND_CALL}
@@ -89,7 +88,7 @@ class Armed:
         return self._closings[tag]
 
     def markers(self, place: int) -> Markers[Armament]:
-        """Return the markers that count in a place of this kind: a sum of the constants above."""
+        """Return the markers that count in a place of this kind: a sum of the constants above and of Markdown's."""
         markers = self.by_place[place]
         if markers is None:
             found = [(entry.marker, entry.armament) for entry in self._entries if _counts(entry, place)]

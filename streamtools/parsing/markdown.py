@@ -15,10 +15,8 @@ with its line, list markers are recognised by their shape alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from streamtools.parsing.heads import Heads
-from streamtools.parsing.reader import always, matcher
+from streamtools.parsing.reader import matcher
 
 BODY = 0  # the line has shown what block it is; the rest is its text
 ESCAPE = 1  # an odd number of back-slashes: back-ticks right here open nothing
@@ -34,6 +32,9 @@ CLOSED = 10  # the same, long enough, and blanks
 CLOSED_CR = 11  # the same, and a carriage return
 QUOTE = 12  # nothing but blanks behind the mark of a quote
 
+LINE_START = 1  # a kind of place: only indentation stands before it in its line, no list marker
+IN_CODE = 2  # the same: inside a fence, a code span or a quote
+
 _BEHIND_CLOSING = (CLOSED, CLOSED_CR)
 _BEFORE_BODY = (INDENT, QUOTE)
 _DIGITS = frozenset("0123456789")
@@ -43,8 +44,8 @@ _run_of_ticks = matcher(r"`*")
 class Markdown:
     """The block and the code span that the text has come to.
 
-    `seek` moves to where a marker might begin, `step` moves over one character, `in_code` tells where we are. `leaves`
-    finds nothing in text over which there is no need to move.
+    `seek` moves to where a marker might begin, `step` moves over one character, `place` tells where we are. In the
+    `BODY` of a line, `search` finds nothing in text over which there is no need to move.
     """
 
     __slots__ = (
@@ -84,27 +85,13 @@ class Markdown:
         self._ticks = 0  # length of the run that has opened a code span
         self._choose()
 
-    @property
-    def in_code(self) -> bool:
-        """Whether the next character is inside a fence, a code span or a quote."""
-        return bool(self.fence or self._ticks or self._quoted)
-
-    @property
-    def in_code_behind_line(self) -> bool:
-        """Whether the next line will be inside a fence, if the line ends here."""
-        if self.fence:
-            return self.phase not in (CLOSED, CLOSED_CR)
-        return self._opening > 0
-
-    @property
-    def leaves(self) -> Callable[[str], object]:
-        """What finds nothing in text that changes nothing here, and in which no marker can begin."""
-        return self.search if self.phase == BODY else always
-
-    @property
-    def at_line_start(self) -> bool:
-        """Whether the line holds only indentation so far, no list marker."""
-        return self.phase == INDENT and not self._listed
+    def place(self, char: str) -> int:
+        """Return the kind of place in which `char` comes next, a sum; of a line feed it is that of the next line."""
+        if char == "\n":
+            in_code = self.phase not in _BEHIND_CLOSING if self.fence else self._opening > 0
+            return LINE_START | IN_CODE if in_code else LINE_START
+        line_start = LINE_START if self.phase == INDENT and not self._listed else 0
+        return line_start | IN_CODE if self.fence or self._ticks or self._quoted else line_start
 
     @property
     def at_block_start(self) -> bool:

@@ -143,43 +143,45 @@ class Markers(Generic[T]):
         """
         head = text[at : at + 2]
         group = self._groups.get(head) or self._open.get(head[:1])
-        return group.at(text, at, ended) if group is not None else False
+        if group is None:
+            return False
+        if not group.plain:
+            return group.at(text, at, ended)
+        found = group.begun(text, at)  # one expression gives all three answers
+        if found is None:
+            return False
+        last = found.lastindex
+        if last is None or last % 2:
+            return False if ended else None
+        return group.entries[last // 2 - 1][1], found.start(last - 1)
 
 
 class _Group(Generic[T]):
     """Markers that begin alike. Their patterns are compiled when they are wanted: few texts have use for many."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
-        self._entries = entries
+        self.entries = entries
 
     @cached_property
-    def _plain(self) -> bool:
+    def plain(self) -> bool:
         """Whether two of them can never stand at one place, nor one of them in two ways."""
-        markers = [marker for marker, _ in self._entries]
+        markers = [marker for marker, _ in self.entries]
         apart = not any(one.head.startswith(other.head) for one in markers for other in markers if one is not other)
         return apart and all(map(_is_plain, markers))
 
     @cached_property
     def _going(self) -> _Match:
-        return re.compile("|".join(each.behind + _whole(each, _complete_line) for each, _ in self._entries)).match
+        return re.compile("|".join(each.behind + _whole(each, _complete_line) for each, _ in self.entries)).match
 
     @cached_property
     def _ended(self) -> _Match:
-        return re.compile("|".join(each.behind + _whole(each, _complete) for each, _ in self._entries)).match
+        return re.compile("|".join(each.behind + _whole(each, _complete) for each, _ in self.entries)).match
 
     @cached_property
-    def _begun(self) -> _Match:
-        return re.compile("|".join(each.behind + _begun(each.parts, each.ahead) for each, _ in self._entries)).match
+    def begun(self) -> _Match:
+        return re.compile("|".join(each.behind + _begun(each.parts, each.ahead) for each, _ in self.entries)).match
 
     def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
-        if self._plain:  # then one expression gives all three answers
-            found = self._begun(text, at)
-            if found is None:
-                return False
-            last = found.lastindex
-            if last is None or last % 2:
-                return False if ended else None
-            return self._entries[last // 2 - 1][1], found.start(last - 1)
         found = shorter = self._going(text, at)
         while shorter is not None:  # the one that is complete first, however the text is cut
             found = shorter
@@ -189,8 +191,8 @@ class _Group(Generic[T]):
         if found is not None:
             last = found.lastindex
             assert last is not None  # each marker has two groups
-            return self._entries[last // 2 - 1][1], found.start(last - 1)
-        return None if not ended and self._begun(text, at) else False
+            return self.entries[last // 2 - 1][1], found.start(last - 1)
+        return None if not ended and self.begun(text, at) else False
 
 
 class Pattern:

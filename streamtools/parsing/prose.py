@@ -12,9 +12,9 @@ from typing import Final, Literal, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import Markup, UIEvent, Warning
-from streamtools.parsing.armed import BEHIND_CALL, CALLS_ONLY, IN_CODE, LINE_START, START, Armament, Armed
+from streamtools.parsing.armed import BEHIND_CALL, CALLS_ONLY, START, Armament, Armed
 from streamtools.parsing.dialects import Dialect, Opener
-from streamtools.parsing.markdown import BODY, Markdown
+from streamtools.parsing.markdown import BODY, IN_CODE, Markdown
 from streamtools.parsing.near_misses import Watch
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
@@ -66,6 +66,7 @@ class Prose:
         self.markdown = Markdown(armed.heads)
         self._watch = Watch()
         self._near_misses = options.limits.calls  # as many are reported in a turn
+        self._holds_line_feeds = armed.holds_line_feeds
         self._thinks, self._thinks_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
         self._direct = options.after_call == "show" and not options.trim  # released text is shown as it is
@@ -97,13 +98,14 @@ class Prose:
         """Go on behind a call, of which this is the `last` character."""
         self.last = last
         self.markdown.resume(last == "\n", several_lines=several_lines)
-        self._fresh = not self._visible.refuses
+        self._fresh = self._direct or not self._visible.refuses
         self._behind_call = True
 
     def choose(self) -> bool:
         """Name what finds nothing in text that may be shown as it is; return whether `turn` may be asked at all."""
         even = self._direct and not self._line_feeds
-        self.leaves = always if not even or self.held or self._fresh or self._watch.open else self.markdown.leaves
+        reads = not even or self.held or self._fresh or self._watch.open or self.markdown.phase != BODY
+        self.leaves = always if reads else self.markdown.search
         return even
 
     def turn(self, delta: str) -> list[UIEvent] | None:
@@ -122,7 +124,8 @@ class Prose:
             if mark is False and at < end:
                 at = markdown.seek(text, at, end)
         else:
-            at = 0 if held else markdown.seek(text, 0, end)  # what is held back begins where a marker may
+            # What is held back begins where a marker may; only a line feed may turn out to end an ordinary line.
+            at = 0 if held and held[0] != "\n" else markdown.seek(text, 0, end)
         if at < end and mark is False:
             at, mark = self._read_on(text, at)
         if mark or (watch.open and watch.has_due(at)):
@@ -156,7 +159,9 @@ class Prose:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
             met = None
             if mark is False and at < len(text):
-                at, mark = self._read_on(text, self.markdown.seek(text, at, len(text)))
+                at = self.markdown.seek(text, at, len(text))
+                if at < len(text):
+                    at, mark = self._read_on(text, at)
             if not mark:
                 if mark is None:
                     self._hold(text, at)
@@ -217,7 +222,7 @@ class Prose:
         markdown, end = self.markdown, len(text)
         while at < end:
             mark = self._marker_at(text, at)
-            if self._thinks_anywhere and mark is False and not (markdown.in_code or self._visible.refuses):
+            if mark is False and self._thinks_anywhere and not self._visible.refuses and not self._in_code(text, at):
                 mark = self._thought_at(text, at)
             if mark is not False:
                 return at, mark
@@ -228,16 +233,10 @@ class Prose:
     # What begins at a place.
 
     def _marker_at(self, text: str, at: int) -> _Mark:
-        markdown = self.markdown
-        if text[at] == "\n":  # what may follow it stands at the beginning of a line
-            in_code = markdown.in_code_behind_line
-            if self._armed.holds_line_feeds and at + 1 == len(text) and not (in_code or self._ended):
-                return None
-            place = LINE_START | (IN_CODE if in_code else 0)
-        else:
-            place = IN_CODE if markdown.in_code else 0
-            if markdown.phase != BODY and markdown.at_line_start:
-                place |= LINE_START
+        char = text[at]
+        place = self.markdown.place(char)
+        if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
+            return None
         if self._fresh:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
         if not self._direct and self._visible.refuses:
@@ -247,6 +246,9 @@ class Prose:
             return markers.at(text, at, self._ended)
         found = markers.at(self.last[-1] + text, 1, self._ended)
         return found and (found[0], found[1] - 1)
+
+    def _in_code(self, text: str, at: int) -> bool:
+        return self.markdown.place(text[at]) & IN_CODE > 0
 
     def _thought_at(self, text: str, at: int) -> _Mark:
         if not self._thinks or text[at] not in self._armed.tags.firsts:
@@ -276,9 +278,8 @@ class Prose:
     # What looks like something that begins, and does not.
 
     def _look(self, text: str, at: int) -> None:
-        if self._watch.left and self._visible.shows:
-            markdown = self.markdown
-            look = self._armed.near.look(in_code=markdown.in_code, begins=markdown.at_block_start)
+        if self._watch.left and (self._direct or self._visible.shows):
+            look = self._armed.near.look(in_code=self._in_code(text, at), begins=self.markdown.at_block_start)
             if look is not None:
                 self._watch.add(look, self.last, text, at, self._ended)
 
