@@ -64,20 +64,38 @@ class Draft:
 
 
 class Drafts:
-    """The calls of one span, in order."""
+    """The calls of one span, in order, and then of the next."""
 
-    def __init__(self, dialect: str, options: Options, output: Output, show: Callable[[str], bool]) -> None:
+    __slots__ = (
+        "_announces",
+        "_dialect",
+        "_drafts",
+        "_lost_from",
+        "_options",
+        "_output",
+        "_repairs",
+        "_show",
+        "count",
+        "last",
+        "stopped",
+    )
+
+    def __init__(self, options: Options, output: Output, show: Callable[[str], bool]) -> None:
         """`show` takes the text of a malformed call that is to be text, and returns whether that ends everything."""
-        self.count = False  # one of them was a call, or an error in the place of one
-        self.stopped = False  # what is still read will not be known when the text is cut elsewhere
-        self._tells = options.call_deltas
         self._announces = options.on_malformed == "error"
         self._repairs = options.repair
-        self._dialect = dialect
         self._options = options
         self._output = output
         self._show = show
         self._drafts: list[Draft] = []
+        self.open("")
+
+    def open(self, dialect: str) -> None:
+        """Begin a span of a dialect."""
+        self.count = False  # one of its calls was one, or an error in the place of one
+        self.stopped = False  # what is still read will not be known when the text is cut elsewhere
+        self._dialect = dialect
+        self._drafts.clear()
         self.last: Draft | None = None  # the call that is being written, or was written last
         self._lost_from: int | None = None  # the first of those in which a part of the stream is missing, or behind it
 
@@ -102,15 +120,6 @@ class Drafts:
                 self.last.name = name
             if self._announces and name.strip():
                 self._announce(self.last, name)
-
-    def tell(self, text: str) -> None:
-        """Take note of a piece of the last one's arguments."""
-        draft = self.last
-        if self._tells and text and draft is not None:
-            if draft.announced:
-                self._output.events.append(self._output.make_delta(draft.id, text))
-            else:
-                draft.waiting.append(text)
 
     def lose(self) -> None:
         """Take note that a part of the stream is missing here: what is put together around a gap must not run."""

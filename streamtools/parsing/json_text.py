@@ -19,6 +19,7 @@ from streamtools.parsing.json_tokens import (
     ENDS_IN_STRING,
     IN_LINE_OF_STRING,
     IN_STRING,
+    LAST_STRING,
     LONGEST_WORD,
     NUMERIC,
     WORD_BEGINS,
@@ -109,7 +110,9 @@ class JsonText:
             self._word = None
             self.leaves = self._leaves
             return True
-        self._note_string(text, 0, place, len(text))
+        last = found.start(LAST_STRING)
+        if last >= 0:
+            self.string_begin = place + last
         if ends == ENDS_IN_NUMBER:
             number = text[len(text.rstrip(NUMERIC)) :]
             self._word = ((self._word or "") + number if number == text else number)[:LONGEST_WORD]
@@ -144,9 +147,10 @@ class JsonText:
         the token does.
         """
         envelope, stack = self.envelope, self._stack
-        text, at = reader.text, reader.at
+        text, at, base = reader.text, reader.at, reader.base
         taken = at  # what comes before has been given to the envelope, if it is wanted
         end = len(text)
+        depth = len(stack)
         state = OPEN
         while at < end:
             if self.in_string:
@@ -156,63 +160,63 @@ class JsonText:
                 if at == end:
                     break
                 char = text[at]
-                if char == "\\":  # what it escapes is still to come, or is a line feed
-                    self.escaped = True
-                    at += 1
-                elif char == "\n":
-                    state = LINE
-                    break
-                else:
+                if char == '"':
                     self.in_string = False
-                    if len(stack) <= envelope.depth:
+                    if depth <= envelope.depth:
                         if envelope.want == FIELD:  # as `take` would: keys are most of what a small call is
                             envelope.kept.append(text[taken:at])
                         elif envelope.want:
                             envelope.take(text[taken:at])
-                        envelope.end_value(len(stack), reader.base + at + 1)
+                        envelope.end_value(depth, base + at + 1)
                     at += 1
-                    if not stack:  # the value is a string
+                    if not depth:  # the value is a string
                         state = ENDED
                         break
+                elif char == "\\":  # what it escapes is still to come, or is a line feed
+                    self.escaped = True
+                    at += 1
+                else:
+                    state = LINE
+                    break
                 continue
             if self._word is not None:
                 begin = at
                 at = rest_of_word(text, at).end()
                 self._add_to_word(text[begin:at])
                 if at < end:
-                    state = self._end_word(reader.base + at)
+                    state = self._end_word(base + at)
                     if state is not OPEN:
                         break
                 continue
             char = text[at]
-            depth = len(stack)
-            if depth > envelope.depth and char not in "{}[]":
+            shallow = depth <= envelope.depth
+            if not shallow and char not in "{}[]":
                 behind = run(text, at).end()
                 if behind > at:
-                    self._note_string(text, at, reader.base, behind)
+                    self._note_string(text, at, base, behind)
                     at = behind
                     continue
             if char == '"':
-                if depth <= envelope.depth and not envelope.begin_value(char, depth, reader.base + at):
+                if shallow and not envelope.begin_value(char, depth, base + at):
                     state = BROKEN
                     break
                 self.in_string = True
-                self.string_begin = reader.base + at
+                self.string_begin = base + at
                 at += 1
                 if envelope.want != RAW:
                     taken = at
+            elif char in ",:":
+                if shallow and not envelope.separate(char, depth, base + at):
+                    state = BROKEN
+                    break
+                at += 1
             elif char in " \t\r\n":
                 at += 1
                 if at < end and text[at] in " \t\r\n":
                     at = white_space(text, at).end()
-            elif char in ",:":
-                if depth <= envelope.depth and not envelope.separate(char, depth, reader.base + at):
-                    state = BROKEN
-                    break
-                at += 1
             elif char in "{[":
                 wanted = envelope.want
-                if depth <= envelope.depth and not envelope.begin_value(char, depth, reader.base + at):
+                if shallow and not envelope.begin_value(char, depth, base + at):
                     state = BROKEN
                     break
                 if envelope.want != wanted:
@@ -220,6 +224,7 @@ class JsonText:
                 at += 1
                 if depth < self._limit:
                     stack.append(char)
+                    depth += 1
                 else:
                     self._beyond += 1
                     if self._beyond == 1:
@@ -230,7 +235,7 @@ class JsonText:
                     self._beyond -= 1
                     at += 1
                     continue
-                if not stack or (stack[-1] == "{") != (char == "}"):
+                if not depth or (stack[-1] == "{") != (char == "}"):
                     state = BROKEN
                     break
                 stack.pop()
@@ -240,14 +245,14 @@ class JsonText:
                     continue
                 if envelope.want == RAW and depth == envelope.wanted_depth:
                     envelope.take(text[taken:at])
-                if not envelope.end_value(depth, reader.base + at):
+                if not envelope.end_value(depth, base + at):
                     state = BROKEN
                     break
                 if not depth:
                     state = ENDED
                     break
             elif char in WORD_BEGINS:
-                if depth <= envelope.depth and not envelope.begin_value("", depth, reader.base + at):
+                if shallow and not envelope.begin_value("", depth, base + at):
                     state = BROKEN
                     break
                 self._word, self._numeric = "", True
@@ -259,7 +264,7 @@ class JsonText:
             envelope.take(text[taken:at])
         if not self.in_string:
             self.leaves = None
-            self.passes = self._numeric and len(stack) > envelope.depth
+            self.passes = self._numeric and depth > envelope.depth
         elif want in (TEXT, FIELD):  # in which escapes are told apart
             self.leaves = None if self.escaped or envelope.held else self._patterns.leaves_plain
             self.passes = False

@@ -47,11 +47,12 @@ IN_LINE_OF_STRING = StringPatterns(
 )
 """The same, where a line feed in a string counts too."""
 
-# Text deep in a value with strings, numbers and what separates them, and no bracket. Which group took part tells where
-# it ends: in a number, elsewhere outside of strings, or inside one, which begins at that group.
-ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 3
+# Text deep in a value with strings, numbers and what separates them, and no bracket. Which group took part last tells
+# where it ends: in a number, elsewhere outside of strings, or inside one, which begins at that group; the first group
+# is where the last string begins before that.
+LAST_STRING, ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 2, 4
 _APART = r"[-+.0-9eE \t\r\n,:]*+"
-_HOPS = rf'{_APART}(?:"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
+_HOPS = rf'{_APART}(?:()"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
 hop_out_of_string = re.compile(rf'[^"\\\n]*"{_HOPS}').match
 hop_into_string = re.compile(_HOPS).match
 

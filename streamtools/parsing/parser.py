@@ -17,6 +17,7 @@ from streamtools.events import CallDelta, Error, Text, UIEvent
 from streamtools.parsing.armed import arm
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Dialects, choose_dialects
+from streamtools.parsing.drafts import Drafts
 from streamtools.parsing.json_text import OPEN
 from streamtools.parsing.options import Options, OtherOptions
 from streamtools.parsing.output import Output
@@ -64,6 +65,7 @@ class Parser:
         self._number = number
         self._visible = Visible(self._output, chosen)
         self._prose = Prose(armed, chosen, self._output, self._visible)
+        self._drafts = Drafts(chosen, self._output, self._visible.show_raw)
         self._closed = False
         self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta without consequences
@@ -80,10 +82,12 @@ class Parser:
                 number = self._number
                 return [Text(delta) if number is None else Text(delta, number())]
             span = self._span
-            if span is not None and span.told is not None and span.room >= len(delta):
-                # The commonest of all is `skim` in line: text inside a string of arguments.
+            if span is not None and span.room >= len(delta):
+                # The commonest of all is `skim` in line: text inside a string.
                 span.room -= len(delta)
                 span.parts.append(delta)
+                if span.told is None:
+                    return span.tell(delta)
                 number = self._number
                 return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
             events = hidden.skim(delta)
@@ -223,15 +227,9 @@ class Parser:
     # Calls.
 
     def _open(self, begun: Begun) -> None:
-        self._span = span = Span(
-            begun.marker,
-            begun.dialect.id,
-            begun.opener.kind == "result",
-            self._options,
-            self._output,
-            self._visible.show_raw,
-            self._declared,
-        )
+        self._drafts.open(begun.dialect.id)
+        drafts = self._drafts if begun.opener.kind == "call" else None
+        self._span = span = Span(begun.marker, drafts, self._options, self._output, self._declared)
         self._body = begun.opener.body(span)
 
     def _read_span(self, span: Span, text: str) -> str | None:
@@ -254,7 +252,7 @@ class Parser:
         if next(self._body, _FINISHED) is not _FINISHED:
             return None
         self._span = self._body = None
-        if span.counts:
+        if self._drafts.count:
             self._visible.end_call()
         self._prose.resume(span.last, several_lines=span.several_lines)
         return span.text[span.at :]

@@ -15,7 +15,7 @@ _REWIND = 256  # characters that a grammar goes back while skipping: less, by th
 class RawText(Reader):
     """What is read of a span, and what is kept of it. Places count from the beginning of the span."""
 
-    __slots__ = ("_before", "_length", "_most", "_skipped_from", "marker", "origin", "parts", "room")
+    __slots__ = ("_before", "_length", "_most", "_skipped_from", "marker", "origin", "parts", "room", "stores")
 
     def __init__(self, marker: str, most: int) -> None:
         """Begin behind `marker`; keep `most` characters, but the marker in any case."""
@@ -26,13 +26,9 @@ class RawText(Reader):
         self._length = max(most, len(marker))  # how much may be kept, counted from the beginning of the span
         self.room = self._length - len(marker)  # how much more; negative while nothing is
         self.origin = 0  # the place where what is kept begins: what comes before has been handed out
-        self._skipped_from = -1  # the place from which on nothing is kept
+        self.stores = True  # text is kept, since no limit has been met
+        self._skipped_from = 0  # the place from which on it is not
         self._before = ""  # the character before what is kept
-
-    @property
-    def stores(self) -> bool:
-        """Whether text is kept, since no limit has been met."""
-        return self._skipped_from < 0
 
     @property
     def received(self) -> int:
@@ -95,6 +91,7 @@ class RawText(Reader):
 
     def skip_from(self, place: int) -> None:
         """Keep nothing from a place on."""
+        self.stores = False
         self._skipped_from = place
         self._before = self._before_text()
         self._length -= self.room + 1

@@ -31,8 +31,7 @@ class Span(RawText):
     __slots__ = (
         "_broken",
         "_drafts",
-        "_keeps_markup",
-        "_make_delta",
+        "_options",
         "_output",
         "_tells",
         "declared",
@@ -46,17 +45,12 @@ class Span(RawText):
     def __init__(
         self,
         marker: str,
-        dialect: str,
-        forged: bool,
+        drafts: Drafts | None,
         options: Options,
         output: Output,
-        show: Callable[[str], bool],
         declared: Declared,
     ) -> None:
-        """Begin behind `marker`; a `forged` span is no call but a result that the model wrote itself.
-
-        `show` takes the text of a malformed call that is to be text, and returns whether that is the end of everything.
-        """
+        """Begin behind `marker`; a span without `drafts` is no call but a result that the model wrote itself."""
         super().__init__(marker, options.limits.call)
         self.declared = declared
         self.told: str | None = None  # the call whose arguments go on, and may be told at once
@@ -64,24 +58,18 @@ class Span(RawText):
         self.state = OPEN  # what it has come to
         self.several_lines = False  # known at the end
         self.depth = options.limits.depth  # how deep JSON may nest
-        self._keeps_markup = options.keep_markup
+        self._options = options
         self._output = output
-        self._make_delta = output.make_delta
         self._broken: JsonText | None = None
         self._tells = options.call_deltas
-        self._drafts = None if forged else Drafts(dialect, options, output, show)
-        if self._drafts is not None and not self._drafts.begin(0):
+        self._drafts = drafts
+        if drafts is not None and not drafts.begin(0):
             self.exceed(Code.TOO_MANY_CALLS)
 
     # What the parser asks for.
 
-    @property
-    def counts(self) -> bool:
-        """Whether it was a call, or an error in the place of one."""
-        return self._drafts is not None and self._drafts.count
-
     def skim(self, text: str) -> list[UIEvent] | None:
-        """Take text that only continues an open string; None if a limit is met, and nothing was taken."""
+        """Take text in which `leaves` finds nothing; None if a limit is met, and nothing was taken."""
         room = self.room - len(text)
         if room >= 0:
             self.parts.append(text)
@@ -90,8 +78,12 @@ class Span(RawText):
         else:
             self.keep_end(text)
         self.room = room
+        return self.tell(text)
+
+    def tell(self, text: str) -> list[UIEvent]:
+        """Return the events of such text, which is kept already."""
         if self.told is not None:
-            return [self._make_delta(self.told, text)]
+            return [self._output.make_delta(self.told, text)]
         events: list[UIEvent] = []
         if self.take is not None:
             self._output.events = events
@@ -108,13 +100,12 @@ class Span(RawText):
         if scanner is None or room < 0:
             return None
         place = self._length - self.room
-        if scanner.passes and scanner.pass_over(text, place):
-            self.leaves = scanner.leaves
-            return self.skim(text)
-        # As `push` does, behind text that has all been read.
         self.room = room
         self.parts.append(text)
-        self.text, self.at, self.base = text, 0, place
+        if scanner.passes and scanner.pass_over(text, place):
+            self.leaves = scanner.leaves
+            return self.tell(text)
+        self.text, self.at, self.base = text, 0, place  # what came before has all been read
         events: list[UIEvent] = []
         self._output.events = events
         self.state = state = scanner.scan(self)
@@ -136,7 +127,7 @@ class Span(RawText):
         self.told = self.take = None
         want = scanner.envelope.want
         if want == FIELD:
-            self.take = scanner.envelope.kept.append if self._skipped_from < 0 else scanner.envelope.take
+            self.take = scanner.envelope.kept.append if self.stores else scanner.envelope.take
         elif want and self._tells and self._drafts is not None and (draft := self._drafts.last) is not None:
             if draft.announced:
                 self.told = draft.id
@@ -229,7 +220,7 @@ class Span(RawText):
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span here: its calls are settled, see `Drafts.settle`."""
         if self.stores:
-            raw = self.kept_to(self.place)
+            raw = self.kept_to(self.base + self.at)
             self.several_lines = self.several_lines or "\n" in raw
             self._settle(raw, self.origin, code, survivors=survivors)
         else:
@@ -263,7 +254,7 @@ class Span(RawText):
         if self._drafts is None:
             self._output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
             return
-        if self._keeps_markup:
+        if self._options.keep_markup:
             draft = self._drafts.first
             before = raw if draft is None else raw[: draft.begin - origin]
             if before:
@@ -334,8 +325,11 @@ class Span(RawText):
 
     def tell_arguments(self, text: str) -> None:
         """A piece of its arguments, as JSON text."""
-        if self._drafts is not None:
-            self._drafts.tell(text)
+        if self._tells and text and self._drafts is not None and (draft := self._drafts.last) is not None:
+            if draft.announced:
+                self._output.events.append(self._output.make_delta(draft.id, text))
+            else:
+                draft.waiting.append(text)
 
 
 Body: TypeAlias = Callable[[Span], Generator[None, None, None]]
