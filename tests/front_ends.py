@@ -27,6 +27,7 @@ _PARTS: dict[str, tuple[set[str], set[str]]] = {  # the members that each type h
     "tool-input-delta": ({"toolCallId", "inputTextDelta"}, set()),
     "tool-input-available": ({"toolCallId", "toolName", "input"}, {"dynamic"}),
     "tool-input-error": ({"toolCallId", "toolName", "input", "errorText"}, {"dynamic"}),
+    "tool-approval-request": ({"approvalId", "toolCallId"}, set()),
     "tool-output-available": ({"toolCallId", "output"}, {"dynamic", "preliminary"}),
     "tool-output-error": ({"toolCallId", "errorText"}, {"dynamic"}),
     "data-tool-progress": ({"id", "data"}, set()),
@@ -117,6 +118,9 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
             assert calls.get(call, "streaming") == "streaming", part
             dynamic |= {call} if part.get("dynamic") else set()
             calls[call] = "available" if kind == "tool-input-available" else "ended"
+        elif kind == "tool-approval-request":
+            assert target > 5, f"version 5 does not know {part}"
+            assert calls[call] == "available", part
         elif kind in ("tool-output-available", "tool-output-error"):
             assert part.get("dynamic", False) == (call in dynamic), f"version 5 does not find the call of {part}"
             assert calls[call] == "available", part
@@ -181,8 +185,10 @@ def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
             assert not {"outcome", "usage"} & event.keys(), event
     assert not opened, f"{opened} are open at the end"
     outcome = events[-1].get("outcome", {})
+    asked = [each["toolCallId"] for each in outcome.get("interrupts", ())]
+    assert {*asked} <= {*started} - {*answered}, events[-1]
     pending = outcome.get("pendingToolCallIds", [])
-    if current or events[-1]["type"] == "RUN_ERROR":
+    if (current and not asked) or events[-1]["type"] == "RUN_ERROR":
         assert sorted(pending) == sorted(set(started) - set(answered)), f"{pending} are pending in {events}"
 
 

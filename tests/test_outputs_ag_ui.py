@@ -10,6 +10,7 @@ from streamtools import outputs
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
+    ApprovalRequested,
     Call,
     CallDelta,
     CallStart,
@@ -174,6 +175,27 @@ def test_calls_that_are_left_for_the_front_end_are_named() -> None:
         "runId": "r",
         "result": {"reason": "finished", "finishReason": "tool_calls"},
     } == body(*run, version=None)[-1]
+
+
+def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
+    """Its outcome asks, by the id of the call; a reader from before 1.0 finds them by their missing results."""
+    done = Done("finished", "tool_calls", None, [WEATHER, TIME])
+    run = Start("r"), StepStart(1), Call(WEATHER), ApprovalRequested(TIME), StepEnd(1, "tool_calls"), done
+
+    assert {
+        "type": "interrupt",
+        "interrupts": [{"id": "c2", "reason": "tool_approval", "toolCallId": "c2"}],
+    } == body(*run)[-1]["outcome"]
+    assert "outcome" not in body(*run, version=None)[-1]
+
+
+def test_calls_that_the_messages_hold_already() -> None:
+    """A run that resumes another tells their results alone."""
+    encoder = outputs.ag_ui(known_calls=["c1"])
+    events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0), FINISHED]
+    told = read_body(b"".join(map(encoder.encode, events)), done=False)
+
+    assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == [each["type"] for each in told]
 
 
 def test_calls_that_nobody_will_run_have_a_result_that_says_so() -> None:

@@ -236,9 +236,41 @@ def test_what_is_for_developers_is_not_sent() -> None:
     assert [] == parts(Warning(Code.NEAR_MISS, "w"), FollowUp([]), Raw({"a": 1}), Markup("<x>"), Thinking(True))
 
 
-def test_a_call_that_waits_for_approval_is_there() -> None:
-    """Its input is available, whoever asks for the approval."""
-    assert "tool-input-available" == parts(ApprovalRequested(TIME), Executed(TIME, 1, None, 0))[1]["type"]
+def test_a_call_that_waits_for_approval() -> None:
+    """The request has the id of its call; version 5, which knows none, has the call alone."""
+    run = ApprovalRequested(TIME, 9.5), Executed(TIME, 1, None, 0)
+
+    assert {"type": "tool-approval-request", "approvalId": "c2", "toolCallId": "c2"} == parts(*run)[2]
+    assert ["tool-input-start", "tool-input-available", "tool-output-available"] == [
+        part["type"] for part in parts(*run, target=5)
+    ]
+
+
+@pytest.mark.parametrize("known", [["c1", "c2"], "c1"])
+def test_calls_that_the_message_holds_already(known: Any) -> None:
+    """A run that resumes another tells their ends alone; those that are not known are told whole."""
+    encoder = outputs.ai_sdk(known_calls=known)
+    events: list[UIEvent] = [
+        Start("r"),
+        Call(WEATHER),
+        Executing(WEATHER),
+        Executed(WEATHER, 31, None, 0),
+        Error(Code.TOOL_DENIED, "no", "c2", TIME),
+        FINISHED,
+    ]
+    told = read_body(b"".join(map(encoder.encode, events)), done=True)
+
+    denied = {"toolCallId": "c2", "errorText": "no", "dynamic": True}
+    if "c2" in known:
+        denied |= {"type": "tool-output-error"}
+    else:
+        denied |= {"type": "tool-input-error", "toolName": "time", "input": {}}
+    assert [
+        {"type": "start"},
+        {"type": "tool-output-available", "toolCallId": "c1", "output": 31, "dynamic": True},
+        denied,
+        {"type": "finish", "finishReason": "stop"},
+    ] == told
 
 
 def test_tokens_are_metadata_of_the_message() -> None:

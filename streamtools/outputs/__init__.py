@@ -51,6 +51,7 @@ def ai_sdk(
     progress: Literal["data", "preliminary"] = "data",
     metadata: Mapping[str, Any] | None = None,
     usage: bool = True,
+    known_calls: Collection[str] = (),
 ) -> Encoder:
     """Return an encoder of the AI SDK's UI message stream, which `useChat` reads.
 
@@ -62,22 +63,36 @@ def ai_sdk(
     `tool-NAME`, for a front end that has types for it. `progress`: what a tool tells while it works is a part
     `data-tool-progress` (one for each call, the last counts), or a `"preliminary"` output of the call, for tools whose
     progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the tokens of the run
-    out of it. Raises ValueError for a value that is not allowed.
+    out of it. `known_calls` are the ids of calls that the message holds already, of a run that resumes another. Raises
+    ValueError for a value that is not allowed.
     """
     return AISDKEncoder(
-        target, message_id=message_id, dynamic=dynamic, progress=progress, metadata=metadata, usage=usage
+        target,
+        message_id=message_id,
+        dynamic=dynamic,
+        progress=progress,
+        metadata=metadata,
+        usage=usage,
+        known_calls=known_calls,
     )
 
 
-def ag_ui(*, thread_id: str | None = None, run_id: str | None = None, protocol_version: str | None = None) -> Encoder:
+def ag_ui(
+    *,
+    thread_id: str | None = None,
+    run_id: str | None = None,
+    protocol_version: str | None = None,
+    known_calls: Collection[str] = (),
+) -> Encoder:
     """Return an encoder of AG-UI 1.0.
 
     `thread_id`, `run_id` and `protocol_version` are those of the request (`threadId`, `runId`, `protocolVersion`).
     Without ids, those of our own run are told; without a version of 1.0 or later, nothing is sent that clients from
-    before it would refuse: the calls that are left to the front end by name, the tokens of the run, and that it was
-    cancelled (which is an error to them).
+    before it would refuse: the calls that are left to the front end or wait for approval by name, the tokens of the
+    run, and that it was cancelled (which is an error to them). `known_calls` are the ids of calls that the messages of
+    the request hold already, of a run that resumes another.
     """
-    return AGUIEncoder(thread_id=thread_id, run_id=run_id, protocol_version=protocol_version)
+    return AGUIEncoder(thread_id=thread_id, run_id=run_id, protocol_version=protocol_version, known_calls=known_calls)
 
 
 def openai(

@@ -6,8 +6,8 @@ request of what it reads, so their ids are unique beyond one run (they begin wit
 belong to one message of the assistant, and each call that ended has a result: without one it is a call that the front
 end is to run itself.
 
-`cancelled`, `pendingToolCallIds` and `usage` are of version 1.0, and go only to a reader that declared it: readers from
-before it refuse them.
+The outcomes `cancelled` and `interrupt`, `pendingToolCallIds` and `usage` are of version 1.0, and go only to a reader
+that declared it: readers from before it refuse them.
 
 Source: the packages `@ag-ui/client` 1.0.0 (`verify`, `apply/default`) and `ag-ui-protocol` 1.0.0, whose models are made
 of the schema of 1.0.
@@ -16,6 +16,7 @@ of the schema of 1.0.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from streamtools.calls import ToolCall
@@ -32,8 +33,15 @@ _version = re.compile(r"(\d{1,9})\.\d{1,9}")
 class AGUIEncoder(PairedEncoder):
     """Writes the events of one run. The arguments are those of `outputs.ag_ui`."""
 
-    def __init__(self, *, thread_id: str | None, run_id: str | None, protocol_version: str | None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        thread_id: str | None,
+        run_id: str | None,
+        protocol_version: str | None,
+        known_calls: Collection[str],
+    ) -> None:
+        super().__init__(known_calls)
         self._thread_id = thread_id
         self._run_id = run_id or ""
         declared = _version.fullmatch(protocol_version or "")
@@ -83,6 +91,9 @@ class AGUIEncoder(PairedEncoder):
         written = b"" if told.pieces else _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=delta)
         return written + _event("TOOL_CALL_END", toolCallId=call.id)
 
+    def _write_question(self, call: ToolCall) -> bytes:
+        return b""  # the outcome of the run asks, if nobody has answered by then
+
     def _write_progress(self, told: Told, data: Any) -> bytes:
         return _event("CUSTOM", name="tool-progress", value={"toolCallId": told.id, "progress": data})
 
@@ -114,7 +125,10 @@ class AGUIEncoder(PairedEncoder):
         if done.reason == "cancelled":
             outcome = {"type": "cancelled"}
         elif done.reason == "finished" and done.pending and self._current:
+            interrupts = [_interrupt(call) for call in done.pending if call.id in self._questions]
             outcome = {"type": "success", "pendingToolCallIds": [call.id for call in done.pending]}
+            if interrupts:
+                outcome = {"type": "interrupt", "interrupts": interrupts}
         return _event(
             "RUN_FINISHED",
             threadId=self._thread_id or self._run_id,
@@ -145,6 +159,11 @@ class AGUIEncoder(PairedEncoder):
     def _new_id(self) -> str:
         self._messages += 1
         return f"{self._run_id}-{self._messages}"
+
+
+def _interrupt(call: ToolCall) -> dict[str, Any]:
+    """Return what a run waits for that ends before somebody has approved a call."""
+    return {"id": call.id, "reason": "tool_approval", "toolCallId": call.id}
 
 
 def _event(type: str, **members: Any) -> bytes:

@@ -6,7 +6,8 @@ nothing is read. So parts are closed before it, and what only a later version kn
 
 A call of ours becomes a tool part: `input-streaming` from its name on, `input-available` when it is complete, then
 `output-available` or `output-error`. Calls that are left for somebody else to run stay `input-available`: the client
-answers them (`addToolOutput`) and asks again. Calls that nobody will run end as `output-error`, since a history with
+answers them (`addToolOutput`) and asks again; those that somebody has to approve first are `approval-requested`, and
+the id of the approval is the call's. Calls that nobody will run end as `output-error`, since a history with
 unanswered calls is one that no provider takes.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-message-chunks`, `process-ui-message-stream`), and the page
@@ -51,8 +52,9 @@ class AISDKEncoder(PairedEncoder):
         progress: Literal["data", "preliminary"],
         metadata: Mapping[str, Any] | None,
         usage: bool,
+        known_calls: Collection[str],
     ) -> None:
-        super().__init__()
+        super().__init__(known_calls)
         if target not in (5, 6, 7):
             raise ValueError(f"target is a major version of the AI SDK, 5, 6 or 7, and not {target!r}")
         if progress not in ("data", "preliminary"):
@@ -95,6 +97,11 @@ class AISDKEncoder(PairedEncoder):
             input=call.arguments,
             dynamic=self._is_dynamic(told.name),
         )
+
+    def _write_question(self, call: ToolCall) -> bytes:
+        if self._target < 6:  # it knows none
+            return b""
+        return _part("tool-approval-request", approvalId=call.id, toolCallId=call.id)
 
     def _write_progress(self, told: Told, data: Any) -> bytes:
         if self._preliminary:

@@ -63,6 +63,11 @@ class Moves(ABC):
         ...
 
     @abstractmethod
+    def _write_question(self, call: ToolCall) -> bytes:
+        """Return what asks for the approval of a call, which has been told."""
+        ...
+
+    @abstractmethod
     def _write_progress(self, told: Told, data: Any) -> bytes: ...
 
     @abstractmethod

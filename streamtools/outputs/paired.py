@@ -14,7 +14,7 @@ are kept no more, gets a body that its client can read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import assert_never
 
 from streamtools.calls import ToolCall
@@ -65,7 +65,7 @@ class PairedEncoder(Moves):
     keep_alive: bytes = KEEP_ALIVE
     resumable: bool = False
 
-    def __init__(self) -> None:
+    def __init__(self, known_calls: Collection[str] = ()) -> None:
         self._begun = False
         self._ended = False
         self._step: int | None = None
@@ -74,6 +74,8 @@ class PairedEncoder(Moves):
         self._stretches = 0
         self._white: dict[Channel, str] = {}  # with which a stretch may begin
         self._calls: dict[str, Told] = {}
+        self._known = {known_calls} if isinstance(known_calls, str) else set(known_calls)
+        self._questions: dict[str, ApprovalRequested] = {}
         self._failure: Error | None = None
         self._usage: Usage | None = None
 
@@ -101,8 +103,11 @@ class PairedEncoder(Moves):
                 return self._announce(call_id, name)
             case CallDelta(call_id, text):
                 return self._add_to_call(call_id, text)
-            case Call(call) | ApprovalRequested(call) | Executing(call):
+            case Call(call) | Executing(call):
                 return self._introduce(call)
+            case ApprovalRequested(call):
+                self._questions[call.id] = event
+                return self._introduce(call) + self._write_question(call)
             case Progress(call_id, data):
                 told = self._calls.get(call_id)
                 return self._write_progress(told, data) if told and told.whole else b""
@@ -190,6 +195,9 @@ class PairedEncoder(Moves):
         told = self._calls.get(call.id)
         if told is not None and told.whole:
             return b""
+        if call.id in self._known:
+            self._calls[call.id] = Told(call.id, call.name, whole=True)
+            return self._begin()
         written = self._announce(call.id, call.name)
         told = self._calls[call.id]
         told.whole = True
@@ -198,9 +206,9 @@ class PairedEncoder(Moves):
     def _refuse(self, error: Error) -> bytes:
         assert error.call_id is not None
         told = self._calls.pop(error.call_id, None)
-        written = b""
-        if told is None:
-            written = self._begin() + self._end_stretch()
+        if told is None and error.call is not None and error.call_id in self._known:
+            told = Told(error.call_id, error.call.name, whole=True)
+        written = self._begin() + (self._end_stretch() if told is None else b"")
         return written + self._write_refusal(error, told)
 
     def _finish(self, done: Done | None) -> bytes:

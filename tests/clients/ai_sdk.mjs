@@ -3,14 +3,20 @@
 // read    one question by `DefaultChatTransport`, its answer by `readUIMessageStream`
 // chat    one question by the chat that `useChat` is made of
 // answer  the same, and the calls that are left to the client are answered by it
+// approve the same, and the calls that wait for approval get it
 // resume  the same, left as soon as there is text, and resumed: by this chat, by one that has just been loaded, and by
 //         one that there is nothing for
 
 import { listeningFetch, nameOf, tell } from "./telling.mjs";
 
 const [, , name, mode, api] = process.argv;
-const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls, readUIMessageStream } =
-  await import(name);
+const {
+  AbstractChat,
+  DefaultChatTransport,
+  lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
+  readUIMessageStream,
+} = await import(name);
 
 const question = { id: "q-1", role: "user", parts: [{ type: "text", text: "What is the weather?" }] };
 const transport = new DefaultChatTransport({ api, fetch: listeningFetch });
@@ -60,7 +66,7 @@ if (mode === "read") {
   tell("end", { message, errors });
 }
 
-if (mode === "chat" || mode === "answer") {
+if (mode === "chat" || mode === "answer" || mode === "approve") {
   const finishes = [];
   const data = [];
   const answers = mode === "answer";
@@ -72,9 +78,17 @@ if (mode === "chat" || mode === "answer") {
     onToolCall: ({ toolCall }) => {
       if (answers) void chat.addToolOutput({ tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output: "sunny" });
     },
-    sendAutomaticallyWhen: answers ? lastAssistantMessageIsCompleteWithToolCalls : undefined,
+    sendAutomaticallyWhen: {
+      answer: lastAssistantMessageIsCompleteWithToolCalls,
+      approve: lastAssistantMessageIsCompleteWithApprovalResponses,
+    }[mode],
   });
   await chat.sendMessage({ text: "What is the weather?" });
+  if (mode === "approve") {
+    const asked = chat.messages.at(-1).parts.find((part) => part.state === "approval-requested");
+    await chat.addToolApprovalResponse({ id: asked.approval.id, approved: true });
+    while (finishes.length < 2) await new Promise(setImmediate);
+  }
   while (chat.status === "submitted" || chat.status === "streaming") await new Promise(setImmediate);
   const { messages, status } = chat;
   tell("end", { messages, status, error: nameOf(chat.error), finishes, data });

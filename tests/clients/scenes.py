@@ -15,13 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamtools import ToolError, chat, outputs
-from streamtools.conversation import ScriptedModel
+from streamtools import ToolError, chat, outputs, tool
+from streamtools.conversation import Chat, ScriptedModel
 from streamtools.conversation.models.scripted import Answer
 from streamtools.events import ProviderCompleted, ReasoningDelta, SourceError, SourceUsage, TextDelta, Usage
 from streamtools.outputs import Encoder, asgi
 from streamtools.runs import Run, Runs
 from streamtools.stream import ToolStream
+from streamtools.tools import MemoryLedger
 
 STOP = ProviderCompleted(finish_reason="stop")
 
@@ -47,6 +48,7 @@ SCENES: dict[str, Sequence[Answer]] = {
     "error": [[TextDelta("Half an ans"), SourceError("The provider is overloaded.")]],
     "slow": ["Wait.\n" + written("wait", "{}"), "There it is."],
     "count": [written("count", '{"to": 2}'), "Two."],
+    "asked": [written("pay", '{"amount": 50}'), "It is paid."],
     "left": [["Let me see.\n" + WEATHER], "It is sunny."],
     "cut": [[TextDelta("Let me see.\n" + WEATHER + "And"), ProviderCompleted(finish_reason="length")]],
 }
@@ -61,6 +63,10 @@ class Stage:
         self.runs = Runs()
         self.active: dict[str, tuple[Run, str]] = {}
         """The run of each chat, and the id of the message that it makes or goes on with."""
+        self.ledger = MemoryLedger()
+        self.asking: Chat | None = None
+        """The last chat whose calls wait for approval."""
+        self.decided: list[str] = []
         self.progress: Literal["data", "preliminary"] = "data"
         self.requests: list[Any] = []
         """The bodies of the questions."""
@@ -104,13 +110,32 @@ class Stage:
     def encoder(self, request: Request, chat_id: str) -> Encoder:
         """Return an encoder for the version that asks."""
         target: Any = int(request.path_params["format"].removeprefix("ai"))
-        return outputs.ai_sdk(target, message_id=self.active[chat_id][1], dynamic=["get_tide"], progress=self.progress)
+        message_id, known = self.active[chat_id][1], self.decided
+        return outputs.ai_sdk(
+            target, message_id=message_id, dynamic=["get_tide"], progress=self.progress, known_calls=known
+        )
 
     def play(self, scene: str, asked: dict[str, Any]) -> ToolStream:
         """Return what a scene is."""
-        answered = asked.get("messages", [{}])[-1].get("role") == "assistant"  # a call that was left to the client
-        model = ScriptedModel(SCENES[scene][1:] if answered else SCENES[scene], native_tool_calls=False)
+        last = asked.get("messages", [{}])[-1]
+        goes_on = last.get("role") == "assistant"  # behind a call that was left to the client
+        model = ScriptedModel(SCENES[scene][1:] if goes_on else SCENES[scene], native_tool_calls=False)
         question = [{"role": "user", "content": "What is the weather?"}]
+        if scene == "asked":
+            decisions = {
+                each["toolCallId"]: each["approval"]["approved"] for each in last["parts"] if "approval" in each
+            }
+            before, self.decided = self.asking, [*decisions]
+            self.asking = chat(
+                model,
+                before.messages() if before else question,
+                tools=[pay],
+                teach="never",
+                ledger=self.ledger,
+                resume=before.suspension if before else None,
+                decisions=decisions or None,
+            )
+            return self.asking
         tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, count, self.wait]
         return chat(model, question, tools=tools, call_deltas=True, teach="never")
 
@@ -123,6 +148,12 @@ class Stage:
 def get_weather(city: str) -> dict[str, Any]:
     """Tell the weather."""
     return {"city": city, "degrees": 31}
+
+
+@tool(requires_approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
 
 
 async def count(to: int) -> AsyncIterator[dict[str, int]]:

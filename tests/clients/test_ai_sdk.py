@@ -198,6 +198,21 @@ async def test_a_call_that_is_left_to_the_client(front: Front) -> None:
     assert ["tool-calls", "stop"] == [finish["finishReason"] for finish in end["finishes"]]
 
 
+async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
+    """The client asks, sends the answer of its own accord, and the call ends in its place; version 5 cannot ask."""
+    if front.version == "ai5":
+        (part,) = (each for each in (await front("read", "asked"))["message"]["parts"] if "toolCallId" in each)
+        assert "input-available" == part["state"]
+        return
+    end = await front("approve", "asked")
+
+    assert ("ready", 2) == (end["status"], len(front.stage.requests))
+    parts = end["messages"][-1]["parts"]
+    (called,) = (part for part in parts if "toolCallId" in part)
+    assert ("output-available", "paid 50", True) == (called["state"], called["output"], called["approval"]["approved"])
+    assert text("It is paid.") == parts[-1]
+
+
 async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
     """Nobody runs it, and it says so, so that the conversation can go on."""
     end = await front("chat", "cut")
