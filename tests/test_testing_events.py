@@ -104,6 +104,7 @@ def test_a_difference_is_shown_line_by_line() -> None:
         ({"name": "sub"}, "call.name: expected 'sub', came 'add'"),
         ({"arguments": {"a": 1}}, "call.arguments.b: expected nothing, came [1, 2]"),
         ({"arguments": {"a": 1, "b": [1], "c": 1}}, "call.arguments.b[1]: expected nothing, came 2"),
+        ({"arguments": {"a": 1, "b": [1, 3]}}, "call.arguments.b[1]: expected 3, came 2"),
         ({"arguments": {"a": 1, "b": [1, 2, 3]}}, "call.arguments.b[2]: expected 3, came nothing"),
         ({"arguments": {"a": 1, "b": [1, 2], "c": 1}}, "call.arguments.c: expected 1, came nothing"),
         ({"colour": "red"}, "call.colour: expected 'red', came nothing"),

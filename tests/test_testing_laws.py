@@ -37,13 +37,21 @@ def body(span: Span) -> Steps:
         span.close(None if state is ENDED else Code.TRUNCATED)
 
 
-def dialect(body: Body = body, write_call: Callable[[str, dict[str, Any]], str] = write_call) -> Dialect:
+def write_result(name: str, text: str) -> str:
+    return f"@result {name}: {text}"
+
+
+def dialect(
+    body: Body = body,
+    write_call: Callable[[str, dict[str, Any]], str] = write_call,
+    write_result: Callable[[str, str], str] = write_result,
+) -> Dialect:
     """Return a dialect of our own: `@call {"name": …, "arguments": {…}}`."""
     return Dialect(
         id="at_call",
         openers=(Opener(("@call ",), body, ahead=("{",)),),
         write_call=write_call,
-        write_result=lambda name, text: f"@result {name}: {text}",
+        write_result=write_result,
     )
 
 
@@ -140,6 +148,12 @@ def test_a_writer_that_nobody_can_read_is_caught() -> None:
     """What a dialect writes, it reads."""
     with pytest.raises(AssertionError, match="law of round trip"):
         assert_laws(dialect(write_call=lambda name, arguments: write_call(name.upper(), arguments)))
+
+
+def test_a_result_that_calls_is_caught() -> None:
+    """What goes back to the model in the form of a call would be run when it is repeated."""
+    with pytest.raises(AssertionError, match="law of results"):
+        assert_laws(dialect(write_result=lambda name, text: write_call(name, {"result": text})))
 
 
 def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:

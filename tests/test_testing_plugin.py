@@ -57,12 +57,12 @@ def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, 
 
 def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """The first run asks the provider, and every other one replays, with the same bytes and without the provider."""
-    tests = "\n    def test_hello(recording): assert 'Hel' in ask(recording) and recording.exchanges"
-    folder = write(pytester, provider, tests.replace(" and recording.exchanges", ""))
+    folder = write(pytester, provider, "\n    def test_hello(recording): assert 'Hel' in ask(recording)")
 
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     first = (folder / "test_hello.jsonl").read_bytes()
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); assert 1 == len(recording.exchanges)")
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
     assert first == (folder / "test_hello.jsonl").read_bytes()
@@ -204,6 +204,49 @@ def test_nothing_asked_is_nothing_recorded(pytester: pytest.Pytester, provider: 
     pytester.runpytest_inprocess("--record-streams=once", "-W", "ignore").assert_outcomes(passed=1)
 
     assert not folder.exists()
+
+
+WITHOUT_ROOM = """
+    import os
+
+    def test_hello(recording):
+        ask(recording)
+        os.dup2(os.open("/dev/full", os.O_WRONLY), recording.transport._file.fileno())
+        ask(recording)
+"""
+
+
+def test_a_recording_that_cannot_be_written_is_none(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """The test goes on, and nothing takes the place of what was there."""
+    folder = write(pytester, provider, WITHOUT_ROOM + "\n        assert not 'recorded'")
+
+    result = pytester.runpytest_inprocess("--record-streams=once", "-W", "ignore")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_hello.jsonl is not recorded: it could not be written: *"])
+    assert [] == list(folder.iterdir())
+
+
+NEW_CALLS = """
+    @pytest.mark.anyio
+    async def test_hello(recording):
+        async with recording.client() as client:
+            for number in range({count}):
+                await client.post("{url}", json=number)
+
+    @pytest.fixture
+    def anyio_backend(): return "asyncio"
+"""
+
+
+def test_new_adds_what_an_asynchronous_client_asks(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """It makes no difference whether the client blocks."""
+    for count in (1, 3):
+        folder = write(pytester, provider, NEW_CALLS.format(count=count, url=provider.url))
+        pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+
+    assert [0, 1, 2] == asked(folder / "test_hello.jsonl")
+    assert 3 == len(provider.requests)
 
 
 PLACES = """

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from streamtools.parsing.dialects import Dialect, Opener
-from streamtools.parsing.markers import LineEnd, Maybe, OneOf, Part, Some
+from streamtools.parsing.markers import LineEnd, Maybe, OneOf, Part
 
 Parts: TypeAlias = tuple[Part, ...]
 
@@ -37,11 +37,10 @@ def may_become(text: str, parts: Parts) -> bool:
             return any(may_become(text, (word, *rest) if word else rest) for word in words)
         case Maybe(inner):
             return may_become(text, (*inner, *rest)) or may_become(text, rest)
-        case Some(characters, least, most):
-            run = re.compile(f"[{characters}]{{0,{most}}}").match(text)
-            assert run is not None
-            length = run.end()
-            return length == len(text) or any(may_become(text[n:], rest) for n in range(least, length + 1))
+    run = re.compile(f"[{first.characters}]{{0,{first.most}}}").match(text)
+    assert run is not None
+    length = run.end()
+    return length == len(text) or any(may_become(text[count:], rest) for count in range(first.least, length + 1))
 
 
 def examples(parts: Parts) -> Iterator[str]:
@@ -59,9 +58,8 @@ def _examples(part: Part) -> Sequence[str]:
             return words
         case Maybe(inner):
             return ["", *examples(inner)]
-        case Some(characters, least, most):
-            character = next(each for each in map(chr, range(9, 0x3000)) if re.fullmatch(f"[{characters}]", each))
-            return [character * count for count in range(least, min(most, least + 1) + 1)]
+    character = next(each for each in map(chr, range(9, 0x3000)) if re.fullmatch(f"[{part.characters}]", each))
+    return [character * count for count in range(part.least, min(part.most, part.least + 1) + 1)]
 
 
 def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from streamtools import Parser
 from streamtools.events import UIEvent
+from streamtools.parsing import Parser
 
 
 def cut(text: str, places: Iterable[int]) -> list[str]:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from streamtools import coalesce
+from streamtools.coalescing import coalesce
 from streamtools.errors import Code
 from streamtools.events import (
     ApprovalRequested,

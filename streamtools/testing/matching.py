@@ -109,8 +109,6 @@ def show(value: object, width: int = 100) -> str:
     """Return a short repr: an event without the fields that hold their defaults, long texts cut in the middle."""
     if value is _MISSING:
         return "nothing"
-    if value is ...:
-        return "..."
     if isinstance(value, type):
         return value.__name__
     if isinstance(value, UnionType):

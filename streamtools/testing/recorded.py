@@ -173,7 +173,6 @@ class _Transport(httpx.AsyncBaseTransport, httpx.BaseTransport):
     def save(self) -> str | None:
         if self._file is None:
             return None
-        self._file.close()
         try:
             if why := self._why_not():
                 return why
@@ -188,10 +187,13 @@ class _Transport(httpx.AsyncBaseTransport, httpx.BaseTransport):
 
     def _why_not(self) -> str | None:
         assert self._recorder is not None
-        if self._recorder.fault is not None:
-            return f"it could not be written: {self._recorder.fault}"
-        if not self._part.stat().st_size:
-            return "nothing was asked"
+        fault = self._recorder.fault
+        try:
+            self._file.close()
+        except OSError as error:
+            fault = error
+        if fault is not None:
+            return f"it could not be written: {fault}"
         for exchange in read_recordings(self._part, strict=False):
             if exchange.head.response is None or exchange.end is None:
                 request = exchange.head.request
