@@ -115,14 +115,12 @@ class Reading:
                     await self._read(events, reader)
                 finally:
                     self._whole.deadline = anyio.current_time() + _CLOSING
-        if self._whole.cancelled_caught and self._events is not None:
+        if self._whole.deadline <= anyio.current_time() and self._whole.cancelled_caught:
             log.warning("stream_not_closed", error="it takes too long")
 
     async def _read(self, events: AsyncIterable[UIEvent], reader: Reader) -> None:
         fault: Exception | None = None
         with anyio.CancelScope() as self._inner:
-            if self._left or self._stopped:
-                self._inner.cancel()
             await reader.begin()
             take = reader.take
             try:

@@ -1,0 +1,252 @@
+"""What servers and websockets do that uvicorn does not, by hand on both event loops."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Self
+
+import anyio
+import pytest
+from starlette.requests import ClientDisconnect
+
+from streamtools.errors import Code
+from streamtools.events import Done, Error, Start, UIEvent
+from streamtools.outputs.asgi import Shutdown, event_stream_response, send_events, serve_websocket
+from streamtools.outputs.asgi.sending import Outlet
+from tests.serving import Exchange, read_frames
+
+pytestmark = pytest.mark.anyio
+
+EVENTS: list[UIEvent] = [Start("r", seq=1), Done("finished", "stop", None, [], seq=2)]
+
+
+class Bare:
+    """Events, and nothing to close."""
+
+    def __init__(self) -> None:
+        self._events = iter(EVENTS)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        for event in self._events:
+            return event
+        raise StopAsyncIteration
+
+
+class Socket:
+    """A websocket that is accepted: gives these frames; may refuse to send any further, and to receive."""
+
+    def __init__(self, *frames: str, refuses: int | None = None, raises: bool = False) -> None:
+        self._frames = list(frames)
+        self._refuses = refuses
+        self._raises = raises
+        self.sent: list[Any] = []
+        self.more = anyio.Event()
+        self.complained = anyio.Event()
+
+    async def accept(self) -> None:
+        """Accept what is accepted already."""
+        raise AssertionError("it is accepted")
+
+    async def receive(self) -> Any:
+        """Give the next frame."""
+        if self._raises:
+            raise RuntimeError("there is no client")
+        if not self._frames:
+            await self.more.wait()
+            self.more = anyio.Event()
+        return {"type": "websocket.receive", "text": self._frames.pop(0)}
+
+    def say(self, frame: str) -> None:
+        """Give one more frame."""
+        self._frames.append(frame)
+        self.more.set()
+
+    async def send(self, message: Any) -> None:
+        """Take a message."""
+        if self._refuses is not None and len(self.sent) >= self._refuses:
+            raise RuntimeError("there is no client")
+        self.sent.append(message)
+        if '{"error"' in message.get("text", ""):
+            self.complained.set()
+
+
+async def test_messages_go_out_one_at_a_time() -> None:
+    """Whoever sends them, and though the first takes long; one that is cancelled lets the others go on."""
+    gates = {name: anyio.Event() for name in "abc"}
+    begun = list[str]()
+
+    async def send(name: str) -> None:
+        begun.append(name)
+        await gates[name].wait()
+
+    outlet = Outlet(send, keep_alive=None, send_timeout=None)
+    async with anyio.create_task_group() as group:
+        for name in "abc":
+            group.start_soon(outlet.put, name)
+        for expected in (1, 2, 3):
+            await anyio.wait_all_tasks_blocked()
+            assert expected == len(begun)
+            gates[begun[-1]].set()
+    assert ["a", "b", "c"] == sorted(begun)
+
+
+async def test_no_comment_while_a_message_is_under_way() -> None:
+    """A client that takes its time hears nothing but what it takes."""
+    filled = list[str]()
+    gate = anyio.Event()
+
+    async def send(message: Any) -> None:
+        await gate.wait()
+
+    async def fill() -> None:
+        filled.append("filled")
+        over.set()
+
+    over = anyio.Event()
+    outlet = Outlet(send, keep_alive=0.001, send_timeout=None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(outlet.put, "message")
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(outlet.watch, fill)
+        with anyio.move_on_after(0.02):
+            await over.wait()
+        assert [] == filled
+        gate.set()
+        await over.wait()
+        group.cancel_scope.cancel()
+
+
+async def test_events_that_need_not_be_closed() -> None:
+    """Are read to their end; without any clock too."""
+    exchange = Exchange()
+    with anyio.move_on_after(5):
+        response = event_stream_response(Bare(), keep_alive=None, send_timeout=None)
+        await response(exchange.scope, exchange.receive, exchange.send)
+    assert ["start", "done"] == [frame["type"] for frame in read_frames(exchange.chunks)]
+    assert exchange.ended
+
+
+async def test_a_stream_that_is_slow_to_close() -> None:
+    """Behind the end of the body nothing is sent, in whatever silence."""
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[Bare]:
+        yield Bare()
+        await anyio.sleep(0.02)  # the clock of the response strikes meanwhile
+
+    exchange = Exchange()
+    with anyio.fail_after(5):
+        await event_stream_response(slow(), keep_alive=0.001)(exchange.scope, exchange.receive, exchange.send)
+    assert (5, True) == (len(exchange.sent), exchange.ended)
+
+
+async def test_no_clock() -> None:
+    """Neither comments nor a patience that ends."""
+    exchange = Exchange()
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        await anyio.wait_all_tasks_blocked()
+        yield EVENTS[1]
+
+    response = event_stream_response(held(), keep_alive=None, send_timeout=None)
+    with anyio.fail_after(5):
+        await response(exchange.scope, exchange.receive, exchange.send)
+    assert (5, True) == (len(exchange.sent), exchange.ended)
+
+
+@pytest.mark.parametrize("works", ["send_events", "serve_websocket"])
+async def test_a_websocket_whose_stream_raises(works: str) -> None:
+    """The exception is raised behind the farewell."""
+
+    async def breaking() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        yield Error(Code.UPSTREAM_ERROR, "gone", seq=2)
+        raise LookupError("gone")
+
+    socket = Socket("{}")
+    one_way = partial(send_events, socket, breaking())
+    both_ways = partial(serve_websocket, socket, lambda message, session: breaking())
+    with anyio.fail_after(5), pytest.raises(LookupError, match="gone"):
+        await (one_way if works == "send_events" else both_ways)()
+    assert 1011 == socket.sent[-1]["code"]
+
+
+@pytest.mark.parametrize("stuck", [0, 2, 4])
+async def test_a_middleware_that_says_that_the_client_has_gone(stuck: int) -> None:
+    """As Starlette's own do, at whatever is sent: the response is over."""
+    exchange = Exchange(silent=True)
+
+    async def send(message: Any) -> None:
+        if len(exchange.sent) >= stuck:
+            raise ClientDisconnect
+        await exchange.send(message)
+
+    with anyio.fail_after(5):
+        await event_stream_response(Bare())(exchange.scope, exchange.receive, send)
+    assert stuck == len(exchange.sent)
+
+
+@pytest.mark.parametrize("refuses", range(4))
+async def test_a_websocket_that_cannot_send(refuses: int) -> None:
+    """Its client has gone: nothing is raised, not at the farewell either."""
+    socket = Socket(refuses=refuses)
+    with anyio.fail_after(5):
+        await send_events(socket, Bare())
+    assert ["websocket.send"] * min(refuses, 2) + ["websocket.close"] * (refuses == 3) == [
+        message["type"] for message in socket.sent
+    ]
+
+
+async def test_a_websocket_that_cannot_receive() -> None:
+    """Its client has gone."""
+    left = anyio.Event()
+
+    async def held() -> AsyncIterator[UIEvent]:
+        try:
+            await anyio.sleep_forever()
+            yield EVENTS[0]
+        finally:
+            left.set()
+
+    socket = Socket(raises=True)
+    with anyio.fail_after(5):
+        await send_events(socket, held())
+    assert [] == socket.sent
+
+
+async def test_a_conversation_whose_server_ends() -> None:
+    """A message that comes behind that is refused; those that wait are dropped."""
+    shutdown = Shutdown()
+    asked = list[Any]()
+    socket = Socket("{}", "{}")
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                socket.say("{}")
+                await socket.complained.wait()
+
+    def handler(message: Any, session: Any) -> Any:
+        asked.append(message)
+        return held()
+
+    async with anyio.create_task_group() as group:
+
+        async def serve() -> None:
+            await serve_websocket(socket, handler, shutdown=shutdown)
+
+        group.start_soon(serve)
+        await anyio.wait_all_tasks_blocked()
+        shutdown.begin()
+    assert [{}] == asked
+    assert '"ending"' in socket.sent[1]["text"]
+    assert {"type": "websocket.close", "code": 1001, "reason": ""} == socket.sent[-1]
