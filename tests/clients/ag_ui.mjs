@@ -1,4 +1,5 @@
-// node ag_ui.mjs URL: a front end with AG-UI, against a server of ours; it asks once.
+// node ag_ui.mjs URL: a front end with AG-UI, against a server of ours; it asks once, and once more where the run was
+// interrupted, with the approval that it asked for.
 
 import { HttpAgent } from "@ag-ui/client";
 import { listeningFetch, nameOf, tell } from "./telling.mjs";
@@ -12,6 +13,7 @@ const agent = new HttpAgent({
 });
 const events = [];
 let failure;
+let interrupts = [];
 let pending;
 const subscriber = {
   onEvent: ({ event }) => {
@@ -21,13 +23,18 @@ const subscriber = {
   onRunFailed: ({ error }) => {
     failure = nameOf(error);
   },
-  onRunFinishedEvent: ({ pendingToolCallIds }) => {
+  onRunFinishedEvent: ({ event, pendingToolCallIds }) => {
     pending = pendingToolCallIds;
+    interrupts = event.outcome?.interrupts ?? [];
   },
 };
 let answer = {};
 try {
   answer = await agent.runAgent({ runId: "run-1" }, subscriber);
+  if (interrupts.length) {
+    const resume = interrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: { approved: true } }));
+    answer = await agent.runAgent({ runId: "run-2", resume }, subscriber);
+  }
 } catch (error) {
   failure ??= nameOf(error);
 }

@@ -91,7 +91,8 @@ class Stage:
         run = await self.runs.start(stream, owner="me")
         if request.path_params["format"] == "ag_ui":
             version = asked.get("protocolVersion")
-            encoder = outputs.ag_ui(thread_id=asked["threadId"], run_id=asked["runId"], protocol_version=version)
+            ids: Any = {"thread_id": asked["threadId"], "run_id": asked["runId"]}
+            encoder = outputs.ag_ui(**ids, protocol_version=version, known_calls=self.decided)
             self.active[asked["threadId"]] = run, ""
         else:
             last = asked["messages"][-1]
@@ -122,9 +123,11 @@ class Stage:
         model = ScriptedModel(SCENES[scene][1:] if goes_on else SCENES[scene], native_tool_calls=False)
         question = [{"role": "user", "content": "What is the weather?"}]
         if scene == "asked":
-            decisions = {
-                each["toolCallId"]: each["approval"]["approved"] for each in last["parts"] if "approval" in each
-            }
+            parts = [each for each in last.get("parts", ()) if "approval" in each]  # of the AI SDK
+            decisions = {each["toolCallId"]: each["approval"]["approved"] for each in parts}
+            for each in asked.get("resume", ()):  # of AG-UI
+                decisions[each["interruptId"]] = each["payload"]["approved"]
+                model = ScriptedModel(SCENES[scene][1:], native_tool_calls=False)
             before, self.decided = self.asking, [*decisions]
             self.asking = chat(
                 model,

@@ -149,6 +149,20 @@ async def test_a_call_that_is_left_to_the_front_end(front: Front) -> None:
     assert {"type": "success", "pendingToolCallIds": end["pending"]} == end["events"][-1]["outcome"]
 
 
+async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
+    """It interrupts the run, and the next one, which brings the approval, answers it where it stands."""
+    end = await front("asked")
+
+    assert "failure" not in end
+    assert [
+        ("assistant", "", ("pay", '{"amount":50}')),
+        ("tool", "paid 50"),
+        ("assistant", "It is paid."),
+    ] == [brief(each) for each in end["messages"]]
+    outcomes = [each["outcome"]["type"] for each in end["events"] if "outcome" in each]
+    assert ["interrupt"] == outcomes
+
+
 async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
     """Nobody runs it, and its result says so."""
     end = await front("cut")
