@@ -23,7 +23,7 @@ from benchmarks.measure import Comparison, Result, main
 from benchmarks.served import make_chunks
 
 STREAMS = 500
-EVENTS = 40
+EVENTS = 100
 TARGET = 1 / 0.6
 
 ROWS = [
