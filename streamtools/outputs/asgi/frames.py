@@ -98,7 +98,7 @@ def _read_result(value: object) -> Answered:
     if not isinstance(value, dict) or "call_id" not in value or ("result" in value) == ("error" in value):
         raise _wrong("tool_result", "an object with call_id and either result or error")
     if unknown := value.keys() - {"call_id", "result", "error"}:
-        raise BadFrame("wrong_type", f"tool_result has no {min(unknown)!r}")
+        raise BadFrame("wrong_type", f"tool_result has no {min(unknown)[:50]!r}")
     _check_id("call_id", value["call_id"])
     if "result" in value:
         return Answered(value["call_id"], result=value["result"])
@@ -109,7 +109,7 @@ def _read_result(value: object) -> Answered:
 
 def _only(value: dict[str, Any], keys: set[str]) -> None:
     if unknown := value.keys() - keys:
-        raise BadFrame("wrong_type", f"a frame with {min(keys)!r} has no {min(unknown)!r}")
+        raise BadFrame("wrong_type", f"a frame with {min(keys)!r} has no {min(unknown)[:50]!r}")
 
 
 def _check_id(name: str, value: object) -> None:
