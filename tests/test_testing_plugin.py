@@ -249,6 +249,40 @@ def test_new_adds_what_an_asynchronous_client_asks(pytester: pytest.Pytester, pr
     assert 3 == len(provider.requests)
 
 
+BOTH_KINDS = """
+    @pytest.mark.anyio
+    async def test_hello(recording):
+        async with recording.client() as client:
+            await client.post("{url}", json=1)
+            ask(recording, "blocking")
+            await client.post("{url}", json=2)
+
+    @pytest.mark.anyio
+    async def test_one_asks_nothing(recording):
+        async with recording.client():
+            ask(recording)
+
+    @pytest.mark.anyio
+    async def test_the_other_asks_nothing(recording):
+        async with recording.client() as client:
+            with httpx.Client(transport=recording.transport):
+                await client.post("{url}", json=3)
+
+    @pytest.fixture
+    def anyio_backend(): return "trio"
+"""
+
+
+def test_clients_of_both_kinds_share_a_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """One that blocks and one that does not, each through a transport of its kind."""
+    folder = write(pytester, provider, BOTH_KINDS.format(url=provider.url))
+
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=3)
+    pytester.runpytest_inprocess().assert_outcomes(passed=3)
+
+    assert [1, {"say": "blocking"}, 2] == asked(folder / "test_hello.jsonl")
+
+
 PLACES = """
     class TestTools:
         def test_two(self, recording): ask(recording)
@@ -473,6 +507,15 @@ def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
 
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*fixture 'recording' not found"])
+
+
+def test_tests_without_a_recording_are_left_alone(pytester: pytest.Pytester) -> None:
+    """They pass, fail and are skipped as ever."""
+    pytester.makepyfile(
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pytest.skip('later')\n"
+    )
+
+    pytester.runpytest_inprocess().assert_outcomes(passed=1, failed=1, skipped=1)
 
 
 def test_strict_projects_know_the_marker(pytester: pytest.Pytester) -> None:

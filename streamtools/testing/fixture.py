@@ -14,7 +14,8 @@ import pytest
 from streamtools.recording.playback import PLAYBACK
 from streamtools.testing.network import blocked
 from streamtools.testing.places import place_of
-from streamtools.testing.recorded import Mode, RecordingFixture, Settings
+from streamtools.testing.recorded import RecordingFixture
+from streamtools.testing.settings import Mode, Settings
 
 _FRESH: pytest.StashKey[set[Path]] = pytest.StashKey()
 _OWN = {field.name for field in fields(Settings)} - {"playback"}
