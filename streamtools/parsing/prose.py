@@ -195,19 +195,25 @@ class Prose:
             text = text[behind:]
 
     def _read_start(self, text: str) -> tuple[int, _Mark]:
-        """Read the white space at the start, and return what begins in it or behind it, with its place."""
+        """Read the white space at the start, and return what begins in it or behind it, with its place.
+
+        Where nothing begins, that is the next place at which a marker may.
+        """
         found = not_white_space(text)
         first = found.start() if found else len(text)
+        ordinary = found is not None and text[first] not in self._armed.starts
+        end = len(text) if ordinary else first
         at = 0
         mark: _Mark = False
-        while at < first and (at := self.markdown.seek(text, at, first)) < first:
+        while at < end and (at := self.markdown.seek(text, at, end)) < first:
             mark = self._marker_at(text, at)
             if mark is not False:
                 return at, mark
             at = self.markdown.step(text, at)
-        if found and text[first] not in self._armed.starts:
+        if ordinary:
             self._fresh = False
-        elif found:
+            return at, False
+        if found:
             mark = self._thought_at(text, first)
             if not mark:
                 marker = self._marker_at(text, first)
