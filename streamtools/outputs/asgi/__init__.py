@@ -8,9 +8,10 @@ What is returned is a Starlette response and an ASGI application, so that FastAP
 take it.
 """
 
+from streamtools.outputs.asgi.conversing import serve_websocket
 from streamtools.outputs.asgi.positions import last_event_id
 from streamtools.outputs.asgi.responses import EventStreamResponse, event_stream_response
-from streamtools.outputs.asgi.sessions import Session, serve_websocket
+from streamtools.outputs.asgi.sessions import Session
 from streamtools.outputs.asgi.shutdown import Shutdown, shutdown_signal
 from streamtools.outputs.asgi.websockets import send_events
 

@@ -64,7 +64,6 @@ class EventStreamResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":  # which frameworks answer by the function for GET
-            self._reading.leave()
             await self._reading.close()
             await send(self._head())
             await send({"type": "http.response.body", "body": b""})
