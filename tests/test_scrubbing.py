@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamtools.recording.scrubbing import LONGEST, Scrubber, Secret, scrub
+from streamtools.recording.key_formats import LONGEST
+from streamtools.recording.scrubbing import Scrubber, Secret, scrub
 from tests.planted import KEYS, core
 
 SECRETS: list[Secret] = ["hunter2!", 'a "quoted" päss', re.compile("id-[0-9]+"), "hunter2!!"]
