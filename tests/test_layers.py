@@ -92,9 +92,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # to front ends
     "outputs": VOCABULARY,
     "outputs.asgi": {*VOCABULARY, "outputs", "runs", "stream", "tools"},
+    "web": {
+        *("errors", "events", "tools", "runs", "outputs.asgi"),
+        *("conversation.chatting", "conversation.messages"),
+    },
     # the two doors
     "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
-    "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION, "__init__"},
+    "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION, "__init__", "web"},
     "__main__": {"cli"},
     # for those who test what they build on it
     "testing": {
@@ -130,6 +134,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"asgi"},
     ),
     "runs": ({"log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
+    "web": ({"conversations", "guard", "page"}, {"app"}, {"__init__"}),
     "conversation.models": (
         {"base", "response"},
         {"body", "sending"},
@@ -191,8 +196,9 @@ MAY_USE: dict[str, Collection[str]] = {
     "runs": {"anyio", "msgspec", "structlog"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"anyio", "msgspec", "starlette", "structlog"},
+    "web": {"msgspec", "starlette"},
     "__init__": (),
-    "cli": {"anyio", "httpx", "httpx_sse", "rich", "structlog"},
+    "cli": {"anyio", "httpx", "httpx_sse", "rich", "structlog", "uvicorn"},
     "__main__": (),
     "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
 }

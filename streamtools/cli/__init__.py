@@ -19,6 +19,7 @@ from typing import TextIO
 from streamtools.cli.arguments import Chat, Replay, parse
 from streamtools.cli.complaints import Complaints, Refused
 from streamtools.cli.record_arguments import Record
+from streamtools.cli.serve_arguments import Serve
 
 _PATIENCE = 0.5
 """Seconds that a thread may take to end when everything else has."""
@@ -80,6 +81,10 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
             from streamtools.cli.record import run_record
 
             return run_record(asked, output, complaints)
+        if isinstance(asked, Serve):
+            from streamtools.cli.serve import run_serve
+
+            return run_serve(asked, output, complaints)
         from streamtools.cli.demo import run_demo
 
         return run_demo(asked, output, complaints)

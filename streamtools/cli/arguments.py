@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, NoReturn
 
 from streamtools.cli.complaints import Refused
+from streamtools.cli.model_arguments import Asked, add_model, add_tools, check_model, read_dialects
 from streamtools.cli.record_arguments import Record, add_record
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
+from streamtools.cli.serve_arguments import Serve, add_serve, check_serve
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
 
 _STATUS = """\
 exit status: 0; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line or the file
@@ -38,29 +39,18 @@ class Demo:
     speed: float
 
 
-API = Literal["openai", "responses", "anthropic", "ollama", "gemini"]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Chat:
+class Chat(Asked):
     """`streamtools chat`"""
 
-    url: str | None
     model: str
-    api: API
-    dialect: Dialect | None
-    tools: str | None
-    emulate: Literal["off", "fallback", "force"]
-    few_shot: bool
-    system: str | None
-    options: dict[str, Any]
     record: str | None
     once: str | None
     raw: bool
     json: bool
 
 
-Command = Replay | Demo | Chat | Record
+Command = Replay | Demo | Chat | Record | Serve
 
 
 def parse(argv: Sequence[str] | None) -> Command:
@@ -68,9 +58,9 @@ def parse(argv: Sequence[str] | None) -> Command:
     given = vars(_parser().parse_args(argv))
     command: type[Command] = given.pop("command")
     if command is Chat:
-        given["options"] = dict(given["options"] or ())
-        if given["few_shot"] and (given["dialect"] is None or given["tools"] is None):
-            raise Refused("--few-shot shows calls of --tools in a --dialect, and needs both")
+        check_model(given)
+    elif command is Serve:
+        check_serve(given)
     return command(**given)
 
 
@@ -100,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_replay(commands)
     add_record(commands, _STATUS)
     _add_chat(commands)
+    add_serve(commands, _STATUS, _speed)
     _add_demo(commands)
     return parser
 
@@ -115,13 +106,13 @@ def _add_replay(commands: Any) -> None:
     )
     replay.set_defaults(command=Replay)
     replay.add_argument("file", metavar="FILE", help="a recording, or a raw capture of server-sent events")
-    _add_tools(replay)
+    add_tools(replay)
     replay.add_argument("--json", action="store_true", help="print events, one JSON object a line, and nothing else")
     _add_speed(replay)
     replay.add_argument(
         "--dialects",
         metavar="A,B",
-        type=_dialects,
+        type=read_dialects,
         help=f"read calls that are written in these ways: {', '.join(DIALECTS)}, or auto for all "
         f"(default: {','.join(DEFAULT_DIALECTS)})",
     )
@@ -137,38 +128,7 @@ def _add_chat(commands: Any) -> None:
         epilog=_STATUS,
     )
     chat.set_defaults(command=Chat)
-    chat.add_argument("--model", required=True, metavar="NAME", help="what its provider calls the model")
-    chat.add_argument(
-        "--url", help="the address of the server, such as http://127.0.0.1:8080/v1 (default: that of the provider)"
-    )
-    chat.add_argument(
-        "--api", choices=get_args(API), default="openai", help="how the server is spoken to (default: openai)"
-    )
-    chat.add_argument(
-        "--dialect",
-        metavar="NAME",
-        type=_taught,
-        help="calls are text, written in this way, which the model is taught (default: the calls of the API, and text "
-        f"that is one in {' or '.join(DEFAULT_DIALECTS)})",
-    )
-    _add_tools(chat)
-    chat.add_argument(
-        "--emulate",
-        choices=("off", "fallback", "force"),
-        default="off",
-        help="ask the model in a request of its own which tools are needed: where it made no call, or always "
-        "(default: off)",
-    )
-    chat.add_argument("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
-    chat.add_argument("--system", metavar="TEXT", help="the system prompt")
-    chat.add_argument(
-        "--option",
-        metavar="NAME=VALUE",
-        dest="options",
-        action="append",
-        type=_option,
-        help="put this into each request, such as temperature=0; the value is JSON, or else a text; may be repeated",
-    )
+    add_model(chat, required=True)
     chat.add_argument("--record", metavar="FILE", help="write all that the server answers into this recording")
     chat.add_argument("--once", metavar="QUESTION", help="ask this, and end with the answer")
     chat.add_argument("--raw", action="store_true", help="show calls as the model wrote them")
@@ -186,15 +146,6 @@ def _add_demo(commands: Any) -> None:
     demo.set_defaults(command=Demo)
     demo.add_argument("--all", action="store_true", help="play all recordings that come with streamtools, not three")
     _add_speed(demo)
-
-
-def _add_tools(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tools",
-        metavar="MODULE:NAME",
-        help="run the calls with these tools: a ToolRegistry, a tool, functions, or a list of them; "
-        "modules are looked for in the current directory, too",
-    )
 
 
 def _add_speed(parser: argparse.ArgumentParser) -> None:
@@ -215,32 +166,3 @@ def _speed(text: str) -> float:
     if not 0 <= speed < float("inf"):
         raise argparse.ArgumentTypeError(f"a speed is 0 or a factor such as 0.5 or 2, and {text!r} is neither")
     return speed
-
-
-def _dialects(text: str) -> tuple[Dialect, ...]:
-    names = [name.strip() for name in text.split(",")]
-    try:
-        return choose_dialects("auto" if names == ["auto"] else [name for name in names if name])
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _taught(text: str) -> Dialect:
-    (dialect, *others) = _dialects(text) or (None,)
-    if dialect is None or others:
-        raise argparse.ArgumentTypeError(f"one dialect is taught, and {text!r} is not one")
-    if not dialect.teachable:
-        raise argparse.ArgumentTypeError(
-            f"calls of the dialect {dialect.id!r} hold tokens of a chat template, which no prompt can write"
-        )
-    return dialect
-
-
-def _option(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"an option is NAME=VALUE, such as temperature=0, and {text!r} is not")
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):
-        return name, value

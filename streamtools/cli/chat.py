@@ -16,26 +16,14 @@ import anyio
 import httpx
 
 from streamtools.cli import arguments
+from streamtools.cli.asking import Asking, refusals
 from streamtools.cli.complaints import Complaints, Refused
 from streamtools.cli.interrupts import stopped_by_interrupt
 from streamtools.cli.output_file import open_output
 from streamtools.cli.proxies import proxy_for
 from streamtools.cli.toolbox import import_tools
 from streamtools.cli.view import JsonLines, View, open_transcript
-from streamtools.conversation import (
-    AnthropicMessages,
-    Assistant,
-    GeminiChat,
-    Message,
-    OllamaChat,
-    OpenAIChat,
-    OpenAIResponses,
-    System,
-    User,
-    chat,
-)
-from streamtools.conversation.models import HTTPModel
-from streamtools.recording.redact import redact_url
+from streamtools.conversation import Assistant, Message, User
 from streamtools.recording.transport import RecordingTransport
 from streamtools.result import TurnResult
 from streamtools.tools import ToolRegistry
@@ -43,13 +31,6 @@ from streamtools.tools import ToolRegistry
 if TYPE_CHECKING:
     from streamtools.cli.transcript import Transcript
 
-_CLIENTS: dict[arguments.API, type[HTTPModel]] = {
-    "openai": OpenAIChat,
-    "responses": OpenAIResponses,
-    "anthropic": AnthropicMessages,
-    "ollama": OllamaChat,
-    "gemini": GeminiChat,
-}
 _PROMPT = "❯ "
 _QUIT = "/quit"
 
@@ -83,37 +64,32 @@ class _Conversation:
     def __init__(
         self, asked: arguments.Chat, tools: ToolRegistry | None, view: View, recording: BinaryIO | None
     ) -> None:
-        self._asked = asked
-        self._tools = tools
+        self._asking = Asking(asked, tools)
         self._view = view
         self._recording = recording
-        self._history: list[Message] = [System(asked.system)] if asked.system else []
+        self._history: list[Message] = self._asking.beginning
         self.fault: OSError | None = None
         """Why the recording breaks off."""
         self.stopped = False
         """Whether somebody has stopped the last answer."""
-        with _refusals():
-            self._stream(self._history, self.model())
 
-    def model(self, client: httpx.AsyncClient | None = None) -> HTTPModel:
-        """Return who answers. Raises ValueError for an address that is none."""
-        asked = self._asked
-        native = None if asked.dialect is None else False
-        return _CLIENTS[asked.api](asked.model, base_url=asked.url, client=client, native_tool_calls=native)
+    @property
+    def name(self) -> str:
+        """Who answers."""
+        return self._asking.model().name
 
     @property
     def told(self) -> str:
         """Who answers, and how one gets away again."""
-        where = redact_url(self.model().url)
-        return f"{self._asked.model} at {where}. Ctrl-C stops an answer; {_QUIT} ends the chat."
+        return f"{self._asking.told}. Ctrl-C stops an answer; {_QUIT} ends the chat."
 
     async def ask(self, question: str) -> TurnResult:
         """Show the answer, and return what it came to. A question without an answer is forgotten."""
         start = time.perf_counter()
-        with _refusals():
+        with refusals():
             async with self._client() as client:
                 before = [*self._history, User(question)]
-                events = self._stream(before, self.model(client))
+                events = self._asking.chat(before, self._asking.model(client))
                 with anyio.CancelScope() as scope, stopped_by_interrupt(scope):
                     async with events:
                         async for event in events:
@@ -127,27 +103,13 @@ class _Conversation:
         self._view.summarise(events.result, time.perf_counter() - start)
         return events.result
 
-    def _stream(self, history: list[Message], model: HTTPModel) -> chat:
-        asked = self._asked
-        taught = asked.dialect is not None and self._tools is not None
-        return chat(
-            model,
-            history,
-            tools=self._tools,
-            dialects=None if asked.dialect is None else (asked.dialect,),
-            teach="always" if taught else "auto",
-            few_shot=asked.few_shot,
-            emulation=asked.emulate,
-            request=asked.options,
-        )
-
     @contextlib.asynccontextmanager
     async def _client(self) -> AsyncIterator[httpx.AsyncClient | None]:
         """Give a client that records; None where nothing is to be recorded, and the model has one of its own."""
         if self._recording is None:
             yield None
             return
-        model = self.model()
+        model = self._asking.model()
         inner = httpx.AsyncHTTPTransport(proxy=proxy_for(model.url))
         transport = RecordingTransport(inner, self._recording, source=model.format)
         async with httpx.AsyncClient(transport=transport) as client:
@@ -160,7 +122,7 @@ def _answer(conversation: _Conversation, question: str, complaints: Complaints) 
     result = anyio.run(conversation.ask, question)
     status = 0
     if result.reason == "failed":
-        complaints.write_failure(conversation.model().name, result)
+        complaints.write_failure(conversation.name, result)
         status = 1
     if conversation.fault is not None:
         fault = conversation.fault
@@ -205,12 +167,3 @@ def _read_at_prompt(output: TextIO) -> str | None:
 
 def _read_line() -> str | None:
     return sys.stdin.readline() or None
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Refuse what the library refuses: addresses, keys and choices that are of no use, proxies that need a package."""
-    try:
-        yield
-    except (ValueError, ImportError, httpx.InvalidURL) as error:
-        raise Refused(str(error)) from error

@@ -1,0 +1,70 @@
+"use strict";
+// Elements, made without any text ever being read as HTML.
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function find(id) {
+  return document.getElementById(id);
+}
+
+function button(text, onclick, attributes = {}) {
+  return element("button", { type: "button", onclick, ...attributes }, text);
+}
+
+const LONG = 100000; // characters that are shown at once
+
+// Text that is as long as it likes: what is over a bound is shown when it is asked for.
+class LongText {
+  constructor(node) {
+    this.node = node;
+    this.shown = 0;
+    this.bound = LONG;
+    this.rest = "";
+    this.more = null;
+  }
+
+  append(text) {
+    const room = Math.max(0, this.bound - this.shown);
+    if (!this.rest && room) {
+      this.node.append(text.slice(0, room)); // a node of its own each time: what stands is not laid out again
+      this.shown += Math.min(room, text.length);
+      text = text.slice(room);
+    }
+    if (!text) return;
+    this.rest += text;
+    if (!this.more) {
+      this.more = button("", () => this.showMore(), { class: "quiet more" });
+      this.node.after(this.more);
+    }
+    this.more.textContent = `Show ${counted(this.rest.length, "more character", "more characters")}`;
+  }
+
+  showMore() {
+    const rest = this.rest;
+    this.rest = "";
+    this.bound = this.shown + LONG;
+    this.more.remove();
+    this.more = null;
+    this.append(rest);
+  }
+}
+
+function unfolding(summary, text, attributes = {}) {
+  const pre = element("pre", { tabindex: "0", "aria-label": summary });
+  const shown = element("details", attributes, element("summary", {}, summary), pre);
+  shown.addEventListener("toggle", () => { if (shown.open && !pre.firstChild) new LongText(pre).append(text()); });
+  return shown;
+}
+
+function pretty(value) {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "null";
+}

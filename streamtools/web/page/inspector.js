@@ -1,0 +1,73 @@
+"use strict";
+// The events as they came, one a line, beside the transcript. Nothing is made before somebody looks.
+
+const ROWS = 1000; // that are shown, and as many that may be asked for
+
+class Inspector {
+  constructor() {
+    this.lines = [];
+    this.made = 0;
+    this.list = find("events");
+    this.open = false;
+    this.list.addEventListener("click", (event) => {
+      const row = event.target.closest("summary");
+      if (row) this.unfold(row.parentElement);
+    });
+  }
+
+  clear() {
+    this.lines = [];
+    this.made = 0;
+    this.list.replaceChildren();
+    this.count();
+  }
+
+  add(line) {
+    this.lines.push(line);
+  }
+
+  toggle(open) {
+    this.open = open;
+    find("inspector").hidden = !open;
+    find("inspect").setAttribute("aria-pressed", open);
+    document.body.classList.toggle("inspecting", open);
+    this.show();
+  }
+
+  count() {
+    const hidden = Math.max(0, this.lines.length - ROWS);
+    const said = counted(this.lines.length, "event", "events");
+    find("counted").textContent = hidden ? `${said}, the last ${ROWS.toLocaleString("en")} below` : said;
+  }
+
+  show() {
+    if (!this.open) return;
+    this.count();
+    if (this.made === this.lines.length) return;
+    const follows = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 60;
+    const from = Math.max(this.made, this.lines.length - ROWS);
+    const rows = document.createDocumentFragment();
+    for (let at = from; at < this.lines.length; at++) rows.append(this.row(at));
+    this.list.append(rows);
+    this.made = this.lines.length;
+    while (this.list.childElementCount > ROWS) this.list.firstElementChild.remove();
+    if (follows) this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  row(at) {
+    const { event, line } = this.lines[at];
+    const rest = line.replace(`"type":${JSON.stringify(event.type)}`, "").replace(/,?"seq":\d+(?=\}$)/, "").replace(/^\{,?/, "{");
+    return element("details", { "data-at": at, "data-type": event.type },
+      element("summary", {},
+        element("span", { class: "seq" }, String(event.seq)),
+        element("span", { class: "type" }, event.type),
+        element("span", { class: "json" }, crop(rest === "{}" ? "" : rest, 300))));
+  }
+
+  unfold(row) {
+    if (row.querySelector("pre")) return;
+    const pre = element("pre");
+    row.append(pre);
+    new LongText(pre).append(JSON.stringify(this.lines[row.dataset.at].event, null, 2));
+  }
+}

@@ -1,0 +1,99 @@
+"use strict";
+// Markdown that a model writes, while it writes it. HTML in it is text, images are links, links lead only to the web.
+//
+// Blocks that are complete are made once; only the last one is made anew, and not more often than it takes time. A block
+// that is very long stays as the text that it is.
+
+const BLOCK = 16384; // characters up to which one block is Markdown
+const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
+  "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
+
+const escaped = (text) => text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
+
+const markdown = new marked.Marked({
+  gfm: true,
+  renderer: {
+    html: (token) => escaped(token.raw ?? token.text),
+    image: (token) => {
+      const text = escaped(token.text || "image");
+      return `<a href="${escaped(token.href)}">${text} (image)</a>`;
+    },
+    checkbox: (token) => (token.checked ? "☑ " : "☐ "),
+  },
+});
+
+DOMPurify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.nodeName === "A") {
+    node.setAttribute("target", "_blank");
+    node.setAttribute("rel", "noopener noreferrer");
+    if (node.hasAttribute("href")) node.title = node.getAttribute("href");
+  }
+  if (node.nodeName === "PRE" || node.nodeName === "TABLE") node.setAttribute("tabindex", "0"); // to be scrolled by keys
+});
+
+function render(tokens) {
+  return DOMPurify.sanitize(markdown.parser(tokens), {
+    ALLOWED_TAGS: TAGS,
+    ALLOWED_ATTR: ["href", "start", "align"],
+    ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
+    ALLOW_DATA_ATTR: false,
+    ALLOW_ARIA_ATTR: false,
+    RETURN_DOM_FRAGMENT: true,
+  });
+}
+
+class MarkdownText {
+  constructor() {
+    this.node = element("div", { class: "prose" });
+    this.tail = element("div", { class: "tail" });
+    this.node.append(this.tail);
+    this.text = ""; // of the blocks that are not complete
+    this.plain = null;
+    this.due = 0; // the first moment at which it may be made again
+    this.cost = 0;
+  }
+
+  append(text) {
+    if (this.plain) this.plain.append(text);
+    else this.text += text;
+  }
+
+  // Shows what has come; true if something is left for later.
+  show(now, final = false) {
+    if (this.plain || !this.text) return false;
+    if (!final && now < this.due) return true;
+    const begin = performance.now();
+    this.settle();
+    if (this.text.length > BLOCK) this.turnPlain();
+    else this.tail.replaceChildren(render(markdown.lexer(this.text)));
+    this.cost = performance.now() - begin;
+    this.due = now + 8 * this.cost;
+    return false;
+  }
+
+  // Makes the blocks that no further line can change: all but the last of those whose lines are complete.
+  settle() {
+    const end = this.text.lastIndexOf("\n") + 1;
+    if (!end || end === this.settled) return;
+    this.settled = end;
+    if (end > 8 * BLOCK) return; // an answer that comes at once
+    const tokens = markdown.lexer(this.text.slice(0, end));
+    let last = tokens.length - 1;
+    while (last > 0 && tokens[last].type === "space") last--;
+    const done = tokens.slice(0, last);
+    const length = done.reduce((sum, token) => sum + token.raw.length, 0);
+    if (!length || !this.text.startsWith(done.map((token) => token.raw).join(""))) return;
+    done.links = tokens.links;
+    this.tail.before(render(done));
+    this.text = this.text.slice(length);
+    this.settled = 0;
+  }
+
+  turnPlain() {
+    const pre = element("div", { class: "plain" });
+    this.tail.replaceChildren(pre);
+    this.plain = new LongText(pre);
+    this.plain.append(this.text);
+    this.text = "";
+  }
+}

@@ -1,0 +1,238 @@
+"use strict";
+// The page: what is asked, what is being answered, and the other tabs.
+//
+// The server knows the truth. A page that is loaded, that comes back, or that hears of another tab asks it which runs
+// there are, and reads each from the last event that it has seen.
+
+const inspector = new Inspector();
+const tabs = new BroadcastChannel("streamtools");
+const turns = new Map(); // by run
+let server = null; // the one that these turns are of
+let suggestions = [];
+let asking = false;
+let busy = null; // the refresh that goes on
+let again = false;
+let drawing = 0;
+let retry = 0;
+let reading = Promise.resolve();
+
+const question = find("question");
+const talk = find("talk");
+
+// What is shown.
+
+function draw() {
+  drawing = drawing || requestAnimationFrame((now) => {
+    drawing = 0;
+    const follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 80;
+    let left = false;
+    for (const turn of turns.values()) left = turn.show(now) || left;
+    inspector.show();
+    if (follows) talk.scrollTop = talk.scrollHeight;
+    if (left) draw();
+  });
+}
+
+function running() {
+  return [...turns.values()].findLast((turn) => !turn.ended);
+}
+
+function arrange() {
+  const goesOn = Boolean(running());
+  find("send").hidden = goesOn;
+  find("stop").hidden = !goesOn;
+  find("send").disabled = asking;
+  find("empty").hidden = turns.size > 0;
+  find("begin").hidden = turns.size === 0;
+  find("more").hidden = turns.size === 0 || suggestions.length === 0;
+}
+
+function banner(text) {
+  find("banner").hidden = !text;
+  find("banner").textContent = text;
+}
+
+function say(text) {
+  find("status").textContent = text;
+}
+
+function offer(node) {
+  node.replaceChildren(...suggestions.map(({ name, title, question: asked }) =>
+    element("li", {}, element("button", { type: "button", "data-name": name, onclick: () => ask({ suggestion: name }) },
+      element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90)), element("span", { class: "title" }, title)))));
+}
+
+// What the server knows.
+
+function refresh() {
+  again = Boolean(busy);
+  busy = busy || catchUp().finally(() => {
+    busy = null;
+    if (again) refresh();
+  });
+  return busy;
+}
+
+async function catchUp() {
+  let known;
+  try {
+    known = await conversation();
+  } catch (error) {
+    banner("There is no connection to the server. Trying again …");
+    clearTimeout(retry);
+    retry = setTimeout(refresh, 1000);
+    return;
+  }
+  if (server !== null && server !== known.server) {
+    for (const turn of turns.values()) if (!turn.ended) turn.lose("The server was restarted, and knows this answer no more. What had come stands above.");
+    banner(turns.size ? "The server was restarted: it has forgotten what stands here, and the next question begins a new conversation." : "");
+  } else {
+    banner("");
+    const runs = new Set(known.turns.map((turn) => turn.run));
+    if (turns.size && !known.dropped && [...turns.keys()].some((run) => !runs.has(run))) forget();
+  }
+  server = known.server;
+  suggestions = known.suggestions;
+  find("told").textContent = known.told;
+  find("note").textContent = known.note;
+  offer(find("suggestions"));
+  offer(find("more").querySelector("ul"));
+  for (const turn of known.turns) if (!turns.has(turn.run)) show(turn);
+  arrange();
+}
+
+function show({ run, question: asked }) {
+  if (turns.has(run)) return;
+  const turn = new Turn(asked, run, decide);
+  turns.set(run, turn);
+  find("transcript").append(turn.node);
+  talk.scrollTop = talk.scrollHeight;
+  reading = reading.then(() => read(turn)); // one after the other: only the last can still be going on
+}
+
+async function read(turn) {
+  const take = (event, line) => {
+    if (!turn.take(event, line)) return;
+    inspector.add({ event, line });
+    draw();
+    if (event.type === "approval-requested") say(`${event.call.name} asks for your approval.`);
+    if (event.type === "done") say(turn.said);
+  };
+  for (let wait = 250; !turn.ended; wait = Math.min(2 * wait, 4000)) {
+    const before = turn.seen;
+    try {
+      await follow(turn.run, turn.seen, take, turn.left.signal);
+    } catch (error) {
+      if (error.status === 404) {
+        await refresh(); // to another server it says so itself
+        if (!turn.ended) turn.lose("This answer is kept no more.");
+      }
+    }
+    if (turn.seen > before) wait = 250;
+    if (!turn.ended) {
+      await refresh();
+      if (!turn.ended) await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+  draw();
+  arrange();
+}
+
+function forget() {
+  for (const turn of turns.values()) turn.leave();
+  turns.clear();
+  find("transcript").replaceChildren();
+  inspector.clear();
+}
+
+// What is done.
+
+async function ask(asked) {
+  if (asking || running()) return;
+  asking = true;
+  arrange();
+  try {
+    const { run, question: text } = await tell("/runs", asked);
+    if (asked.question !== undefined) question.value = "";
+    resize();
+    find("more").open = false;
+    say("The answer is being written.");
+    show({ run, question: text });
+    tabs.postMessage("changed");
+    await refresh();
+  } catch (error) {
+    say("");
+    if (error instanceof Refusal) banner(sentence(`The question was not sent: ${error.message}`));
+    else banner("The question was not sent: there is no connection to the server.");
+    if (error.status === 409) refresh();
+  } finally {
+    asking = false;
+    arrange();
+    question.focus();
+  }
+}
+
+async function stop() {
+  const turn = running();
+  if (!turn || find("stop").disabled) return;
+  find("stop").disabled = true;
+  say("Stopping …");
+  try {
+    await tell(`/runs/${encodeURIComponent(turn.run)}/stop`);
+  } catch (error) {
+    say(sentence(`It could not be stopped: ${error.message}`));
+  } finally {
+    find("stop").disabled = false;
+    question.focus();
+  }
+}
+
+async function decide(run, call, decision) {
+  try {
+    await tell(`/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}`, decision);
+    question.focus();
+    return "";
+  } catch (error) {
+    return error instanceof Refusal ? error.message : "There is no connection to the server";
+  }
+}
+
+async function begin() {
+  try {
+    await tell("/conversation");
+  } catch (error) {
+    banner("No new conversation was begun: there is no connection to the server.");
+    return;
+  }
+  forget();
+  banner("");
+  say("");
+  tabs.postMessage("changed");
+  await refresh();
+  question.focus();
+}
+
+function resize() {
+  question.style.height = "auto";
+  question.style.height = `${Math.min(question.scrollHeight + 2, 200)}px`;
+}
+
+find("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (question.value.trim()) ask({ question: question.value });
+});
+question.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    find("ask").requestSubmit();
+  }
+});
+question.addEventListener("input", resize);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") stop(); });
+find("stop").addEventListener("click", stop);
+find("begin").addEventListener("click", begin);
+find("inspect").addEventListener("click", () => inspector.toggle(!inspector.open));
+tabs.addEventListener("message", refresh);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+window.addEventListener("online", refresh);
+refresh();
