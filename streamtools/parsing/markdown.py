@@ -36,7 +36,7 @@ LINE_START = 1  # a kind of place: only indentation stands before it in its line
 IN_CODE = 2  # the same: inside a fence, a code span or a quote
 
 _BEHIND_CLOSING = (CLOSED, CLOSED_CR)
-_BEFORE_BODY = (INDENT, QUOTE)
+BEFORE_BODY = (INDENT, QUOTE)  # the line holds only indentation so far, list markers and the mark of a quote aside
 _DIGITS = frozenset("0123456789")
 _run_of_ticks = matcher(r"`*")
 
@@ -92,11 +92,6 @@ class Markdown:
             return LINE_START | IN_CODE if in_code else LINE_START
         line_start = LINE_START if self.phase == INDENT and not self._listed else 0
         return line_start | IN_CODE if self.fence or self._ticks or self._quoted else line_start
-
-    @property
-    def at_block_start(self) -> bool:
-        """Whether the line holds only indentation so far, list markers and the mark of a quote aside."""
-        return self.phase in _BEFORE_BODY
 
     def seek(self, text: str, at: int, end: int) -> int:
         """Move over `text` from `at` to the next character that may begin a marker; return its place, or `end`."""

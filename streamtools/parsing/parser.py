@@ -76,11 +76,9 @@ class Parser:
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
         if self._leaves(delta) is None and delta:
-            hidden = self._hidden
-            if hidden is None:
+            if self._hidden is None:
                 self._prose.last = delta
-                number = self._number
-                return [Text(delta) if number is None else Text(delta, number())]
+                return [Text(delta)] if self._number is None else [Text(delta, self._number())]
             span = self._span
             if span is not None and span.room >= len(delta):
                 # The commonest of all is `skim` in line: text inside a string.
@@ -90,7 +88,7 @@ class Parser:
                     return span.tell(delta)
                 number = self._number
                 return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
-            events = hidden.skim(delta)
+            events = self._hidden.skim(delta)
             if events is not None:
                 return events
         elif not (delta or self._closed):

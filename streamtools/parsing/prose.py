@@ -14,7 +14,7 @@ from streamtools.errors import Code
 from streamtools.events import Markup, UIEvent, Warning
 from streamtools.parsing.armed import BEHIND_CALL, CALLS_ONLY, START, Armament, Armed
 from streamtools.parsing.dialects import Dialect, Opener
-from streamtools.parsing.markdown import BODY, IN_CODE, Markdown
+from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
 from streamtools.parsing.near_misses import Watch
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
@@ -228,8 +228,8 @@ class Prose:
         markdown, end = self.markdown, len(text)
         while at < end:
             mark = self._marker_at(text, at)
-            if mark is False and self._thinks_anywhere and not self._visible.refuses and not self._in_code(text, at):
-                mark = self._thought_at(text, at)
+            if mark is False and self._thinks_anywhere and not self._visible.refuses:
+                mark = not markdown.place(text[at]) & IN_CODE and self._thought_at(text, at)
             if mark is not False:
                 return at, mark
             self._look(text, at)
@@ -252,9 +252,6 @@ class Prose:
             return markers.at(text, at, self._ended)
         found = markers.at(self.last[-1] + text, 1, self._ended)
         return found and (found[0], found[1] - 1)
-
-    def _in_code(self, text: str, at: int) -> bool:
-        return self.markdown.place(text[at]) & IN_CODE > 0
 
     def _thought_at(self, text: str, at: int) -> _Mark:
         if not self._thinks or text[at] not in self._armed.tags.firsts:
@@ -285,7 +282,9 @@ class Prose:
 
     def _look(self, text: str, at: int) -> None:
         if self._watch.left and (self._direct or self._visible.shows):
-            look = self._armed.near.look(in_code=self._in_code(text, at), begins=self.markdown.at_block_start)
+            markdown = self.markdown
+            in_code = markdown.place(text[at]) & IN_CODE > 0
+            look = self._armed.near.look(in_code=in_code, begins=markdown.phase in BEFORE_BODY)
             if look is not None:
                 self._watch.add(look, self.last, text, at, self._ended)
 
