@@ -310,12 +310,16 @@ class Call(Event, frozen=True, gc=False, tag="call"):
 
 
 class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
-    """Somebody has to allow the call before `expires` (seconds since 1970)."""
+    """Somebody has to allow the call before `expires` (seconds since 1970).
+
+    An approval that brings the `digest` back is one of exactly this call.
+    """
 
     type: ClassVar[Literal["approval-requested"]] = "approval-requested"
     call: ToolCall
     expires: float | None = None
     seq: int = 0
+    digest: str = ""
 
 
 class Executing(Event, frozen=True, gc=False, tag="executing"):

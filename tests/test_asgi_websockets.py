@@ -258,7 +258,16 @@ WRONG: list[tuple[str | bytes, str]] = [
     ('{"tool_result": {"call_id": "c", "error": 1}}', "wrong_type"),
     ('{"tool_result": {"call_id": "c", "result": 1, "more": 1}}', "wrong_type"),
     ('{"tool_result": {"call_id": "c", "result": 1}}', "unknown_call"),
-    ('{"approval": {}}', "unsupported"),
+    ('{"approval": true}', "wrong_type"),
+    ('{"approval": {"call_id": "c"}}', "wrong_type"),
+    ('{"approval": {"approved": true}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": 1}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true, "reason": "why not"}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": false, "reason": 3}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true, "digest": null}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true, "all": true}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true}, "all": true}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true}}', "decision_refused"),
 ]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streamtools.conversation import Chat
-from streamtools.errors import DecisionRefused
-from streamtools.events import UIEvent
+from streamtools.errors import Code, DecisionRefused
+from streamtools.events import ApprovalRequested, Executing, UIEvent
 from streamtools.tools import Tool, tool
 from streamtools.tools.decisions import Answer, Deny
 from streamtools.tools.ledger import MemoryLedger
@@ -174,6 +174,21 @@ async def test_allowed_and_then_carried_out() -> None:
     held = await hold(calls(("pick", {}), ("look", {})), "Done.", tools=tools, ask="now", then=then)
     assert ["approval", "result"] == asked
     assert ["red", "looked"] == told(held)
+
+
+async def test_allowed_and_never_carried_out() -> None:
+    """The approval is no answer to the second question: when its time is up too, the call is denied."""
+    declared = Tool.declared("pick").replace(requires_approval=True)
+    executing: list[str] = []
+
+    def then(event: UIEvent, events: Chat) -> None:
+        if isinstance(event, ApprovalRequested):
+            events.approve(event.call.id)
+        elif isinstance(event, Executing):
+            executing.append(event.call.id)
+
+    held = await hold(calls(("pick", {})), "Pity.", tools=[declared], ask="now", decision_timeout=0.1, then=then)
+    assert (["n0"], Code.TOOL_DENIED) == (executing, held.chat.result.outcomes[0].error)
 
 
 async def test_allowed_later_and_then_carried_out() -> None:

@@ -22,6 +22,7 @@ import structlog
 from streamtools.errors import Code
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.result import Collector, TurnResult
+from streamtools.runs.asking import Answerable
 from streamtools.runs.attachment import Attachment
 from streamtools.runs.journal import Journal
 from streamtools.runs.log import EventLog
@@ -37,7 +38,7 @@ _CLOSING = 10.0  # seconds that a generator of events may take to close
 _REST = 10_000  # events that a stream which was left may still have to say
 
 
-class Run:
+class Run(Answerable):
     """A stream that is driven to its end, with or without readers. `Runs.start` makes it.
 
     `id` is that of its `start` event, and `owner` who may find it.

@@ -114,6 +114,7 @@ class Desk:
         call_id = question.call.id
         decided = anyio.Event()
         self._open[call_id] = question, decided
+        self._decided.pop(call_id, None)  # another question about the same call
         left = None if question.expires is None else max(0.0, question.expires - self._clock())
         try:
             with anyio.move_on_after(left):

@@ -213,7 +213,8 @@ class Runner:
 
         async def tell(question: Question) -> None:
             if question.approval:
-                await send(ApprovalRequested(call, question.expires, seq=self._number()))
+                digest = question.digest
+                await send(ApprovalRequested(call, question.expires, seq=self._number(), digest=digest))
             elif self._asking.desk is not None:
                 await send(Executing(call, seq=self._number()))
                 account.has_begun = True

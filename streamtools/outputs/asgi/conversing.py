@@ -15,7 +15,8 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from streamtools.errors import RunNotFound
-from streamtools.outputs.asgi.frames import Answered, BadFrame, Cancel, Resume, Told, read_frame
+from streamtools.outputs.asgi.deciding import decide, hand_over
+from streamtools.outputs.asgi.frames import Answered, BadFrame, Cancel, Decided, Refused, Resume, Told, read_frame
 from streamtools.outputs.asgi.mailbox import Mailbox
 from streamtools.outputs.asgi.reading import OnDisconnect, Readable, Reading
 from streamtools.outputs.asgi.sending import seconds
@@ -23,6 +24,7 @@ from streamtools.outputs.asgi.sessions import Handler, Session, SessionReader, m
 from streamtools.outputs.asgi.shutdown import Shutdown
 from streamtools.outputs.asgi.sockets import FAULT, GOING_AWAY, NORMAL, AnyWebSocket, Socket, cancelled
 from streamtools.runs import Run, Runs
+from streamtools.runs.asking import Asks
 
 _FAULTS = 32  # wrong frames that a connection may send
 
@@ -41,7 +43,8 @@ async def serve_websocket(
 ) -> None:
     """Answer the messages of a websocket's client until it goes; the websocket is accepted if it is not yet.
 
-    A frame is a JSON object. `{"cancel": true}` stops the run that is being sent; `{"tool_result": …}` is for a tool
+    A frame is a JSON object. `{"cancel": true}` stops the run that is being sent; `{"approval": …}` lets a call of it
+    run that waits for that, or denies it; `{"tool_result": …}` is for a call that the client carries out, or for a tool
     that waits in `session.tool_result`; `{"resume": seq, "run_id": id}` sends a run of `owner`'s out of `runs` again,
     behind the event with that number, and without `run_id` the last run of this connection. Any other object is a
     message, for which `handler(message, session)` returns a run, a stream, or None. Its events are sent as they come,
@@ -49,7 +52,9 @@ async def serve_websocket(
 
     What cannot be read, or is wrong, is answered with `{"error": {"code": …, "message": …}}`, and the connection goes
     on; after 32 of these it is closed, with 1008, or 1003 or 1009 if the last was binary or larger than `max_frame`
-    characters. What the handler or a stream raises closes it with 1011 and is raised; 1001 is the server's `shutdown`.
+    characters. What is said about a call that does not wait for it is answered in the same way, with its `call_id`, and
+    does not count. What the handler or a stream raises closes it with 1011 and is raised; 1001 is the server's
+    `shutdown`.
     When the client goes, a stream is stopped, and a run goes on unless `on_disconnect` is `"stop"`.
     """
     if runs is not None and owner is None:
@@ -121,7 +126,9 @@ class _Connection:
                     case Cancel():
                         await self._cancel(group)
                     case Answered() as answer:
-                        self._hand_over(answer)
+                        hand_over(answer, self._asks, self._mailbox)
+                    case Decided() as decided:
+                        decide(decided, self._asks)
                     case message:
                         try:
                             give.send_nowait(message)
@@ -129,6 +136,8 @@ class _Connection:
                             raise BadFrame("too_many", "too many messages wait; this one is dropped") from None
                         except anyio.ClosedResourceError:
                             raise BadFrame("ending", "the server is about to end") from None
+            except Refused as error:
+                await self._complain(error)
             except BadFrame as error:
                 self._faults += 1
                 await self._complain(error)
@@ -137,7 +146,7 @@ class _Connection:
                     return
 
     async def _complain(self, error: BadFrame) -> None:
-        await self._socket.send_object({"error": {"code": error.code, "message": str(error)}})
+        await self._socket.send_object({"error": error.told})
 
     async def _cancel(self, group: TaskGroup) -> None:
         if self._busy and not self._cancelled:
@@ -145,12 +154,9 @@ class _Connection:
             if self._reading is not None:
                 group.start_soon(self._reading.stop)
 
-    def _hand_over(self, answer: Answered) -> None:
-        wrong = "no call of this id waits for a result"
-        if self._mailbox is not None:
-            wrong = self._mailbox.put(answer.call_id, answer.result, answer.error) or ""
-        if wrong:
-            raise BadFrame("unknown_call", f"{wrong}: {answer.call_id}")
+    @property
+    def _asks(self) -> Asks | None:
+        return self._reading.asks if self._reading is not None else None
 
     # What goes out.
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 RESERVED = ("cancel", "resume", "tool_result", "approval")
-"""Keys that make an object a control frame; the last is for approvals, which there are not yet."""
+"""Keys that make an object a control frame."""
 
 _MAX_ID = 1024  # characters of an id; ids of ours have two dozen, and providers' fewer than a hundred
 
@@ -24,6 +24,24 @@ class BadFrame(Exception):
         super().__init__(message)
         self.code = code
         self.closing = closing
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the client is told."""
+        return {"code": self.code, "message": str(self)}
+
+
+class Refused(BadFrame):
+    """A frame that says something about a call which does not wait for it, any more perhaps: no fault of a client's."""
+
+    def __init__(self, code: str, message: str, call_id: str) -> None:
+        super().__init__(code, message)
+        self.call_id = call_id
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the client is told."""
+        return {**super().told, "call_id": self.call_id}
 
 
 @dataclass(frozen=True)
@@ -49,13 +67,23 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class Decided:
+    """`{"approval": {"call_id": id, "approved": true, "digest"?: …}}`, or `false` with a `reason` if there is one."""
+
+    call_id: str
+    approved: bool
+    reason: str = ""
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
 class Told:
     """Any other object."""
 
     message: dict[str, Any]
 
 
-Frame: TypeAlias = Cancel | Resume | Answered | Told
+Frame: TypeAlias = Cancel | Resume | Answered | Decided | Told
 
 
 def read_frame(text: str | None, max_frame: int) -> Frame:
@@ -91,7 +119,8 @@ def read_frame(text: str | None, max_frame: int) -> Frame:
             _only(value, {"tool_result"})
             return _read_result(value["tool_result"])
         case _:
-            raise BadFrame("unsupported", f"there is nothing here that takes {key!r}")
+            _only(value, {"approval"})
+            return _read_approval(value["approval"])
 
 
 def _read_result(value: object) -> Answered:
@@ -105,6 +134,20 @@ def _read_result(value: object) -> Answered:
     if not isinstance(value["error"], str):
         raise _wrong("error", "a text")
     return Answered(value["call_id"], error=value["error"])
+
+
+def _read_approval(value: object) -> Decided:
+    if not isinstance(value, dict) or type(value.get("approved")) is not bool:
+        raise _wrong("approval", "an object with call_id and approved, which is true or false")
+    if unknown := value.keys() - {"call_id", "approved", "reason", "digest"}:
+        raise BadFrame("wrong_type", f"approval has no {min(unknown)[:50]!r}")
+    _check_id("call_id", value.get("call_id"))
+    for name in ("reason", "digest"):
+        if not isinstance(value.get(name, ""), str):
+            raise _wrong(name, "a text")
+    if value["approved"] and "reason" in value:
+        raise BadFrame("wrong_type", "a reason is given to deny a call")
+    return Decided(value["call_id"], value["approved"], value.get("reason", ""), value.get("digest"))
 
 
 def _only(value: dict[str, Any], keys: set[str]) -> None:

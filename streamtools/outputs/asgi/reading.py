@@ -19,6 +19,7 @@ import structlog
 
 from streamtools.events import UIEvent
 from streamtools.runs import Run
+from streamtools.runs.asking import Asks
 from streamtools.stream import ToolStream
 
 log = structlog.get_logger(__name__)
@@ -82,6 +83,12 @@ class Reading:
     def stopped(self) -> bool:
         """Whether it was stopped without being able to say so itself."""
         return self._stopped
+
+    @property
+    def asks(self) -> Asks | None:
+        """What takes decisions about the calls of what is read, if that is something which asks for them."""
+        asks = self._run or self._events
+        return asks if isinstance(asks, Asks) else None
 
     def leave(self) -> None:
         """Say that the reader has gone. May be called from any task, and more than once."""
