@@ -42,7 +42,8 @@ _UNKNOWN = """Nobody has recorded an answer to that: this page plays **recording
 started without one. To talk to a model, start it with its name and address:
 
 ```
-streamtools serve --url http://127.0.0.1:8080/v1 --model NAME --tools MODULE:REGISTRY
+streamtools serve --model NAME \\
+  --url http://127.0.0.1:8080/v1 --tools MODULE:REGISTRY
 ```
 
 The recorded questions are above the box in which you write.

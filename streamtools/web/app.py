@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -68,7 +68,7 @@ def make_app(
     `cookie` is the name of the cookie, which servers on other ports of the same host share if it is the same. `hosts`
     are the names by which the server may be addressed, besides `localhost` and addresses.
     """
-    chats = _Chats(answerer, cookie, conversations or Conversations(), max_running)
+    chats = _Chats(answerer, cookie, Conversations() if conversations is None else conversations, max_running)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/", chats.page),
         ("GET", "/conversation", chats.tell),
@@ -142,10 +142,14 @@ class _Chats:
         if len(question) > MAX_QUESTION:
             raise HTTPException(413, f"a question may have {MAX_QUESTION} characters")
         conversation = self._conversation(request) or self._conversations.begin()
-        if conversation.is_asking or conversation.running is not None:
+        before = conversation.running
+        if conversation.is_asking or (before is not None and before.run.result.reason is None):
             raise HTTPException(409, "an answer is being given already: wait for its end, or stop it")
         conversation.is_asking = True
         try:
+            if before is not None:  # has said its end, and is closing what is behind it
+                with suppress(Exception):
+                    await before.run.wait()
             answer = self._answerer.answer(question, conversation.history, suggestion=asked.suggestion)
             told = len(answer.history)
             run = await self._runs.start(answer, owner=conversation.key)

@@ -4,7 +4,7 @@
 const STATES = {
   waiting: "being written",
   ready: "complete",
-  asking: "asks you",
+  asking: "waits for you",
   executing: "executing",
   executed: "executed",
   failed: "failed",
@@ -34,6 +34,7 @@ class Card {
     this.node.dataset.state = state;
     this.state.textContent = words;
     this.node.setAttribute("aria-label", `Call of ${this.name.textContent}: ${words}`);
+    this.brief.textContent = state !== "asking" && this.call ? brief(this.call.arguments) : this.brief.textContent;
     if (state !== "asking") this.actions.replaceChildren();
     if (state !== "executing") this.bar.hidden = true;
   }

@@ -14,6 +14,7 @@ let busy = null; // the refresh that goes on
 let again = false;
 let drawing = 0;
 let retry = 0;
+let follows = true; // whether the end is in sight, and stays there
 let reading = Promise.resolve();
 
 const question = find("question");
@@ -24,7 +25,6 @@ const talk = find("talk");
 function draw() {
   drawing = drawing || requestAnimationFrame((now) => {
     drawing = 0;
-    const follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 80;
     let left = false;
     for (const turn of turns.values()) left = turn.show(now) || left;
     inspector.show();
@@ -106,7 +106,8 @@ function show({ run, question: asked }) {
   const turn = new Turn(asked, run, decide);
   turns.set(run, turn);
   find("transcript").append(turn.node);
-  talk.scrollTop = talk.scrollHeight;
+  follows = true;
+  draw();
   reading = reading.then(() => read(turn)); // one after the other: only the last can still be going on
 }
 
@@ -229,6 +230,7 @@ question.addEventListener("keydown", (event) => {
 });
 question.addEventListener("input", resize);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") stop(); });
+talk.addEventListener("scroll", () => { follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60; }, { passive: true });
 find("stop").addEventListener("click", stop);
 find("begin").addEventListener("click", begin);
 find("inspect").addEventListener("click", () => inspector.toggle(!inspector.open));

@@ -105,10 +105,10 @@ class Turn {
     const said = ending(done, this.failure);
     if (said) this.put(element("p", { class: `ending ${done.reason}` }, said));
     const { input, output } = this.usage;
-    const tokens = [input != null ? `${input.toLocaleString("en")} in` : "", output != null ? `${output.toLocaleString("en")} out` : ""];
+    const tokens = [input != null ? `${input.toLocaleString("en")} tokens in` : "", output != null ? `${output.toLocaleString("en")} ${input != null ? "out" : "tokens out"}` : ""];
     const told = tokens.filter(Boolean).join(", ");
     this.said = said || "The answer is complete.";
-    if (told) this.put(element("p", { class: "meta" }, `${told} tokens`));
+    if (told) this.put(element("p", { class: "meta" }, told));
     else if (!said && !this.body.childElementCount) this.note("The answer is empty.");
   }
 

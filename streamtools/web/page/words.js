@@ -44,6 +44,7 @@ function ending(done, failure) {
 }
 
 function sentence(text) {
+  text = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(text) ? text : `${text}.`;
 }
 

@@ -1,0 +1,85 @@
+"""What the tests of the page share: Chromium, and a page of an application behind uvicorn.
+
+`/usr/bin/chromium` is Debian's package; `STREAMTOOLS_CHROMIUM` names another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from streamtools.web import Answerer, make_app
+from tests.answering import Answering
+from tests.loopback import Loopback
+from tests.provider import Provider
+from tests.serving import Served
+
+_OPTIONS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn, and of Playwright."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
+    """A browser."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        path = os.environ.get("STREAMTOOLS_CHROMIUM", "/usr/bin/chromium")
+        browser = await playwright.chromium.launch(executable_path=path, args=[*_OPTIONS], headless=True)
+        yield browser
+        await browser.close()
+
+
+class Browsing:
+    """Serves applications, opens pages of them, and notes what the pages ask for and complain of."""
+
+    def __init__(self, chromium: Any, stack: AsyncExitStack) -> None:
+        self._chromium = chromium
+        self._stack = stack
+        self.context: Any = None
+        self.server: Served
+        self.provider: Provider
+        self.requests: list[str] = []
+        self.faults: list[str] = []
+
+    async def open(self, *answers: Loopback, answerer: Answerer | None = None, **options: Any) -> Any:
+        """Serve an application in which these answers are given, and return a page of it."""
+        self.provider = await self._stack.enter_async_context(Provider(*answers))
+        app = make_app(answerer or Answering(self.provider))
+        self.server = await self._stack.enter_async_context(Served(app, lifespan="on"))
+        self.context = await self._chromium.new_context(**options)
+        self._stack.push_async_callback(self.context.close)
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        return await self.tab()
+
+    async def tab(self) -> Any:
+        """Return one page more, of the same browser."""
+        page = await self.context.new_page()
+        page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("dialog", lambda dialog: self.faults.append(f"dialog: {dialog.message}"))
+        await page.goto(self.server.url)
+        await page.wait_for_function("server !== null")
+        return page
+
+
+@pytest.fixture
+async def browsing(chromium: Any) -> AsyncIterator[Browsing]:
+    """Pages that neither complain nor ask anybody but their own server."""
+    async with AsyncExitStack() as stack:
+        browsing = Browsing(chromium, stack)
+        yield browsing
+        assert [] == browsing.faults
+        assert [] == [url for url in browsing.requests if not url.startswith((browsing.server.url, "data:image/svg"))]

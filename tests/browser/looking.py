@@ -1,0 +1,41 @@
+"""What a user does on the page, and what one sees there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+_PATIENCE = 20_000  # milliseconds, on a busy machine
+
+
+def expect(where: Any) -> Any:
+    """Return Playwright's assertions about a place, which wait until they hold."""
+    from playwright.async_api import expect
+
+    expect.set_options(timeout=_PATIENCE)
+
+    return expect(where)
+
+
+async def ask(page: Any, question: str) -> None:
+    """Write a question, and send it."""
+    await page.locator("#question").fill(question)
+    await page.locator("#send").click()
+
+
+async def ended(page: Any, many: int = 1) -> None:
+    """Wait until so many answers are there, and all of them have ended."""
+    await expect(page.locator(".turn")).to_have_count(many)
+    await expect(page.locator(".answer[aria-busy]")).to_have_count(0)
+    await expect(page.locator("#send")).to_be_enabled()
+    await expect(page.locator("#send")).to_be_visible()
+
+
+async def text_of(page: Any, at: int) -> str:
+    """Return the text of one answer, without its cards."""
+    return "\n".join(await page.locator(".answer").nth(at).locator(".prose").all_inner_texts())
+
+
+async def answers(page: Any) -> list[str]:
+    """Return the texts of all answers."""
+    return [await text_of(page, at) for at in range(await page.locator(".answer").count())]

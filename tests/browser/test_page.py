@@ -1,0 +1,210 @@
+"""The page in a browser: what is asked, what is seen of the answer, and what survives."""
+
+from __future__ import annotations
+
+import re
+
+import anyio
+import pytest
+
+from streamtools.cli.recorded import Recorded
+from tests.answering import calling, saying
+from tests.browser.conftest import Browsing
+from tests.browser.looking import answers, ask, ended, expect, text_of
+
+pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+
+
+async def test_an_answer_streams_and_is_markdown(browsing: Browsing) -> None:
+    """What has come is seen before the rest is there."""
+    go = anyio.Event()
+    page = await browsing.open(saying("# Hello\n\nSome **bo", go, "ld** text\n\n- one\n- two\n"))
+    await ask(page, "Hi")
+
+    await expect(page.locator(".answer h1")).to_have_text("Hello")
+    await expect(page.locator(".answer")).to_have_attribute("aria-busy", "true")
+    await expect(page.locator("#stop")).to_be_visible()
+    go.set()
+    await ended(page)
+    await expect(page.locator(".answer strong")).to_have_text("bold")
+    await expect(page.locator(".answer li")).to_have_text(["one", "two"])
+    await expect(page.locator("#send")).to_be_visible()
+    await expect(page.locator("#status")).to_have_text("The answer is complete.")
+
+
+async def test_a_card_changes_its_state(browsing: Browsing) -> None:
+    """It is written, complete, executed, and has its arguments and its result to unfold."""
+    first, second = anyio.Event(), anyio.Event()
+    call = calling("look_up", city="Oslo")
+    page = await browsing.open(saying("I look.\n\n", call[:50], first, call[50:], second), saying("It is 17 °C."))
+    await ask(page, "Oslo?")
+
+    card = page.locator(".card")
+    await expect(card).to_have_attribute("data-state", "waiting")
+    await expect(card.locator(".name")).to_have_text("look_up")
+    first.set()
+    await expect(card).to_have_attribute("data-state", "ready")
+    await expect(card.locator(".brief")).to_have_text('city: "Oslo"')
+    second.set()
+    await expect(card).to_have_attribute("data-state", "executed")
+    await ended(page)
+    await card.get_by_text("Result", exact=True).click()
+    await expect(card.locator("pre[aria-label=Result]")).to_have_text("17 °C in Oslo")
+    await card.get_by_text("Arguments", exact=True).click()
+    await expect(card.locator("pre[aria-label=Arguments]")).to_contain_text('"city": "Oslo"')
+    assert ["I look.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
+
+
+@pytest.mark.parametrize("how", ["button", "key"])
+async def test_to_stop_leaves_the_provider(browsing: Browsing, how: str) -> None:
+    """In mid-stream, by the button or the key; the provider's connection is closed, and the page says so."""
+    answer = saying("As far as th", hold=True)
+    page = await browsing.open(answer, saying("On."))
+    await ask(page, "Hi")
+    await expect(page.locator(".answer .prose")).to_have_text("As far as th")
+
+    await (page.locator("#stop").click() if how == "button" else page.keyboard.press("Escape"))
+
+    with anyio.fail_after(20):
+        await answer.disconnected.wait()
+    await ended(page)
+    await expect(page.locator(".ending")).to_have_text("The answer was stopped.")
+    await ask(page, "Go on")
+    await ended(page, 2)
+    assert "On." == (await answers(page))[1]
+
+
+async def test_a_reload_comes_back_into_the_answer(browsing: Browsing) -> None:
+    """Nothing is lost, and nothing comes twice; what was answered before is there, too."""
+    go = anyio.Event()
+    call = calling("look_up", city="Oslo")
+    page = await browsing.open(saying("Before.\n\n", call), saying("One, "), saying("two, ", go, "three."))
+    await ask(page, "First")
+    await ended(page)
+    await ask(page, "Second")
+    await expect(page.locator(".answer").nth(1)).to_contain_text("two,")
+
+    await page.reload()
+    await expect(page.locator(".answer").nth(1)).to_contain_text("two,")
+    await expect(page.locator("#stop")).to_be_visible()
+    go.set()
+    await ended(page, 2)
+
+    assert ["First", "Second"] == await page.locator(".question").all_inner_texts()
+    assert ["Before.\nOne,", "two, three."] == [await text_of(page, at) for at in range(2)]
+    await expect(page.locator(".card")).to_have_count(1)
+    await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
+
+
+async def test_a_connection_that_breaks_is_made_again(browsing: Browsing) -> None:
+    """The page reads on from the last event that it has seen."""
+    go = anyio.Event()
+    page = await browsing.open(saying("One, ", go, "two."))
+    await ask(page, "Hi")
+    await expect(page.locator(".answer")).to_contain_text("One,")
+    await browsing.context.set_offline(True)
+    await page.evaluate("running().left.abort(); running().left = new AbortController(); null")
+    await expect(page.locator("#banner")).to_contain_text("There is no connection to the server")
+    go.set()
+    await browsing.context.set_offline(False)
+    await ended(page)
+
+    assert ["One, two."] == await answers(page)
+    await expect(page.locator("#banner")).to_be_hidden()
+    assert any(re.search(r"after=[1-9]", url) for url in browsing.requests)
+    browsing.faults[:] = [each for each in browsing.faults if "ERR_INTERNET_DISCONNECTED" not in each]
+
+
+async def test_two_tabs_show_one_conversation(browsing: Browsing) -> None:
+    """Each sees what the other asks, while it is answered, and may stop it."""
+    go = anyio.Event()
+    page = await browsing.open(saying("One, ", go, "two."), saying("Wait", hold=True))
+    other = await browsing.tab()
+    await ask(page, "Hi")
+    await expect(other.locator(".answer")).to_contain_text("One,")
+    await expect(other.locator("#stop")).to_be_visible()
+    go.set()
+    await ended(page)
+    await ended(other)
+    assert ["One, two."] == await answers(page) == await answers(other)
+
+    await ask(other, "More?")
+    await expect(page.locator(".answer").nth(1)).to_contain_text("Wait")
+    await page.locator("#stop").click()
+    await ended(other, 2)
+    await other.locator("#begin").click()
+    await expect(page.locator(".turn")).to_have_count(0)
+    await expect(page.locator("#empty")).to_be_visible()
+
+
+async def test_a_call_is_approved(browsing: Browsing) -> None:
+    """The card asks and shows what is to be run; after the yes it runs, once."""
+    page = await browsing.open(saying(calling("pay", to="Ann", amount=50)), saying("Paid."))
+    await ask(page, "Pay Ann 50.")
+    card = page.locator(".card")
+    await expect(card).to_have_attribute("data-state", "asking")
+    await expect(card.locator(".asked")).to_contain_text('"amount": 50')
+    await card.get_by_role("button", name="Approve").click()
+    await ended(page)
+
+    await expect(card).to_have_attribute("data-state", "executed")
+    await expect(card.get_by_role("button")).to_have_count(0)
+    assert "paid 50 to Ann" in str(browsing.provider.bodies[1]["messages"])
+
+
+async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
+    """With a reason, which the model is told; it does not run."""
+    page = await browsing.open(saying(calling("pay", to="Ann", amount=50)), saying("As you wish."))
+    await ask(page, "Pay Ann 50.")
+    await expect(page.locator(".card")).to_have_attribute("data-state", "asking")
+    await page.reload()
+    await page.get_by_label("Reason for denying").fill("not before Monday")
+    await page.get_by_role("button", name="Deny").click()
+    await ended(page)
+
+    await expect(page.locator(".card")).to_have_attribute("data-state", "denied")
+    await expect(page.locator(".card")).to_contain_text("not before Monday")
+    assert "not before Monday" in str(browsing.provider.bodies[1]["messages"])
+
+
+async def test_the_events_stand_beside_the_transcript(browsing: Browsing) -> None:
+    """One a line, in their order, each to unfold."""
+    page = await browsing.open(saying("Hello."))
+    await ask(page, "Hi")
+    await ended(page)
+    await page.get_by_role("button", name="Events").click()
+
+    await expect(page.locator("#events .type")).to_have_text(["start", "step-start", "text", "step-end", "done"])
+    await page.locator("#events summary").nth(2).click()
+    await expect(page.locator("#events pre")).to_contain_text('"text": "Hello."')
+    await page.get_by_role("button", name="Events").click()
+    await expect(page.locator("#inspector")).to_be_hidden()
+
+
+async def test_the_keyboard_is_enough(browsing: Browsing) -> None:
+    """Enter sends, with Shift it begins a line; the box has the focus before and after."""
+    page = await browsing.open(saying("Hello."))
+    await expect(page.locator("#question")).to_be_focused()
+    await page.keyboard.type("One")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("two")
+    await page.keyboard.press("Enter")
+    await ended(page)
+
+    await expect(page.locator("#question")).to_be_focused()
+    await expect(page.locator("#question")).to_have_value("")
+    assert "One\ntwo" == browsing.provider.bodies[0]["messages"][-1]["content"]
+
+
+async def test_recordings_are_offered_as_buttons(browsing: Browsing) -> None:
+    """Without a model; later they are above the box."""
+    page = await browsing.open(answerer=Recorded(speed=0))
+    await page.get_by_role("button", name="One call between tildes").click()
+    await ended(page)
+    await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
+    await page.locator("#more summary").click()
+    await page.locator("#more").get_by_role("button", name="A call that max_tokens cuts").click()
+    await ended(page, 2)
+
+    await expect(page.locator(".ending")).to_have_text("The answer is cut off: it reached the limit of its length.")
+    await expect(page.locator(".card").nth(1)).to_have_attribute("data-state", "failed")
