@@ -14,6 +14,7 @@ import pytest
 
 from streamtools.web import Answerer, make_app
 from tests.answering import Answering
+from tests.browser.looking import expect
 from tests.loopback import Loopback
 from tests.provider import Provider
 from tests.serving import Served
@@ -42,6 +43,15 @@ async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
         await browser.close()
 
 
+def watch(page: Any, faults: list[str] | None = None) -> list[str]:
+    """Return what a page will complain of."""
+    told: list[str] = [] if faults is None else faults
+    page.on("console", lambda said: told.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("dialog", lambda dialog: told.append(f"dialog: {dialog.message}"))
+    return told
+
+
 class Browsing:
     """Serves applications, opens pages of them, and notes what the pages ask for and complain of."""
 
@@ -67,11 +77,9 @@ class Browsing:
     async def tab(self) -> Any:
         """Return one page more, of the same browser."""
         page = await self.context.new_page()
-        page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on("dialog", lambda dialog: self.faults.append(f"dialog: {dialog.message}"))
+        watch(page, self.faults)
         await page.goto(self.server.url)
-        await page.wait_for_function("server !== null")
+        await expect(page.locator("#told")).not_to_be_empty()
         return page
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 _PATIENCE = 20_000  # milliseconds, on a busy machine
 
 

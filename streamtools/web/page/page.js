@@ -13,9 +13,11 @@ let asking = false;
 let busy = null; // the refresh that goes on
 let again = false;
 let drawing = 0;
-let retry = 0;
+let retry = 0; // the timer of the next refresh, where there is no connection
 let follows = true; // whether the end is in sight, and stays there
 let reading = Promise.resolve();
+
+const RESTARTED = "The server was restarted: it has forgotten what stands here, and the next question begins a new conversation.";
 
 const question = find("question");
 const talk = find("talk");
@@ -85,13 +87,14 @@ async function catchUp() {
   }
   if (server !== null && server !== known.server) {
     for (const turn of turns.values()) if (!turn.ended) turn.lose("The server was restarted, and knows this answer no more. What had come stands above.");
-    banner(turns.size ? "The server was restarted: it has forgotten what stands here, and the next question begins a new conversation." : "");
   } else {
-    banner("");
     const runs = new Set(known.turns.map((turn) => turn.run));
-    if (turns.size && !known.dropped && [...turns.keys()].some((run) => !runs.has(run))) forget();
+    const own = [...turns.values()].filter((turn) => turn.server === known.server);
+    if (!known.dropped && own.some((turn) => !runs.has(turn.run))) forget();
   }
   server = known.server;
+  const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
+  banner(isForgotten && !known.turns.length ? RESTARTED : "");
   suggestions = known.suggestions;
   find("told").textContent = known.told;
   find("note").textContent = known.note;
@@ -104,6 +107,7 @@ async function catchUp() {
 function show({ run, question: asked }) {
   if (turns.has(run)) return;
   const turn = new Turn(asked, run, decide);
+  turn.server = server;
   turns.set(run, turn);
   find("transcript").append(turn.node);
   follows = true;

@@ -1,0 +1,101 @@
+"""The page for everybody: no serious fault of accessibility, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools.cli.recorded import Recorded
+from tests.answering import calling, saying
+from tests.browser.conftest import Browsing
+from tests.browser.looking import ask, ended, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+
+
+async def faults(page: Any) -> list[str]:
+    """Return what axe-core finds that is serious."""
+    from axe_playwright_python.async_playwright import Axe
+
+    # By the test's own channel: the policy of the page lets no script in, and this one neither.
+    session = await page.context.new_cdp_session(page)
+    await session.send("Page.setBypassCSP", {"enabled": True})
+    found = (await Axe().run(page)).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_axe_finds_no_serious_fault(browsing: Browsing, scheme: str, width: int) -> None:
+    """Before the first question, while a call asks, after an answer with all that there is, and beside its events."""
+    everything = "# One\n\n## Two\n\n> quote\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n[link](http://a.example)\n\n"
+    page = await browsing.open(
+        saying(everything, calling("pay", to="Ann", amount=5), "\n", '~~~tool_call\n{"name": 5\n~~~\n'),
+        saying("<think>Hm.</think>Done."),
+        saying("Wait", hold=True),
+        color_scheme=scheme,
+        viewport={"width": width, "height": 800},
+    )
+    found = await faults(page)
+    await ask(page, "Hi")
+    await expect(page.locator(".card[data-state=asking]")).to_have_count(1)
+    found += await faults(page)
+    await page.get_by_role("button", name="Approve").click()
+    await ended(page)
+    for each in await page.locator("#transcript summary").all():
+        await each.click()
+    await page.get_by_role("button", name="Events").click()
+    await page.locator("#events summary").first.click()
+    found += await faults(page)
+    await ask(page, "Again")
+    await expect(page.locator(".answer").nth(1)).to_contain_text("Wait")
+    await page.locator("#stop").click()
+    await ended(page, 2)
+    found += await faults(page)
+
+    assert [] == found
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+async def test_nothing_is_wider_than_the_window(browsing: Browsing, width: int) -> None:
+    """Whatever is written."""
+    long = "w" * 500
+    page = await browsing.open(
+        saying(
+            f"# {long}\n\n`{long}`\n\n```\n{long}\n```\n\n|{'a|' * 40}\n|{'-|' * 40}\n\n[{long}](http://a.example/{long})\n"
+        ),
+        viewport={"width": width, "height": 700},
+    )
+    await ask(page, long)
+    await ended(page)
+
+    assert width == await page.evaluate("document.documentElement.scrollWidth")
+    assert await page.evaluate("find('talk').scrollWidth <= find('talk').clientWidth")
+
+
+async def test_the_end_stays_in_sight_unless_somebody_reads_above(browsing: Browsing) -> None:
+    """What streams does not move what is being read."""
+    go = anyio.Event()
+    lines = [f"line {number}\n\n" for number in range(100)]
+    page = await browsing.open(saying(*lines, go, *lines), viewport={"width": 800, "height": 500})
+    await ask(page, "Hi")
+    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
+    await page.locator("#talk").hover()
+    await page.mouse.wheel(0, -2000)
+    await expect(page.get_by_text("line 99", exact=True)).not_to_be_in_viewport()
+    before = await page.evaluate("find('talk').scrollTop")
+    go.set()
+    await ended(page)
+
+    assert before == await page.evaluate("find('talk').scrollTop")
+
+
+async def test_recordings_are_there_for_a_narrow_window(browsing: Browsing) -> None:
+    """Their buttons can be reached, and so can what is under them."""
+    page = await browsing.open(answerer=Recorded(speed=0), viewport={"width": 390, "height": 640})
+    assert [] == await faults(page)
+    await page.locator("#suggestions button").last.click()
+    await expect(page.locator(".card[data-state=asking]")).to_have_count(1)
+    await expect(page.get_by_role("button", name="Approve")).to_be_in_viewport()
