@@ -30,6 +30,8 @@ ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
 CALL = b'data: {"choices":[{"index":0,"delta":{"content":"~~~tool_call\\n{\\"name\\": \\"get_weather\\", \
 \\"arguments\\": {\\"city\\": \\"Paris\\"}}\\n~~~"}}]}\n\n'
 TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"It is warm."}}]}\n\n'
+PAY = CALL.replace(b"get_weather", b"pay").replace(b'\\"city\\": \\"Paris\\"', b'\\"to\\": \\"Ann\\", \\"amount\\": 5')
+PICK = CALL.replace(b"get_weather", b"pick_date").replace(b"city", b"title")
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
@@ -117,6 +119,17 @@ async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], ad
     return body, response.headers.get("x-run", "")
 
 
+def told(frames: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Return the events of a type."""
+    return [frame for frame in frames if frame["type"] == kind]
+
+
+async def post_chat(client: httpx.AsyncClient, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parts that `useChat` gets for its messages."""
+    body = (await client.post("/api/chat", json={"id": "c1", "messages": messages})).content
+    return read_frames(body.removesuffix(b"data: [DONE]\n\n"))
+
+
 async def test_runs() -> None:
     """One is left, read on, read by nobody else, and stopped."""
     async with serving("runs", Loopback([TEXT], hold=True)) as (_, client):
@@ -131,6 +144,21 @@ async def test_runs() -> None:
             rest = read_frames(await response.aread())
         assert seen + rest == read_frames((await client.get(f"/chat/{run}")).content)
     assert "cancelled" == rest[-1]["reason"]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_approval(approved: bool) -> None:
+    """The owner of the run decides, once, about what was shown."""
+    async with serving("approval", Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
+        client.headers["x-user"] = "ann"
+        body, run = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
+        (asked,) = told(read_frames(body), "approval-requested")
+        address = f"/chat/{run}/calls/{asked['call']['id']}"
+        decision = {"approved": approved, "digest": asked["digest"], "reason": "" if approved else "too much"}
+        assert 404 == (await client.post(address, json=decision, headers={"x-user": "bob"})).status_code
+        assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
+        assert 204 == (await client.post(address, json=decision)).status_code
+        assert 409 == (await client.post(address, json=decision)).status_code
 
 
 async def test_use_chat() -> None:
@@ -150,9 +178,83 @@ async def test_use_chat() -> None:
     assert again.endswith(b"data: [DONE]\n\n")
 
 
+@pytest.mark.parametrize(
+    ("asks", "part", "kind", "member", "value"),
+    [
+        (PAY, {"state": "approval-responded", "approval": {"approved": True}}, "available", "output", "paid 5 to Ann"),
+        (
+            *(PAY, {"state": "approval-responded", "approval": {"approved": False, "reason": "too much"}}),
+            *("error", "errorText", "the call of tool 'pay' was denied: too much"),
+        ),
+        (
+            *(PAY, {"state": "output-available", "output": "paid"}),
+            *("error", "errorText", "the call of tool 'pay' was denied"),
+        ),
+        (PICK, {"state": "output-available", "output": "2027-03-01"}, "available", "output", "2027-03-01"),
+        (PICK, {"state": "output-error", "errorText": "closed"}, "error", "errorText", "closed"),
+    ],
+)
+async def test_use_chat_goes_on(asks: bytes, part: dict[str, Any], kind: str, member: str, value: str) -> None:
+    """What the page says about a call that waits comes back in the last message, and is answered there."""
+    question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    async with serving("ai-sdk", Loopback([asks, END]), Loopback([TEXT, END])) as (_, client):
+        first = await post_chat(client, [question])
+        (call,) = told(first, "tool-input-available")
+        parts = [{"type": "dynamic-tool", "toolCallId": call["toolCallId"], **part}]
+        again = [question, {"id": first[0]["messageId"], "role": "assistant", "parts": parts}]
+        second = await post_chat(client, again)
+    assert first[0]["messageId"] == second[0]["messageId"]
+    (result,) = told(second, f"tool-output-{kind}")
+    assert value in result[member]
+    assert [] == told(second, "tool-input-available")
+    assert ["It is warm."] == [each["delta"] for each in told(second, "text-delta")]
+
+
+@pytest.mark.parametrize(
+    ("asks", "resume", "result"),
+    [
+        (PAY, {"payload": {"approved": True}}, "paid 5 to Ann"),
+        (PAY, {"payload": {"approved": False, "reason": "too much"}}, "was denied: too much"),
+        (PAY, {"status": "cancelled"}, "was denied"),
+        (PICK, None, None),
+    ],
+)
+async def test_ag_ui_goes_on(asks: bytes, resume: dict[str, Any] | None, result: str | None) -> None:
+    """The front end says what became of the calls that waited, and what it shows itself is not told again."""
+    tools = [{"name": "pick_date", "description": "", "parameters": {"type": "object"}}]
+    asked: dict[str, Any] = {"threadId": "t1", "messages": [{"id": "1", **ASKED[0]}], "protocolVersion": "1.0"}
+    async with serving("ag-ui", Loopback([asks, END]), Loopback([TEXT, END])) as (_, client):
+        first = read_frames((await client.post("/agent", json={**asked, "runId": "r1", "tools": tools})).content)
+        (call,) = told(first, "TOOL_CALL_START")
+        call_id, outcome = call["toolCallId"], first[-1]["outcome"]
+        function = {"name": call["toolCallName"], "arguments": told(first, "TOOL_CALL_ARGS")[-1]["delta"]}
+        thought = {"id": "2", "role": "reasoning", "content": "Hm."}
+        said = {
+            "id": "3",
+            "role": "assistant",
+            "toolCalls": [{"id": call_id, "type": "function", "function": function}],
+        }
+        asked["messages"] += [thought, said]
+        if resume is not None:
+            asked["resume"] = [{"interruptId": outcome["interrupts"][0]["id"], "status": "resolved", **resume}]
+        else:
+            assert [call_id] == outcome["pendingToolCallIds"]
+            asked["messages"].append({"id": "4", "role": "tool", "toolCallId": call_id, "content": "2027-03-01"})
+        second = read_frames((await client.post("/agent", json={**asked, "runId": "r2", "tools": tools})).content)
+        asked.pop("resume", None)
+        asked["messages"].append({"id": "5", **ASKED[0]})
+        third = read_frames((await client.post("/agent", json={**asked, "runId": "r3", "tools": tools})).content)
+    results = [each["content"] for each in told(second, "TOOL_CALL_RESULT")]
+    assert [] == results if result is None else result in results[0]
+    for frames in (second, third):
+        assert [] == told(frames, "TOOL_CALL_START")
+        assert ["It is warm."] == [each["delta"] for each in told(frames, "TEXT_MESSAGE_CONTENT")]
+
+
 async def test_ag_ui() -> None:
     """The run has the ids of the request."""
     asked = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "protocolVersion": "1.0"}
+    asked |= {"tools": []}
     async with serving("ag-ui") as (_, client):
         frames = read_frames((await client.post("/agent", json=asked)).content)
     assert {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"}.items() <= frames[0].items()
@@ -163,4 +265,14 @@ def test_every_program_is_run() -> None:
     """No block of Python is left out, and what else there is are snippets for a page."""
     assert [] == [block.line for block in BLOCKS if (block.language == "python") != ("app" in block.notes)]
     assert {"python", "js"} == {block.language for block in BLOCKS}
-    assert {"fastapi", "starlette", "litestar", "asgi", "websocket", "runs", "ai-sdk", "ag-ui"} == PROGRAMS.keys()
+    assert {
+        "fastapi",
+        "starlette",
+        "litestar",
+        "asgi",
+        "websocket",
+        "runs",
+        "approval",
+        "ai-sdk",
+        "ag-ui",
+    } == PROGRAMS.keys()

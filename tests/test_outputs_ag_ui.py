@@ -198,6 +198,16 @@ def test_calls_that_the_messages_hold_already() -> None:
     assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == [each["type"] for each in told]
 
 
+@pytest.mark.parametrize("end", [Executed(WEATHER, 31, None, 0), Error(Code.TOOL_OUTPUT, "no", "c1", WEATHER)])
+def test_results_that_the_messages_hold_already(end: UIEvent) -> None:
+    """Those that the front end has handed in are not told a second time."""
+    encoder = outputs.ag_ui(known_calls="c1", known_results="c1")
+    events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), end, FINISHED]
+    told = read_body(b"".join(map(encoder.encode, events)), done=False)
+
+    assert ["RUN_STARTED", "RUN_FINISHED"] == [each["type"] for each in told]
+
+
 def test_calls_that_nobody_will_run_have_a_result_that_says_so() -> None:
     """Those that were left behind when the run was cut, and those that were still being written."""
     told = body(

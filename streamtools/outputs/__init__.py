@@ -83,6 +83,7 @@ def ag_ui(
     run_id: str | None = None,
     protocol_version: str | None = None,
     known_calls: Collection[str] = (),
+    known_results: Collection[str] = (),
 ) -> Encoder:
     """Return an encoder of AG-UI 1.0.
 
@@ -90,9 +91,16 @@ def ag_ui(
     Without ids, those of our own run are told; without a version of 1.0 or later, nothing is sent that clients from
     before it would refuse: the calls that are left to the front end or wait for approval by name, the tokens of the
     run, and that it was cancelled (which is an error to them). `known_calls` are the ids of calls that the messages of
-    the request hold already, of a run that resumes another.
+    the request hold already, of a run that resumes another, and `known_results` those whose results they hold too: a
+    second one would stand beside it.
     """
-    return AGUIEncoder(thread_id=thread_id, run_id=run_id, protocol_version=protocol_version, known_calls=known_calls)
+    return AGUIEncoder(
+        thread_id=thread_id,
+        run_id=run_id,
+        protocol_version=protocol_version,
+        known_calls=known_calls,
+        known_results=known_results,
+    )
 
 
 def openai(

@@ -40,8 +40,10 @@ class AGUIEncoder(PairedEncoder):
         run_id: str | None,
         protocol_version: str | None,
         known_calls: Collection[str],
+        known_results: Collection[str],
     ) -> None:
         super().__init__(known_calls)
+        self._known_results = {known_results} if isinstance(known_results, str) else set(known_results)
         self._thread_id = thread_id
         self._run_id = run_id or ""
         declared = _version.fullmatch(protocol_version or "")
@@ -140,6 +142,8 @@ class AGUIEncoder(PairedEncoder):
 
     def _answer(self, call_id: str, content: str) -> bytes:
         """Return the message that answers a call; there is no sign by which an error differs from a result."""
+        if call_id in self._known_results:
+            return b""
         return _event("TOOL_CALL_RESULT", messageId=self._new_id(), toolCallId=call_id, content=content, role="tool")
 
     def _told_usage(self) -> list[dict[str, Any]] | None:
