@@ -212,7 +212,7 @@ def test_the_set_up_commands_are_those_that_ci_runs() -> None:
     assert demo in script
     assert tests.endswith(" && .venv/bin/pytest")
     assert tests.removesuffix(" && .venv/bin/pytest") in script
-    assert '"tests" .venv/bin/pytest' in script
+    assert ".venv/bin/coverage run -m pytest && " in script  # the same tests, with their coverage
 
 
 @pytest.mark.parametrize("name", TABLES)
