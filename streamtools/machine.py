@@ -172,6 +172,7 @@ class StreamMachine:
         self._step += 1
         events.append(StepStart(self._step, seq=self.number()))
         events += [Call(call, seq=self.number()) for call in calls]
+        self._turn.native.reserve(call.id for call in calls)
         self.due = list(calls)
         self._finish = "tool_calls"
         self._earned = self.waiting = True

@@ -72,6 +72,10 @@ class NativeCalls:
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
         self.begin_turn()
 
+    def reserve(self, ids: Iterable[str]) -> None:
+        """Take note of ids that calls of this run have already."""
+        self._ids |= dict.fromkeys(ids, 1)
+
     def begin_turn(self) -> None:
         """Forget the last turn."""
         self.calls: list[ToolCall] = []

@@ -153,6 +153,8 @@ class ToolStream(Handover):
             raise ValueError(f"decision_timeout is a positive number of seconds or None, not {decision_timeout!r}")
         if resume is not None and ledger is None:
             raise ValueError("to resume a run takes the ledger of that run: without it, a call could run twice")
+        if not isinstance(resume, Suspension | str | None):
+            raise ValueError(f"resume is a Suspension or its JSON, not {resume!r}")
         self._resumed = Suspension.from_json(resume) if isinstance(resume, str) else resume
         given = read_decisions(decisions or {})
         if unknown := given.keys() - {call.id for call in (self._resumed.calls if self._resumed else ())}:
@@ -181,7 +183,6 @@ class ToolStream(Handover):
             decisions=given,
             asked={each.call.id: each for each in (self._resumed.questions if self._resumed else ())},
         )
-        self._scope_of_calls = self._resumed.run_id if self._resumed else self._machine.run_id
         self._runner = Runner(
             registry,
             number=self._machine.number,
@@ -194,7 +195,7 @@ class ToolStream(Handover):
             asking=self._asking,
             trusted=_trusted_of(armed),
             ledger=ledger,
-            scope=self._scope_of_calls,
+            scope=self._run_of,
         )
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -219,9 +220,15 @@ class ToolStream(Handover):
     @property
     def suspension(self) -> Suspension | None:
         """What the run waits for, once it has ended: the calls that somebody has to decide about; None if none."""
-        questions = self._asking.left
+        questions = {**self._asking.asked, **self._asking.left}
         left = [questions[call.id] for call in self.result.pending if call.id in questions]
-        return Suspension(run_id=self._scope_of_calls, questions=left) if left else None
+        return Suspension(run_id=self._run_of(left[0].call), questions=left) if left else None
+
+    def _run_of(self, call: ToolCall) -> str:
+        """Return the id of the run in which a call was made."""
+        if self._resumed is not None and call.id in self._asking.asked:
+            return self._resumed.run_id
+        return self.run_id
 
     @property
     def questions(self) -> list[Question]:
@@ -320,13 +327,19 @@ class ToolStream(Handover):
             self._ended.set()
 
     async def _resume(self, tools: TaskGroup) -> bool:
-        """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked."""
+        """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked.
+
+        While anything of it stays open, nothing more is read: what is left at the end of a run is of one run.
+        """
         if self._resumed is not None:
             calls = self._resumed.calls
             self._collector.resume(calls)
             self._hand_out(self._machine.resume(calls))
-            await self._run_due(tools)
-        return True
+            if self._executes:
+                await self._run_due(tools)
+            else:
+                self._hand_out(self._machine.settle())
+        return not self._machine.pending
 
     async def _read(self, tools: TaskGroup) -> None:
         machine = self._machine
@@ -384,8 +397,13 @@ class ToolStream(Handover):
         self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
         if self._runner.stopped:
             self._watch.trip("tool_stop")
-        if held := {call.id for call in calls if call.id not in self._outcomes}:
-            self._machine.put_back([call for call in calls if call.id in held])
+        self._put_back([call for call in calls if call.id not in self._outcomes])
+
+    def _put_back(self, calls: list[ToolCall]) -> None:
+        """Let calls that have not begun be pending."""
+        if calls:
+            self._machine.put_back(calls)
+            held = {call.id for call in calls}
             self._running = [call for call in self._running if call.id not in held]
 
     async def _end_step(self) -> None:
@@ -398,6 +416,7 @@ class ToolStream(Handover):
 
     def _account(self) -> list[UIEvent]:
         """Note one outcome for each call of the step, in call order; return the events that say so and are not out."""
+        self._put_back([call for call in self._running if call.id in self._asking.left])
         left = [call for call in self._running if call.id not in self._outcomes]
         outcomes, unsent = self._runner.settle(left)
         self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)

@@ -129,9 +129,11 @@ def test_what_a_caller_says() -> None:
 
 def test_a_suspension_survives_json() -> None:
     """All of it comes back, and what is none is refused."""
-    suspension = Suspension(run_id="run_1", questions=[asked(), asked(approval=False, expires=None)])
+    other = ToolCall(id="call_2", name="sign", arguments={}, dialect="native")
+    questions = [asked(), ask(other, approval=False, expires=None)]
+    suspension = Suspension(run_id="run_1", questions=questions)
     assert suspension == Suspension.from_json(suspension.to_json())
-    assert [PAY, PAY] == suspension.calls
+    assert [PAY, other] == suspension.calls
     newer = json.dumps({**json.loads(suspension.to_json()), "version": 2})
     for text in (newer, "{}", "no JSON", "[]"):
         with pytest.raises(ValueError, match=r"\S"):

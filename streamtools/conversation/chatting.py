@@ -15,12 +15,15 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 
 from anyio.abc import TaskGroup
 
+from streamtools.calls import ToolCall
 from streamtools.conversation.emulated import EmulatedReply
 from streamtools.conversation.emulation import Emulation, Mode, check
 from streamtools.conversation.messages import (
+    Answer,
     Assistant,
     Format,
     Message,
+    Results,
     System,
     User,
     answered_by_user,
@@ -134,16 +137,19 @@ class Chat(ToolStream):
         self._wish = parse(options.get("tool_choice", "auto"))
         begins = _Nothing() if options.get("resume") is not None else self._next_answer()
         super().__init__(begins, tools=self._registry if tools is not None else None, **options)
+        if self._resumed is not None:
+            _check_open(self._resumed.calls, self._messages)
 
     @property
     def history(self) -> list[Message]:
         """The conversation as it stands, to be gone on with in another chat.
 
-        Calls of a finished run that nobody has run are left to whoever runs them; in one that did not come to its end,
-        they are answered: they were not run.
+        Calls of a finished run that nobody has run are left to whoever runs them, and so are those of one that waits
+        for somebody (`suspension`); in another that did not come to its end, they are answered: they were not run.
         """
         history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
-        return settle(history, None if self.result.reason in (None, "finished") else "cancelled")
+        goes_on = self.suspension is not None or self.result.reason in (None, "finished")
+        return settle(history, None if goes_on else "cancelled")
 
     def messages(self, format: Format = "openai") -> list[dict[str, Any]]:
         """Return the history in the form of a provider; see `write_messages`, also for its errors."""
@@ -220,7 +226,8 @@ class Chat(ToolStream):
             self._hand_out(machine.stop(self._watch.why))
             return None
         new = steps_to_history(steps)
-        messages = write_behind(self.result.resumed, new, "openai", dialects=self._armed)
+        behind = () if self._sent else self.result.resumed  # only the first of them answers what was resumed
+        messages = write_behind(behind, new, "openai", dialects=self._armed)
         if self._review is not None:
             reviewed = self._review(deepcopy(messages))
             if isawaitable(reviewed):
@@ -230,12 +237,23 @@ class Chat(ToolStream):
                 return None
             if reviewed != messages:
                 new = _read_reviewed(reviewed, messages, new)
+                if behind:
+                    self._messages = _answer_last(self._messages)
                 messages = deepcopy(reviewed)
         self._messages += new
         self._sent += len(steps)
         self._wish = ToolChoice()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
         return self._next_answer()
+
+
+def _check_open(calls: Iterable[ToolCall], history: list[Message]) -> None:
+    """Raise ValueError if a history does not go on with the answers to these calls."""
+    answers = tuple(Answer(call.dialect, call.name, "", call.id) for call in calls)
+    try:
+        settle([*history, Results(answers)])
+    except ValueError as error:
+        raise ValueError(f"the run that is resumed does not go on with these messages: {error}") from None
 
 
 class _Nothing:
@@ -249,6 +267,15 @@ class _Nothing:
 
     async def aclose(self) -> None:
         """Close nothing."""
+
+
+def _answer_last(history: list[Message]) -> list[Message]:
+    """Return a history whose last turn has no open calls in its text: words that are put behind it answer them."""
+    last = max((place for place, each in enumerate(history) if isinstance(each, Assistant)), default=-1)
+    return [
+        replace(each, in_text=()) if place == last and isinstance(each, Assistant) else each
+        for place, each in enumerate(history)
+    ]
 
 
 def _are_examples(value: object) -> bool:

@@ -21,7 +21,7 @@ class Asking:
     """Asks about calls. `left` are the questions that nobody was there to answer, by the id of the call.
 
     `timeout` is in seconds, for each question. `decisions` were made before, about the questions that were `asked`
-    then; they are for runs without a `desk`, in which `otherwise` is the answer to all other questions, if it is given.
+    then. `otherwise` is the answer to all other questions of a run without a `desk`, if it is given.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class Asking:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.desk = desk
+        self.asked = asked or {}
         self.left: dict[str, Question] = {}
         self._timeout = timeout
         self._decisions = decisions or {}
-        self._asked = asked or {}
         self._otherwise = otherwise
         self._now = now
         self._waiting: set[anyio.CancelScope] = set()
@@ -47,12 +47,17 @@ class Asking:
         self, call: ToolCall, *, approval: bool, tell: Callable[[Question], Awaitable[object]]
     ) -> Decision | None:
         """Return what somebody says of the call, None if nobody does; `tell` tells the interface what is asked."""
-        expires = None if self._timeout is None else self._now() + self._timeout
-        question = self._asked.get(call.id)
+        question = self.asked.get(call.id)
         if question is None or (question.approval and not approval):  # that has been answered, and here is another
+            expires = None if self._timeout is None else self._now() + self._timeout
             question = ask(call, approval=approval, expires=expires)
+        elif (decided := self._look_up(question)) is not None:
+            return self._bind(decided, question, call)
         if self.desk is None:
-            return await self._look(question, tell)
+            if self._otherwise is None:
+                self.left[call.id] = question
+                await tell(question)
+            return self._otherwise
         await tell(question)
         with anyio.CancelScope() as scope:
             self._waiting.add(scope)
@@ -62,24 +67,24 @@ class Asking:
                 self._waiting.discard(scope)
         if scope.cancelled_caught:
             return None
+        return self._bind(decision, question, call)
+
+    def _look_up(self, question: Question) -> Decision | None:
+        """Return what was decided about a question before the run began; None if it is still open."""
+        given, now = self._decisions.get(question.call.id), self._now()
+        if given is None and not question.is_late(now):
+            return None
+        try:
+            return question.judge(given or Deny(), now)
+        except DecisionRefused as error:
+            return Deny(str(error))
+
+    @staticmethod
+    def _bind(decision: Decision, question: Question, call: ToolCall) -> Decision:
+        """Return the decision as it counts for the call as it is now: what runs is what was shown."""
         if isinstance(decision, Approve) and digest(call) != question.digest:
             return Deny("its arguments have changed since")
         return decision
-
-    async def _look(self, question: Question, tell: Callable[[Question], Awaitable[object]]) -> Decision | None:
-        """Return what was decided before; None if the question stays open."""
-        call_id, now = question.call.id, self._now()
-        if question is self._asked.get(call_id):
-            given = self._decisions.get(call_id)
-            try:
-                if given is not None or question.is_late(now):
-                    return question.judge(given or Deny(), now)
-            except DecisionRefused as error:
-                return Deny(str(error))
-        if self._otherwise is None:
-            self.left[call_id] = question
-            await tell(question)
-        return self._otherwise
 
     def stop(self) -> None:
         """Wait for nobody any more: the run ends."""

@@ -85,43 +85,51 @@ def ask(call: ToolCall, *, approval: bool, expires: float | None) -> Question:
     return Question(call=call, digest=digest(call), approval=approval, expires=expires)
 
 
+class _Open:
+    """A question that lies on the desk, and the answer, which is no until there is another."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.decision: Decision = Deny(NOBODY)
+        self.decided = anyio.Event()
+
+
 class Desk:
     """Where the questions of one run lie until they are answered."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._open: dict[str, tuple[Question, anyio.Event]] = {}
-        self._decided: dict[str, Decision] = {}
+        self._open: dict[str, _Open] = {}
+        self._closed: set[str] = set()  # ids of calls that have been decided about
 
     @property
     def questions(self) -> list[Question]:
         """Those that are open, in the order in which they were asked."""
-        return [question for question, _ in self._open.values()]
+        return [each.question for each in self._open.values()]
 
     def decide(self, call_id: str, decision: Decision) -> None:
         """Answer the question about a call. Raises `DecisionRefused` if there is none, or it has been answered."""
         found = self._open.get(call_id)
         if found is None:
-            why = "has been decided already" if call_id in self._decided else "waits for no decision"
+            why = "has been decided already" if call_id in self._closed else "waits for no decision"
             raise DecisionRefused(f"call {call_id!r} {why}")
-        question, decided = found
-        self._decided[call_id] = question.judge(decision, self._clock())
+        found.decision = found.question.judge(decision, self._clock())
+        self._closed.add(call_id)
         del self._open[call_id]
-        decided.set()
+        found.decided.set()
 
     async def wait(self, question: Question) -> Decision:
         """Ask, and return the answer: a denial if there is none in time, or nobody waits for it any more."""
         call_id = question.call.id
-        decided = anyio.Event()
-        self._open[call_id] = question, decided
-        self._decided.pop(call_id, None)  # another question about the same call
+        mine = self._open[call_id] = _Open(question)
         left = None if question.expires is None else max(0.0, question.expires - self._clock())
         try:
             with anyio.move_on_after(left):
-                await decided.wait()
+                await mine.decided.wait()
         finally:
             self._open.pop(call_id, None)
-        return self._decided.setdefault(call_id, Deny(NOBODY))
+        self._closed.add(call_id)
+        return mine.decision
 
 
 def read_decisions(decisions: Mapping[str, Decision | bool]) -> dict[str, Decision]:

@@ -142,7 +142,6 @@ class Tool(Generic[P, R]):
             raise ValueError(f"tool {self.name!r}: trust is 'text', 'native' or 'approved', not {self.trust!r}")
         if not (isinstance(self.requires_approval, bool) or callable(self.requires_approval)):
             raise ValueError(f"tool {self.name!r}: requires_approval is True, False or a function")
-        self.is_plain = not (self.requires_approval or self.client)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
         self.yields = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
         self.is_unbound = is_unbound_method(function)
@@ -200,6 +199,11 @@ class Tool(Generic[P, R]):
         bound.function = bound.__wrapped__ = self.function.__get__(instance, owner)  # type: ignore[attr-defined]
         bound.is_unbound = False
         return bound
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its calls are run here, and nobody is asked before."""
+        return not (self.requires_approval or self.client)
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}{inspect.signature(self.function)}>"

@@ -97,6 +97,11 @@ async def invoke(
     raise _failure(tool, cause) from cause
 
 
+def take(tool: Tool, value: Any) -> Written:
+    """Return what came of a call that was carried out elsewhere, in the same forms. Raises `ToolOutputError`."""
+    return _written(tool, lambda value: tool.write(tool.read_answer(value)), value)
+
+
 def _innermost(error: BaseException) -> BaseException:
     """Return the one exception that groups of one hold; a tool that uses a task group raises them."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -121,6 +126,8 @@ def _arguments(tool: Tool, arguments: Mapping[str, Any]) -> Arguments:
 def _written(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
     try:
         return write(value)
+    except ToolOutputError:
+        raise
     except Exception as error:
         text = f"tool {tool.name!r} returned what cannot be written as JSON"
         raise ToolOutputError(tool.name, text) from error

@@ -32,6 +32,9 @@ from streamtools.tools.outcome import ToolOutcome
 log = structlog.get_logger(__name__)
 
 
+_PATIENCE = 30.0  # seconds that a ledger may take, or one process waits for another that writes to the same
+
+
 class Entry(msgspec.Struct, frozen=True):
     """What the book holds of a call that was there before; without an `outcome`, it had begun and is not known to have
     ended.
@@ -41,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class CallLedger(Protocol):
-    """Where calls are written down. Whatever it raises ends the run, and the call is not dispatched."""
+    """Where calls are written down. What `begin` raises fails the call, which is not dispatched then; see `once`."""
 
     async def begin(self, scope: str, call: ToolCall) -> Entry | None:
         """Write down that the call begins and return None; or return what is there of it, and write nothing.
@@ -78,11 +81,14 @@ async def once(
             raise Unknown(call.name, text)
         return replace(entry.outcome, call=call)
     outcome = await work()
-    with anyio.CancelScope(shield=True):
+    fault = "it takes too long"
+    with anyio.move_on_after(_PATIENCE, shield=True):
         try:
             await ledger.finish(scope, outcome)
+            return outcome
         except Exception as error:
-            log.error("ledger_not_written", tool=call.name[:64], call_id=call.id, error=type(error).__qualname__)
+            fault = type(error).__qualname__
+    log.error("ledger_not_written", tool=call.name[:64], call_id=call.id, error=fault)
     return outcome
 
 
@@ -123,14 +129,12 @@ _BEGIN = "INSERT OR IGNORE INTO calls (scope, call, tool) VALUES (?, ?, ?)"
 _LOOK = "SELECT outcome FROM calls WHERE scope = ? AND call = ?"
 _FINISH = "UPDATE calls SET outcome = ?, ended = CURRENT_TIMESTAMP WHERE scope = ? AND call = ?"
 
-_PATIENCE = 30.0  # seconds that one process waits for another that writes
-
 
 class SQLiteLedger:
     """A book in a file of SQLite, which several processes may share. Each entry is on the disk before it counts.
 
-    The file holds the results of tools: it is made so that only its owner can read it. Raises sqlite3.Error for a file
-    that is no database, or cannot be written.
+    The file holds the results of tools: it is made so that only its owner can read it. Raises OSError where no file can
+    be made, and sqlite3.Error for one that is no database, or cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

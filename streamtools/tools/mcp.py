@@ -45,6 +45,9 @@ async def tools_of(session: Session, *, prefix: str = "", **options: Unpack[Tool
     tools: dict[str, Tool] = {}
     async for listed in _list(session):
         name = _name(prefix, listed.name, tools)
+        if name in tools:
+            log.warning("mcp_tool_refused", tool=name, error="the server has this tool twice")
+            continue
         given: ToolOptions = {
             "description": getattr(listed, "description", None) or "",
             **options,
@@ -84,8 +87,8 @@ def _page(session: Session, cursor: str | None) -> dict[str, Any]:
 
 
 def _name(prefix: str, name: str, taken: dict[str, Tool]) -> str:
-    """Return a name that providers take and no other tool of this server has."""
-    made = prefix + _NOT_IN_NAMES.sub("_", name)
+    """Return a name that providers take, and that only the same tool of this server has."""
+    made = _NOT_IN_NAMES.sub("_", prefix + name)
     if len(made) <= _NAME_LENGTH and made and made not in taken:
         return made
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
@@ -109,8 +112,12 @@ def _caller(session: Session, name: str) -> Callable[..., Awaitable[Any]]:
 
 
 def _read(result: Any) -> Any:
-    """Return a result in the forms for the interface and for the model. Raises `ToolError` for the server's errors."""
-    blocks = list(getattr(result, "content", None) or ())
+    """Return a result in the forms for the interface and for the model. Raises `ToolError` for the server's errors, and
+    TypeError for what is no result.
+    """
+    if not hasattr(result, "content"):
+        raise TypeError(f"{type(result)!r} is no result of a tool")
+    blocks = list(result.content or ())
     text = "\n".join(map(_tell, blocks))
     if _either(result, "is_error", "isError"):
         raise ToolError(text or "the tool failed and did not say why")

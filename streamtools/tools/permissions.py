@@ -16,6 +16,7 @@ import structlog
 from streamtools.calls import ToolCall
 from streamtools.errors import ToolInputError
 from streamtools.tools.definition import Tool
+from streamtools.tools.failures import is_failure
 
 log = structlog.get_logger(__name__)
 
@@ -24,12 +25,13 @@ Need: TypeAlias = Literal["nothing", "approval", "result", "native"]
 run at all, because it did not come as a native one."""
 
 
-async def need_of(tool: Tool | None, call: ToolCall, *, trusted: bool) -> Need:
-    """Return what the call needs. `trusted`: nobody but the model can have written it.
+async def need_of(tool: Tool | None, call: ToolCall, *, trusted: bool, asked: bool | None = None) -> Need:
+    """Return what the call needs. `trusted`: nobody but the model can have written it. `asked`: somebody has been
+    asked before, for approval (True) or for the result, and that question stands, whatever the tool says by now.
 
     A call that is refused anyway, because there is no such tool or its arguments do not fit, needs nothing.
     """
-    if tool is None or (tool.is_plain and (trusted or tool.trust == "text")):
+    if tool is None or (asked is None and tool.is_plain and (trusted or tool.trust == "text")):
         return "nothing"
     try:
         tool.read(call.arguments)
@@ -39,6 +41,8 @@ async def need_of(tool: Tool | None, call: ToolCall, *, trusted: bool) -> Need:
         return "nothing"
     if tool.trust == "native" and not trusted:
         return "native"
+    if asked is not None:
+        return "approval" if asked else "result"
     if tool.trust == "approved" and not trusted:
         return "approval"
     if await _wants_approval(tool.requires_approval, tool.name, call.arguments):
@@ -54,6 +58,8 @@ async def _wants_approval(
     try:
         said = wish(dict(arguments))
         return bool(await said if inspect.isawaitable(said) else said)
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         log.warning("approval_not_decided", tool=name, error=type(error).__qualname__)
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from streamtools.calls import Rejected, ToolCall
+from streamtools.calls import NATIVE, Rejected, ToolCall
 from streamtools.errors import Code
 from streamtools.events import UIEvent
 from streamtools.tools.answers import read_answer
@@ -29,6 +29,7 @@ async def process(
         concurrency=concurrency,
         timeout=timeout,
         state=state,
+        trusted=lambda call: call.dialect == NATIVE,
         asking=Asking(otherwise=Deny("nobody is there to be asked")),
     )
     good = [call for call, rejected in asked if rejected is None]

@@ -35,7 +35,7 @@ from streamtools.tools.context import ToolContext
 from streamtools.tools.decisions import Answer, Approve, Deny, Question
 from streamtools.tools.definition import Tool
 from streamtools.tools.failures import is_failure
-from streamtools.tools.invocation import TIMEOUT, invoke
+from streamtools.tools.invocation import TIMEOUT, invoke, take
 from streamtools.tools.ledger import CallLedger, MemoryLedger, Unknown, once
 from streamtools.tools.outcome import ToolOutcome, Written, message_of, shorten
 from streamtools.tools.permissions import Need, need_of
@@ -48,6 +48,8 @@ log = structlog.get_logger(__name__)
 
 RESULT_LIMIT = 100_000
 """Characters of one result that the model gets if nobody says otherwise."""
+
+_OF_ERROR = 1000  # characters of an error that it gets in any case; what we say ourselves is shorter
 
 Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 """Delivers an event and returns, or raises and has not delivered it."""
@@ -91,7 +93,7 @@ class Runner:
         asking: Asking | None = None,
         trusted: Callable[[ToolCall], bool] = lambda call: True,
         ledger: CallLedger | None = None,
-        scope: str = "",
+        scope: Callable[[ToolCall], str] = lambda call: "",
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`number` gives each event its `seq`; `timeout` is in seconds, for tools without their own; `result_limit` is
@@ -99,7 +101,7 @@ class Runner:
         to texts that it may repeat; `state` is what tools find in their context.
 
         `asking` finds out about calls that need somebody's word; `trusted` tells those that nobody but the model can
-        have written. Calls are written down in the `ledger` as those of `scope`.
+        have written. Calls are written down in the `ledger` as those of the run that `scope` tells.
         """
         self.registry = registry
         self.stopped = False
@@ -135,16 +137,15 @@ class Runner:
         try:
             async with anyio.create_task_group() as tasks:
                 for call in calls:
-                    tool = self.registry.get(call.name)
-                    need = await need_of(tool, call, trusted=self._trusted(call))
+                    need = await self._need_of(call)
+                    if self.stopped:
+                        break
                     if need == "nothing":
                         await self._begin(call, tasks, send)
                     else:
                         asked = anyio.Event()
                         tasks.start_soon(self._begin_when_decided, call, need, tasks, send, asked)
                         await asked.wait()
-                    if self.stopped:
-                        break
         finally:  # a task that is cancelled before its first step cannot do so itself
             for call in calls:
                 self._give_place_back(self._accounts[call.id])
@@ -178,6 +179,11 @@ class Runner:
 
     # When a call may begin.
 
+    async def _need_of(self, call: ToolCall) -> Need:
+        question = self._asking.asked.get(call.id)
+        asked = None if question is None else question.approval
+        return await need_of(self.registry.get(call.name), call, trusted=self._trusted(call), asked=asked)
+
     async def _begin(self, call: ToolCall, tasks: TaskGroup, send: Send) -> None:
         async with self._gate:
             tool = self.registry.get(call.name)
@@ -187,6 +193,7 @@ class Runner:
             account = self._accounts[call.id]
             await self._take_place(account)
             if self.stopped:
+                self._give_place_back(account)  # others stand in line, to find the same
                 return
             self._busy.add(call.id)
             await send(Executing(call, seq=self._number()))
@@ -226,7 +233,10 @@ class Runner:
                 return
             case Deny(reason):
                 text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
-                await self._close(account, self._refused(call, account, Code.TOOL_DENIED, text), send)
+                outcome = await self._once(call, account, lambda: self._refuse(call, account, text))
+                if outcome.error is None and not account.has_begun:  # it has been allowed before, and run
+                    await send(Executing(call, seq=self._number()))
+                await self._close(account, outcome, send)
             case Answer():
                 if not account.has_begun:
                     await send(Executing(call, seq=self._number()))
@@ -284,11 +294,15 @@ class Runner:
     async def _once(self, call: ToolCall, account: _Account, work: Callable[[], Awaitable[ToolOutcome]]) -> ToolOutcome:
         """Return what comes of the call, which is not run again if it has been."""
         try:
-            return await once(self._ledger, self._scope, call, work)
+            return await once(self._ledger, self._scope(call), call, work)
         except (ToolFailed, Unknown) as error:
             outcome = self._refused(call, account, error.code, str(error))
             _log_failure(outcome, error)
             return outcome
+
+    async def _refuse(self, call: ToolCall, account: _Account, text: str) -> ToolOutcome:
+        """Return what comes of a call that was denied."""
+        return self._refused(call, account, Code.TOOL_DENIED, text)
 
     async def _take(self, call: ToolCall, account: _Account, answer: Answer) -> ToolOutcome:
         """Return what comes of a call that was carried out elsewhere."""
@@ -296,7 +310,7 @@ class Runner:
         try:
             if answer.error is not None:
                 raise ToolFailed(call.name, answer.error)
-            return self._succeeded(call, account, tool, tool.write(tool.read_answer(answer.result)))
+            return self._succeeded(call, account, tool, take(tool, answer.result))
         except ToolCallFailed as error:
             return self._refused(call, account, error.code, str(error))
 
@@ -317,13 +331,10 @@ class Runner:
         return self._succeeded(call, account, tool, written)
 
     def _succeeded(self, call: ToolCall, account: _Account, tool: Tool, written: Written) -> ToolOutcome:
-        text = shorten(written.text, self._result_limit)
-        if text is not written.text:
-            account.endings.append(_too_long(call, len(written.text)))
         return ToolOutcome(
             call=call,
             result=written.value,
-            text=text,
+            text=self._shorten(call, account, written.text, self._result_limit),
             error=None,
             message=message_of(written.value),
             elapsed=self._elapsed(account),
@@ -335,17 +346,25 @@ class Runner:
         abandoned = account.thread is not None and account.thread.is_left
         if abandoned:
             text += "; it could not be stopped, and may still be at work"
+        limit = None if self._result_limit is None else max(self._result_limit, _OF_ERROR)
         # Which tools there are helps the model, and is not for the reader.
         message = f"no tool named {call.name[:64]!r}" if code is Code.UNKNOWN_TOOL else text
         return ToolOutcome(
             call=call,
             result=None,
-            text=text,
+            text=self._shorten(call, account, text, limit),
             error=code,
             message=message,
             elapsed=self._elapsed(account),
             abandoned=abandoned,
         )
+
+    def _shorten(self, call: ToolCall, account: _Account, text: str, limit: int | None) -> str:
+        """Return what the model gets of a text, and note that the interface is to be told if that is not all."""
+        short = shorten(text, limit)
+        if short is not text:
+            account.endings.append(_too_long(call, len(text)))
+        return short
 
     def _end(self, account: _Account, outcome: ToolOutcome) -> None:
         account.outcome = outcome

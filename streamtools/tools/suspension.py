@@ -22,6 +22,10 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
     questions: list[Question]
     version: Literal[1] = 1
 
+    def __post_init__(self) -> None:
+        if len({call.id for call in self.calls}) < len(self.questions):
+            raise ValueError("there are two questions about one call")
+
     @property
     def calls(self) -> list[ToolCall]:
         """The calls that are asked about, in their order."""
@@ -34,4 +38,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls, data: str | bytes) -> Suspension:
         """Return what `to_json` wrote. Raises ValueError for anything else."""
-        return msgspec.json.decode(data, type=cls)
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
