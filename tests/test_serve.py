@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -60,26 +62,49 @@ def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
     assert (130, "streamtools: interrupted\n") == (process.returncode, complaints.decode())
 
 
-def test_the_command_talks_to_a_model() -> None:
+def serve(monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], None], *arguments: str) -> int:
+    """Run the command in this process while `visit` is there, interrupt it, and return its exit status."""
+    reading, writing = os.pipe()
+
+    def come() -> None:
+        with os.fdopen(reading) as output:
+            url = output.readline().partition(": ")[2].partition("/ ")[0]
+        try:
+            with httpx.Client(base_url=url, headers={"origin": url}, trust_env=False) as client:
+                visit(client)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool, os.fdopen(writing, "w") as output:
+        visited = pool.submit(come)
+        monkeypatch.setattr(sys, "stdout", output)
+        status = main(["serve", "--port", "0", *arguments])
+        visited.result(60)
+    return status
+
+
+def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its tools, under its dialect, and asked as the command line says."""
-    answers = (saying(calling("get_weather", city="Oslo")), saying("Cold."))
-    with (
-        serving(*answers) as provider,
-        started(
+    told: list[str] = []
+
+    def visit(client: httpx.Client) -> None:
+        told.append(client.get("/conversation").json()["told"])
+        run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
+        told.append(client.get(f"/runs/{run}/events").text)
+
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with serving(saying(calling("get_weather", city="Oslo")), saying("Cold.")) as provider:
+        status = serve(
+            monkeypatch,
+            visit,
             *("--url", provider.url, "--model", "m", "--tools", "streamtools.cli.tools:TOOLS", "--system", "Be brief."),
             *("--dialect", "tilde_fence", "--option", "temperature=0", "--host", "localhost"),
-        ) as (process, url),
-        httpx.Client(base_url=url, headers={"origin": url}, trust_env=False) as client,
-    ):
-        told = client.get("/conversation").json()["told"]
-        run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
-        events = client.get(f"/runs/{run}/events").text
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
+        )
 
-    assert told.startswith("m at http://127.0.0.1:")
-    assert "Oslo: snow, -2 °C" in events
-    assert "Cold." in events
+    assert 130 == status
+    assert told[0].startswith("m at http://127.0.0.1:")
+    assert "Oslo: snow, -2 °C" in told[1]
+    assert "Cold." in told[1]
     system, question = provider.bodies[0]["messages"]
     assert "Be brief." in system["content"]
     assert "~~~tool_call" in system["content"]
@@ -151,16 +176,19 @@ def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
 
 
-def test_who_listens_to_everybody_is_told_so() -> None:
+def test_who_listens_to_everybody_is_told_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever reaches the address can run the tools."""
-    with started("--host", "0.0.0.0") as (process, url):
-        status = httpx.get(f"{url}/conversation", trust_env=False).status_code
-        named = httpx.get(f"{url}/conversation", headers={"host": "evil.example"}, trust_env=False).status_code
-        process.send_signal(signal.SIGINT)
-        _, complaints = process.communicate(timeout=60)
+    statuses: list[int] = []
 
-    assert (200, 421) == (status, named)
-    assert "whoever reaches 0.0.0.0 can talk to the model and run the tools" in complaints.decode()
+    def visit(client: httpx.Client) -> None:
+        for host in ("127.0.0.1", "known.example", "evil.example"):
+            statuses.append(client.get("/conversation", headers={"host": host}).status_code)
+
+    assert 130 == serve(monkeypatch, visit, "--host", "0.0.0.0", "--allow-host", "Known.example")
+    assert [200, 200, 421] == statuses
+    assert "whoever reaches 0.0.0.0 can talk to the model and run the tools" in capsys.readouterr().err
 
 
 @pytest.mark.anyio

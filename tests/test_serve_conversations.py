@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
+from streamtools.conversation import Ask, Message, ScriptedModel, User, chat
+from streamtools.sources import Source
 from streamtools.web.conversations import Conversations
 from tests.answering import calling, opened, saying
 from tests.loopback import Loopback
@@ -88,6 +92,44 @@ async def test_two_questions_at_the_same_moment_are_one() -> None:
         await page.until((await page.known())["turns"][-1]["run"], "Wait")
 
         assert [201, 409, 409] == sorted(statuses)
+
+
+async def test_a_question_right_behind_an_answer_waits_for_what_is_behind_it() -> None:
+    """The run has said its end and is being left: the next question is taken, and answered when that is done."""
+    go = anyio.Event()
+
+    class Slow(ScriptedModel):
+        """Takes its time to be left."""
+
+        @asynccontextmanager
+        async def stream(self, ask: Ask) -> AsyncIterator[Source]:  # type: ignore[override]
+            async with super().stream(ask) as source:
+                yield source
+            await go.wait()
+
+    class Answers:
+        """Gives its answers."""
+
+        told = note = ""
+        suggestions = ()
+
+        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+            """Return the answer."""
+            return chat(Slow(["Yes."]), [*history, User(question)])
+
+    async with opened(answerer=Answers()) as page:
+        await page.until(await page.ask("One?"), '"done"')
+        statuses = []
+
+        async def ask() -> None:
+            statuses.append((await page.tell("/runs", {"question": "Two?"})).status_code)
+            go.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            group.start_soon(ask)
+
+    assert [409, 201] == statuses
 
 
 async def test_to_stop_waits_until_the_provider_is_left() -> None:

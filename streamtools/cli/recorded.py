@@ -43,7 +43,8 @@ started without one. To talk to a model, start it with its name and address:
 
 ```
 streamtools serve --model NAME \\
-  --url http://127.0.0.1:8080/v1 --tools MODULE:REGISTRY
+  --url http://127.0.0.1:8080/v1 \\
+  --tools MODULE:REGISTRY
 ```
 
 The recorded questions are above the box in which you write.

@@ -121,6 +121,7 @@ async function read(turn) {
     inspector.add({ event, line });
     draw();
     if (event.type === "approval-requested") say(`${event.call.name} asks for your approval.`);
+    if (event.type === "executing") say(`${event.call.name} is executing.`);
     if (event.type === "done") say(turn.said);
   };
   for (let wait = 250; !turn.ended; wait = Math.min(2 * wait, 4000)) {
@@ -235,6 +236,7 @@ question.addEventListener("keydown", (event) => {
 question.addEventListener("input", resize);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") stop(); });
 talk.addEventListener("scroll", () => { follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60; }, { passive: true });
+new ResizeObserver(draw).observe(talk);
 find("stop").addEventListener("click", stop);
 find("begin").addEventListener("click", begin);
 find("inspect").addEventListener("click", () => inspector.toggle(!inspector.open));
