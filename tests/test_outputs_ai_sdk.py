@@ -273,6 +273,22 @@ def test_calls_that_the_message_holds_already(known: Any) -> None:
     ] == told
 
 
+@pytest.mark.parametrize("known", [["c1"], []])
+def test_a_step_of_calls_that_the_message_holds_already(known: list[str]) -> None:
+    """It is none to the client, which looks for calls to answer behind the last step; what is new begins one."""
+    encoder = outputs.ai_sdk(known_calls=known)
+    events: list[UIEvent] = [
+        *(Start("r"), StepStart(1), Call(WEATHER), Executed(WEATHER, 31, None, 0), StepEnd(1, "tool_calls")),
+        *(StepStart(2), Text("Warm."), CallStart("c2", "time"), StepEnd(2, "tool_calls")),
+        *(StepStart(3), CallStart("c3", "time"), StepEnd(3, "tool_calls")),
+        *(StepStart(4), Error(Code.MISSING_TOOL_NAME, "no name", "c4"), StepEnd(4, "tool_calls"), FINISHED),
+    ]
+    told = [part["type"] for part in read_body(b"".join(map(encoder.encode, events)), done=True)]
+
+    assert ["start-step", "finish-step"] * (3 if known else 4) == [each for each in told if each.endswith("-step")]
+    assert told.index("tool-output-available") < told.index("start-step") or not known
+
+
 def test_tokens_are_metadata_of_the_message() -> None:
     """Those of all steps so far, in the words of the version; without `usage`, none."""
     first = Usage(input=10, output=2, total=12, cache_read=4, reasoning=1)

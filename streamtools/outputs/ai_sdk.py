@@ -10,6 +10,9 @@ answers them (`addToolOutput`) and asks again; those that somebody has to approv
 the id of the approval is the call's. Calls that nobody will run end as `output-error`, since a history with
 unanswered calls is one that no provider takes.
 
+Clients look at the calls behind the last `start-step` when they find out whether all are answered. So a run that goes on
+in a message which holds calls already begins a step only when it has something new to say in it.
+
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-message-chunks`, `process-ui-message-stream`), and the page
 "Stream Protocols" of its documentation.
 """
@@ -65,26 +68,34 @@ class AISDKEncoder(PairedEncoder):
         self._preliminary = progress == "preliminary"
         self._metadata = dict(metadata) if metadata else None
         self._tells_usage = usage
+        self._step_is_due = False  # it has begun, and the reader has not been told
 
     def _write_start(self, run_id: str | None) -> bytes:
         return _part("start", messageId=self._message_id, messageMetadata=self._metadata)
 
     def _write_step_start(self, step: int) -> bytes:
-        return _part("start-step")
+        self._step_is_due = True
+        return b"" if self._known else self._tell_step()
 
     def _write_step_end(self, step: int) -> bytes:
-        return _part("finish-step")
+        told, self._step_is_due = not self._step_is_due, False
+        return _part("finish-step") if told else b""
+
+    def _tell_step(self) -> bytes:
+        due, self._step_is_due = self._step_is_due, False
+        return _part("start-step") if due else b""
 
     def _write_stretch_start(self, channel: Channel, number: int) -> bytes:
         name = f"{channel}-{number}"
         self._delta_head = b'data: {"type":"%b-delta","id":"%b","delta":' % (channel.encode(), name.encode())
-        return _part(f"{channel}-start", id=name)
+        return self._tell_step() + _part(f"{channel}-start", id=name)
 
     def _write_stretch_end(self, channel: Channel, number: int) -> bytes:
         return _part(f"{channel}-end", id=f"{channel}-{number}")
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
-        return _part("tool-input-start", toolCallId=call_id, toolName=name, dynamic=self._is_dynamic(name))
+        started = _part("tool-input-start", toolCallId=call_id, toolName=name, dynamic=self._is_dynamic(name))
+        return self._tell_step() + started
 
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return _part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
@@ -116,7 +127,7 @@ class AISDKEncoder(PairedEncoder):
             dynamic = self._is_dynamic(told.name)
             return _part("tool-output-error", toolCallId=told.id, errorText=error.message, dynamic=dynamic)
         name = told.name if told else error.call.name if error.call else None
-        return _part(
+        return self._tell_step() + _part(
             "tool-input-error",
             toolCallId=error.call_id,
             toolName=name or UNNAMED,

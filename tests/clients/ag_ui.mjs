@@ -1,10 +1,19 @@
-// node ag_ui.mjs URL: a front end with AG-UI, against a server of ours; it asks once, and once more where the run was
-// interrupted, with the approval that it asked for.
+// node ag_ui.mjs URL SAYS: a front end with AG-UI, against a server of ours. It asks, and again where the run was
+// interrupted or has left it a call of its own tool: with the result, and with what it SAYS to be asked for approval:
+// "approve", "deny" or "cancel", which is no answer.
 
 import { HttpAgent } from "@ag-ui/client";
 import { listeningFetch, nameOf, tell } from "./telling.mjs";
 
-const [, , url] = process.argv;
+const [, , url, says = "approve"] = process.argv;
+const payloads = { approve: { approved: true }, deny: { approved: false, reason: "too much" } };
+const tools = [
+  {
+    name: "pick_date",
+    description: "Let the user pick a date.",
+    parameters: { type: "object", properties: { title: { type: "string" } }, required: ["title"] },
+  },
+];
 const agent = new HttpAgent({
   url,
   threadId: "thread-1",
@@ -13,7 +22,6 @@ const agent = new HttpAgent({
 });
 const events = [];
 let failure;
-let interrupts = [];
 let pending;
 const subscriber = {
   onEvent: ({ event }) => {
@@ -23,17 +31,26 @@ const subscriber = {
   onRunFailed: ({ error }) => {
     failure = nameOf(error);
   },
-  onRunFinishedEvent: ({ event, pendingToolCallIds }) => {
+  onRunFinishedEvent: ({ pendingToolCallIds }) => {
     pending = pendingToolCallIds;
-    interrupts = event.outcome?.interrupts ?? [];
   },
+};
+
+// Carries out the calls of its own tool, and returns how many there were.
+const carryOut = () => {
+  const answered = new Set(agent.messages.map((message) => message.toolCallId));
+  const calls = agent.messages.flatMap((message) => message.toolCalls ?? []);
+  const own = calls.filter((call) => call.function.name === tools[0].name && !answered.has(call.id));
+  for (const { id } of own) agent.addMessage({ id: `own-${id}`, role: "tool", toolCallId: id, content: "2027-03-01" });
+  return own.length;
 };
 let answer = {};
 try {
-  answer = await agent.runAgent({ runId: "run-1" }, subscriber);
-  if (interrupts.length) {
-    const resume = interrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: { approved: true } }));
-    answer = await agent.runAgent({ runId: "run-2", resume }, subscriber);
+  for (let run = 1, goesOn = true, resume; goesOn; run++) {
+    answer = await agent.runAgent({ runId: `run-${run}`, tools, resume }, subscriber);
+    const status = says === "cancel" ? "cancelled" : "resolved";
+    resume = agent.pendingInterrupts.map(({ id }) => ({ interruptId: id, status, payload: payloads[says] }));
+    goesOn = carryOut() > 0 || resume.length > 0;
   }
 } catch (error) {
   failure ??= nameOf(error);

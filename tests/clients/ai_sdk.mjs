@@ -2,8 +2,8 @@
 //
 // read    one question by `DefaultChatTransport`, its answer by `readUIMessageStream`
 // chat    one question by the chat that `useChat` is made of
-// answer  the same, and the calls that are left to the client are answered by it
-// approve the same, and the calls that wait for approval get it
+// approve the same; the calls that are left to the client are answered by it, those that wait for approval get it
+// deny    the same, but what waits for approval gets none
 // resume  the same, left as soon as there is text, and resumed: by this chat, by one that has just been loaded, and by
 //         one that there is nothing for
 
@@ -18,6 +18,7 @@ const {
   readUIMessageStream,
 } = await import(name);
 
+const own = { get_weather: "sunny", pick_date: "2027-03-01" }; // what is left to the client, and comes of it
 const question = { id: "q-1", role: "user", parts: [{ type: "text", text: "What is the weather?" }] };
 const transport = new DefaultChatTransport({ api, fetch: listeningFetch });
 
@@ -66,29 +67,30 @@ if (mode === "read") {
   tell("end", { message, errors });
 }
 
-if (mode === "chat" || mode === "answer" || mode === "approve") {
+if (mode === "chat" || mode === "approve" || mode === "deny") {
   const finishes = [];
   const data = [];
-  const answers = mode === "answer";
+  const decides = mode !== "chat";
   const chat = new Chat({
     id: "chat-1",
     onMessage: tellParts,
     onData: (part) => data.push(structuredClone(part)), // which the next one changes
     onFinish: ({ finishReason, isAbort, isError }) => finishes.push({ finishReason, isAbort, isError }),
-    onToolCall: ({ toolCall }) => {
-      if (answers) void chat.addToolOutput({ tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output: "sunny" });
+    onToolCall: ({ toolCall: { toolName, toolCallId } }) => {
+      if (decides && toolName in own) void chat.addToolOutput({ tool: toolName, toolCallId, output: own[toolName] });
     },
-    sendAutomaticallyWhen: {
-      answer: lastAssistantMessageIsCompleteWithToolCalls,
-      approve: lastAssistantMessageIsCompleteWithApprovalResponses,
-    }[mode],
+    sendAutomaticallyWhen: (said) =>
+      decides &&
+      (lastAssistantMessageIsCompleteWithToolCalls(said) ||
+        lastAssistantMessageIsCompleteWithApprovalResponses?.(said)), // which version 5 has not
   });
   await chat.sendMessage({ text: "What is the weather?" });
-  if (mode === "approve") {
-    const asked = chat.messages.at(-1).parts.find((part) => part.state === "approval-requested");
-    await chat.addToolApprovalResponse({ id: asked.approval.id, approved: true });
-    while (finishes.length < 2) await new Promise(setImmediate);
+  const asked = chat.messages.at(-1).parts.filter((part) => decides && part.state === "approval-requested");
+  for (const { approval } of asked) {
+    const approved = mode === "approve";
+    await chat.addToolApprovalResponse({ id: approval.id, approved, reason: approved ? undefined : "too much" });
   }
+  while (asked.length && finishes.length < 2) await new Promise(setImmediate);
   while (chat.status === "submitted" || chat.status === "streaming") await new Promise(setImmediate);
   const { messages, status } = chat;
   tell("end", { messages, status, error: nameOf(chat.error), finishes, data });

@@ -22,7 +22,9 @@ from streamtools.events import ProviderCompleted, ReasoningDelta, SourceError, S
 from streamtools.outputs import Encoder, asgi
 from streamtools.runs import Run, Runs
 from streamtools.stream import ToolStream
-from streamtools.tools import MemoryLedger
+from streamtools.tools import Answer as Result
+from streamtools.tools import Approve, Deny, MemoryLedger
+from streamtools.tools.decisions import Decision
 
 STOP = ProviderCompleted(finish_reason="stop")
 
@@ -33,6 +35,9 @@ def written(name: str, arguments: str) -> str:
 
 
 WEATHER = written("get_weather", '{"city": "Rome"}')
+
+PAY = written("pay", '{"amount": 50}')
+PICK = written("pick_date", '{"title": "Departure"}')
 
 SCENES: dict[str, Sequence[Answer]] = {
     "text": [["Hel", "lo ", "wörld 🌍\u2028", "\n\ndata: [DONE]\n\n"]],
@@ -48,7 +53,9 @@ SCENES: dict[str, Sequence[Answer]] = {
     "error": [[TextDelta("Half an ans"), SourceError("The provider is overloaded.")]],
     "slow": ["Wait.\n" + written("wait", "{}"), "There it is."],
     "count": [written("count", '{"to": 2}'), "Two."],
-    "asked": [written("pay", '{"amount": 50}'), "It is paid."],
+    "asked": [PAY, "So be it."],
+    "own": ["Let me see.\n" + PICK, "It is booked."],
+    "both": [PAY + PICK, "So be it."],
     "left": [["Let me see.\n" + WEATHER], "It is sunny."],
     "cut": [[TextDelta("Let me see.\n" + WEATHER + "And"), ProviderCompleted(finish_reason="length")]],
 }
@@ -92,7 +99,8 @@ class Stage:
         if request.path_params["format"] == "ag_ui":
             version = asked.get("protocolVersion")
             ids: Any = {"thread_id": asked["threadId"], "run_id": asked["runId"]}
-            encoder = outputs.ag_ui(**ids, protocol_version=version, known_calls=self.decided)
+            results = [each["toolCallId"] for each in asked["messages"] if each["role"] == "tool"]
+            encoder = outputs.ag_ui(**ids, protocol_version=version, known_calls=self.decided, known_results=results)
             self.active[asked["threadId"]] = run, ""
         else:
             last = asked["messages"][-1]
@@ -122,21 +130,18 @@ class Stage:
         goes_on = last.get("role") == "assistant"  # behind a call that was left to the client
         model = ScriptedModel(SCENES[scene][1:] if goes_on else SCENES[scene], native_tool_calls=False)
         question = [{"role": "user", "content": "What is the weather?"}]
-        if scene == "asked":
-            parts = [each for each in last.get("parts", ()) if "approval" in each]  # of the AI SDK
-            decisions = {each["toolCallId"]: each["approval"]["approved"] for each in parts}
-            for each in asked.get("resume", ()):  # of AG-UI
-                decisions[each["interruptId"]] = each["payload"]["approved"]
-                model = ScriptedModel(SCENES[scene][1:], native_tool_calls=False)
-            before, self.decided = self.asking, [*decisions]
+        if scene in ("asked", "own", "both"):
+            waiting = self.asking.suspension if self.asking else None
+            said = read_decisions(asked)
+            self.decided = [call.id for call in waiting.calls] if waiting else []
             self.asking = chat(
-                model,
-                before.messages() if before else question,
-                tools=[pay],
+                ScriptedModel(SCENES[scene][1:] if waiting else SCENES[scene], native_tool_calls=False),
+                self.asking.messages() if self.asking else question,
+                tools=[pay, pick_date],
                 teach="never",
                 ledger=self.ledger,
-                resume=before.suspension if before else None,
-                decisions=decisions or None,
+                resume=waiting,
+                decisions={call_id: said[call_id] for call_id in self.decided if call_id in said},
             )
             return self.asking
         tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, count, self.wait]
@@ -157,6 +162,32 @@ def get_weather(city: str) -> dict[str, Any]:
 def pay(amount: int) -> str:
     """Pay."""
     return f"paid {amount}"
+
+
+@tool(client=True)
+def pick_date(title: str) -> str:
+    """Let the user pick a date."""
+    raise AssertionError("a tool of the front end is not run here")
+
+
+def read_decisions(asked: dict[str, Any]) -> dict[str, Decision]:
+    """Return what a front end says about calls, by their ids."""
+    said: dict[str, Decision] = {}
+    for part in asked["messages"][-1].get("parts", ()):  # of the AI SDK
+        match part:
+            case {"state": "approval-responded", "approval": {"approved": True}}:
+                said[part["toolCallId"]] = Approve()
+            case {"state": "approval-responded", "approval": approval}:
+                said[part["toolCallId"]] = Deny(approval["reason"])
+            case {"state": "output-available", "output": output}:
+                said[part["toolCallId"]] = Result(output)
+    for each in asked["messages"]:  # of AG-UI
+        if each["role"] == "tool":
+            said[each["toolCallId"]] = Result(each["content"])
+    for each in asked.get("resume", ()):
+        payload = each.get("payload", {})
+        said[each["interruptId"]] = Approve() if payload.get("approved") else Deny(payload.get("reason", ""))
+    return said
 
 
 async def count(to: int) -> AsyncIterator[dict[str, int]]:

@@ -23,9 +23,9 @@ class Front:
         self.said: list[Said] = []
         self.react: React = self.let_go
 
-    async def __call__(self, scene: str) -> Any:
+    async def __call__(self, scene: str, says: str = "approve") -> Any:
         """Return what the front end has at the end; the question is not among its messages."""
-        end = await run_program(self.folder, "ag_ui.mjs", f"{self.url}/ag_ui/{scene}", react=self.hear)
+        end = await run_program(self.folder, "ag_ui.mjs", f"{self.url}/ag_ui/{scene}", says, react=self.hear)
         assert {"id": "q-1", "role": "user", "content": "What is the weather?"} == end["messages"].pop(0)
         return end
 
@@ -149,18 +149,51 @@ async def test_a_call_that_is_left_to_the_front_end(front: Front) -> None:
     assert {"type": "success", "pendingToolCallIds": end["pending"]} == end["events"][-1]["outcome"]
 
 
-async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
-    """It interrupts the run, and the next one, which brings the approval, answers it where it stands."""
-    end = await front("asked")
+@pytest.mark.parametrize(
+    ("says", "result"),
+    [
+        ("approve", "paid 50"),
+        ("deny", "the call of tool 'pay' was denied: too much"),
+        ("cancel", "the call of tool 'pay' was denied"),
+    ],
+)
+async def test_a_call_that_somebody_has_to_approve(front: Front, says: str, result: str) -> None:
+    """It interrupts the run, and the next one, which brings the decision, answers it where it stands."""
+    end = await front("asked", says)
 
     assert "failure" not in end
     assert [
         ("assistant", "", ("pay", '{"amount":50}')),
-        ("tool", "paid 50"),
-        ("assistant", "It is paid."),
+        ("tool", result),
+        ("assistant", "So be it."),
     ] == [brief(each) for each in end["messages"]]
     outcomes = [each["outcome"]["type"] for each in end["events"] if "outcome" in each]
     assert ["interrupt"] == outcomes
+
+
+async def test_a_tool_of_the_front_end(front: Front) -> None:
+    """Its result goes to the model, and stands once among the messages."""
+    end = await front("own")
+
+    assert "failure" not in end
+    assert [
+        ("assistant", "Let me see.\n", ("pick_date", '{"title":"Departure"}')),
+        ("tool", "2027-03-01"),
+        ("assistant", "It is booked."),
+    ] == [brief(each) for each in end["messages"]]
+    assert front.stage.asking is not None
+    assert "2027-03-01" in str(front.stage.asking.messages())
+
+
+async def test_a_call_to_approve_beside_one_of_the_front_end(front: Front) -> None:
+    """Both are told in one request, and each has one result."""
+    end = await front("both")
+
+    assert "failure" not in end
+    calls, *results, answer = end["messages"]
+    assert ["pay", "pick_date"] == [each["function"]["name"] for each in calls["toolCalls"]]
+    assert [("tool", "2027-03-01"), ("tool", "paid 50")] == [brief(each) for each in results]
+    assert (("assistant", "So be it."), 2) == (brief(answer), len(front.stage.requests))
 
 
 async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:

@@ -187,7 +187,7 @@ async def test_keep_alive_during_a_slow_tool(front: Front) -> None:
 
 async def test_a_call_that_is_left_to_the_client(front: Front) -> None:
     """It runs it, asks again of its own accord, and the answer goes on in the same message."""
-    end = await front("answer", "left")
+    end = await front("approve", "left")
 
     assert ("ready", 2) == (end["status"], len(front.stage.requests))
     question, answer = end["messages"]
@@ -210,7 +210,47 @@ async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
     parts = end["messages"][-1]["parts"]
     (called,) = (part for part in parts if "toolCallId" in part)
     assert ("output-available", "paid 50", True) == (called["state"], called["output"], called["approval"]["approved"])
-    assert text("It is paid.") == parts[-1]
+    assert text("So be it.") == parts[-1]
+
+
+async def test_a_call_that_somebody_denies(front: Front) -> None:
+    """It ends in its place, with the reason, and the answer goes on."""
+    if front.version == "ai5":  # it cannot be asked
+        return
+    end = await front("deny", "asked")
+
+    assert ("ready", None, 2) == (end["status"], end.get("error"), len(front.stage.requests))
+    parts = end["messages"][-1]["parts"]
+    (called,) = (part for part in parts if "toolCallId" in part)
+    assert ("output-error", "the call of tool 'pay' was denied: too much") == (called["state"], called["errorText"])
+    assert text("So be it.") == parts[-1]
+
+
+async def test_a_tool_of_the_client(front: Front) -> None:
+    """Its result is checked and told to the model, and the run goes on in the same message."""
+    end = await front("approve", "own")
+
+    assert ("ready", 2) == (end["status"], len(front.stage.requests))
+    called = end["messages"][-1]["parts"][2]
+    assert [STEP, text("Let me see.\n"), called, STEP, text("It is booked.")] == end["messages"][-1]["parts"]
+    assert ("output-available", "2027-03-01") == (called["state"], called["output"])
+    assert front.stage.asking is not None
+    assert "2027-03-01" in str(front.stage.asking.messages())
+
+
+@pytest.mark.parametrize("mode", ["approve", "deny"])
+async def test_a_call_to_approve_beside_one_of_the_client(front: Front, mode: str) -> None:
+    """The client sends both at once, when both are decided."""
+    if front.version == "ai5":  # it cannot be asked
+        return
+    end = await front(mode, "both")
+
+    assert ("ready", None, 2) == (end["status"], end.get("error"), len(front.stage.requests))
+    parts = end["messages"][-1]["parts"]
+    paid, picked = (part for part in parts if "toolCallId" in part)
+    assert ("output-available" if mode == "approve" else "output-error") == paid["state"]
+    assert ("output-available", "2027-03-01") == (picked["state"], picked["output"])
+    assert text("So be it.") == parts[-1]
 
 
 async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
