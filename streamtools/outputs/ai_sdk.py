@@ -10,8 +10,8 @@ answers them (`addToolOutput`) and asks again; those that somebody has to approv
 the id of the approval is the call's. Calls that nobody will run end as `output-error`, since a history with
 unanswered calls is one that no provider takes.
 
-Clients look at the calls behind the last `start-step` when they find out whether all are answered. So a run that goes on
-in a message which holds calls already begins a step only when it has something new to say in it.
+Clients look at the calls behind the last `start-step` to find out whether all are answered. So a run that goes on in a
+message which holds calls already begins a step only when it has something new to say in it.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-message-chunks`, `process-ui-message-stream`), and the page
 "Stream Protocols" of its documentation.
