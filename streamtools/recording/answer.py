@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from streamtools.errors import RecordingError
+from streamtools.recording.format import Response
 from streamtools.recording.playback import PlaybackOptions
 from streamtools.recording.reading import OpenRecording
 from streamtools.recording.replay import ReplayBytes
@@ -33,13 +34,18 @@ class Answer:
         self.bytes = ReplayBytes(opened, **options)
 
     def response(self, *, blocking: bool) -> Any:
-        """Return the response, whose body is still to be read."""
-        head = self._recording.head.response
-        return self._library.Response(
-            200 if head is None else head.status,
-            headers={} if head is None else dict(head.headers),
-            stream=_body_class(self._library, blocking)(self),
-        )
+        """Return the response, whose body is still to be read; raise `RecordingError` for a head that is none."""
+        head = self._recording.head.response or Response(status=200)
+        # The bytes are kept decoded; a head that others wrote may say otherwise.
+        headers = {name: value for name, value in head.headers.items() if name.lower() != "content-encoding"}
+        stream = _body_class(self._library, blocking)(self)
+        try:
+            return self._library.Response(head.status, headers=headers, stream=stream)
+        except UnicodeEncodeError as error:
+            self.bytes.close()
+            raise self._translate(
+                RecordingError(f"{self._recording.name} has a header that is none: {error}")
+            ) from None
 
     async def read(self) -> bytes:
         """Return the next bytes; raise StopAsyncIteration at the end."""

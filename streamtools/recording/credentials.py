@@ -19,6 +19,9 @@ import msgspec
 LEAST = 16
 """Characters of a credential that is looked for elsewhere. Shorter ones are often words, where no key is needed."""
 
+DEEPEST = 100
+"""Levels of JSON that are looked at, and written down: no request has a tenth of them, and more use up the stack."""
+
 _FORM = "application/x-www-form-urlencoded"
 
 _SECRET = re.compile(
@@ -35,8 +38,9 @@ def is_secret(key: str) -> bool:
 
 
 def is_secret_in_url(key: str) -> bool:
-    """Tell whether a key of a URL's query, or of a form, is named like one that holds a credential."""
-    return is_secret(key) or _SECRET_IN_URL.fullmatch(key) is not None
+    """Tell whether a key of a URL's query, or of a form, escaped or not, is named like one that holds a credential."""
+    name = unquote_plus(key)
+    return is_secret(name) or _SECRET_IN_URL.fullmatch(name) is not None
 
 
 def is_form(headers: Iterable[tuple[str, str]]) -> bool:
@@ -84,14 +88,16 @@ def _in_pairs(text: str) -> list[str]:
     return [unquote_plus(value) for key, _, value in pairs if is_secret_in_url(key)]
 
 
-def _in_json(value: Any) -> Iterator[str]:
+def _in_json(value: Any, level: int = 0) -> Iterator[str]:
+    if level == DEEPEST:
+        return
     if isinstance(value, dict):
         for key, each in value.items():
             if isinstance(each, str):
                 if is_secret(key):
                     yield each
             else:
-                yield from _in_json(each)
+                yield from _in_json(each, level + 1)
     elif isinstance(value, list):
         for each in value:
-            yield from _in_json(each)
+            yield from _in_json(each, level + 1)

@@ -14,7 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from streamtools.recording.sieves import Keys, Sieve, Texts
+from streamtools.recording.sieves import Keys, Texts, Together
 
 LINE = 64 * 1024
 """Bytes of one line. A longer one is not what a model writes piece by piece, and is not looked at here."""
@@ -105,21 +105,15 @@ class _Track:
     def feed(self, text: bytearray, origin: int, start: int, stop: int) -> None:
         """Go on with `text[start:stop]`; `origin` is the place of the first byte of `text`."""
         self._pieces.append((origin + start, origin + stop))
-        data = bytes(text[start:stop])
-        for sieve in self._sieves:
-            data = sieve.feed(data)
-        self._put(text, origin, data)
+        self._put(text, origin, self._sieves.feed(bytes(text[start:stop])))
 
     def close(self, text: bytearray, origin: int, *, complete: bool) -> None:
         """Decide what is not certain, and begin anew."""
-        data = b""
-        for sieve in self._sieves:
-            data = sieve.feed(data) + sieve.close(complete)
-        self._put(text, origin, data)
+        self._put(text, origin, self._sieves.close(complete))
         self._sieves = self._make()
 
-    def _make(self) -> list[Sieve]:
-        return [Texts(self._texts), Keys()] if self._texts else [Keys()]
+    def _make(self) -> Together:
+        return Together([Keys(), Texts(self._texts)] if self._texts else [Keys()])
 
     def _put(self, text: bytearray, origin: int, data: bytes) -> None:
         """Write what is certain over the pieces that it comes from."""

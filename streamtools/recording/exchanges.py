@@ -93,13 +93,16 @@ def _exchanges_of_file(path: str, redact: Iterable[Secret] = ()) -> list[Exchang
     secrets = list(redact)
     places = find_exchanges(path)
     return [
-        Exchange(path, number, place.head, len(places) == 1, _request_of(place.head, secrets), place)
+        Exchange(path, number, place.head, len(places) == 1, _request_of(path, place, secrets), place)
         for number, place in enumerate(places, start=1)
     ]
 
 
-def _request_of(head: Head, redact: Iterable[Secret]) -> Request | None:
-    request = redact_head(head, redact).request
-    if request is None:
-        return None
-    return msgspec.structs.replace(request, url=redact_url(request.url), body=redact_json(request.body))
+def _request_of(path: str, place: Place, redact: Iterable[Secret]) -> Request | None:
+    try:
+        request = redact_head(place.head, redact).request
+        if request is None:
+            return None
+        return msgspec.structs.replace(request, url=redact_url(request.url), body=redact_json(request.body))
+    except ValueError as error:  # its URL is none, or its body is no base64
+        raise RecordingError(f"{path}, line {place.line}, has a request that cannot be read: {error}") from None

@@ -14,15 +14,20 @@ LONGEST = 4096
 """Bytes that may be uncertain at once, in each sieve: a secret text, a match of a pattern, the head of a JWT."""
 
 _TOKEN = rb"[A-Za-z0-9_-]"
+_CAPITAL = rb"[A-Z0-9]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 _BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
-_PREFIXES: dict[int, tuple[bytes, ...]] = {
-    10: (b"xox[a-z]-", b"xapp-"),
-    16: (b"sk-", b"csk-", b"[sr]k_live_", b"[sr]k_test_", b"A[KS]IA", b"glpat-", b"tvly-"),
-    20: (b"gh[opsur]_", b"github_pat_", b"hf_", b"gsk_", b"xai-", b"pplx-", b"nvapi-", b"fw_", b"tgp_v1_", b"ya29[.]"),
-    30: (b"AIza", b"AQ[.]Ab", b"r8_", b"npm_"),
+_PREFIXES: dict[tuple[bytes, int], tuple[bytes, ...]] = {
+    (_TOKEN, 10): (b"xox[a-np-z]-", b"xapp-"),  # those of hugs and kisses are none
+    (_CAPITAL, 16): (b"A[KS]IA",),  # the beginning of words, too
+    (_TOKEN, 16): (b"sk-", b"csk-", b"[sr]k_live_", b"[sr]k_test_", b"glpat-", b"tvly-"),
+    (_TOKEN, 20): (
+        *(b"gh[opsur]_", b"github_pat_", b"hf_", b"gsk_", b"xai-", b"pplx-", b"nvapi-", b"fw_", b"tgp_v1_"),
+        b"ya29[.]",
+    ),
+    (_TOKEN, 30): (b"AIza", b"AQ[.]Ab", b"r8_", b"npm_"),
 }
-"""The prefixes of keys, and how many characters behind them make a key."""
+"""The prefixes of keys, and which characters behind them, how many, make a key."""
 
 _BEARER = (b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20")
 _BEARER_LEAST = 16
@@ -55,9 +60,7 @@ KEY = re.compile(
     _BEGIN
     + _either(
         [
-            b"(?P<token>"
-            + b"|".join(_either(some) + b"(?=%s{%d})" % (_TOKEN, least) for least, some in _PREFIXES.items())
-            + b")",
+            b"(?P<token>" + b"|".join(_either(some) + b"(?=%s{%d})" % kind for kind, some in _PREFIXES.items()) + b")",
             b"(?P<bearer>%s(?=%s{%d}))" % (_either(_BEARER), _WIDE, _BEARER_LEAST),
             b"(?P<jwt>%s)" % _JWT,
         ]
@@ -67,7 +70,7 @@ KEY_BEGUN = re.compile(
     _BEGIN
     + _either(
         [
-            *(each for least, some in _PREFIXES.items() for prefix in some for each in _begun(prefix, _TOKEN, least)),
+            *(each for kind, some in _PREFIXES.items() for prefix in some for each in _begun(prefix, *kind)),
             *(each for prefix in _BEARER for each in _begun(prefix, _WIDE, _BEARER_LEAST)),
             *(b"e", b"ey", _JWT_BEGUN),
         ]

@@ -192,6 +192,8 @@ def _read_chunks(lines: Lines, strict: bool) -> Chunks:
             lines.again(line)
             break
         at = at if fields.at is None else fields.at
+        if at < 0:
+            raise lines.wrong(f"gives a time before the request was sent: {at!r}")
         if (end := read_end(fields, at)) is not None:
             if strict and (fields.bytes not in (None, size) or fields.sha256 not in (None, digest.hexdigest())):
                 raise lines.wrong("gives the length or digest of other bytes than stand above it")

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from streamtools.recording.credentials import find_credentials, is_form, is_secret, is_secret_in_url, read_json
+from streamtools.recording.credentials import DEEPEST, find_credentials, is_form, is_secret, is_secret_in_url, read_json
 from streamtools.recording.format import Head, Request, Response
 from streamtools.recording.scrubbing import Secret, scrub
 
@@ -106,15 +106,20 @@ def redact_pairs(text: str) -> str:
     )
 
 
-def redact_json(value: Any) -> Any:
-    """Return `value` with each string replaced that stands, at any depth, under a key that is named like a secret."""
+def redact_json(value: Any, *, level: int = 0) -> Any:
+    """Return `value` with each string replaced that stands, at any depth, under a key that is named like a secret.
+
+    What is deeper than `DEEPEST` levels is replaced as well.
+    """
+    if isinstance(value, dict | list) and level == DEEPEST:
+        return REDACTED
     if isinstance(value, dict):
         return {
-            key: REDACTED if isinstance(each, str) and is_secret(key) else redact_json(each)
+            key: REDACTED if isinstance(each, str) and is_secret(key) else redact_json(each, level=level + 1)
             for key, each in value.items()
         }
     if isinstance(value, list):
-        return [redact_json(each) for each in value]
+        return [redact_json(each, level=level + 1) for each in value]
     return value
 
 
@@ -167,11 +172,13 @@ def _clean_part(part: str, secrets: list[Secret]) -> str:
     return part if clean == plain else quote(clean, safe="*:@+,;!~'()")
 
 
-def _clean_json(value: Any, clean: Callable[[str], str]) -> Any:
+def _clean_json(value: Any, clean: Callable[[str], str], level: int = 0) -> Any:
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, dict | list) and level == DEEPEST:  # of a recording that others wrote
+        return REDACTED
     if isinstance(value, dict):
-        return {clean(key): _clean_json(each, clean) for key, each in value.items()}
+        return {clean(key): _clean_json(each, clean, level + 1) for key, each in value.items()}
     if isinstance(value, list):
-        return [_clean_json(each, clean) for each in value]
+        return [_clean_json(each, clean, level + 1) for each in value]
     return value

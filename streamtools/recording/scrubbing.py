@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from streamtools.recording.deltas import Deltas
 from streamtools.recording.key_formats import LONGEST
-from streamtools.recording.sieves import Keys, Patterns, Sieve, Texts
+from streamtools.recording.sieves import Keys, Patterns, Sieve, Texts, Together
 
 Secret: TypeAlias = str | re.Pattern[str]
 """What else is a secret: a text that is one, or a compiled pattern of them. A pattern reads bytes, so that its `\\w`
@@ -39,27 +39,22 @@ class Scrubber:
         kinds = list(secrets)
         patterns = [_in_bytes(each) for each in kinds if isinstance(each, re.Pattern)]
         texts = {form for each in kinds if isinstance(each, str) for form in _forms(each)}
-        self._sieves: list[Sieve] = []
+        sieves: list[Sieve] = [Keys()]
         if events:
-            self._sieves.append(Deltas(texts))
+            sieves.append(Deltas(texts))
         if texts:
-            self._sieves.append(Texts(texts))
+            sieves.append(Texts(texts))
         if patterns:
-            self._sieves.append(Patterns(patterns))
-        self._sieves.append(Keys())
+            sieves.append(Patterns(patterns))
+        self._sieves = Together(sieves)
 
     def feed(self, data: bytes) -> bytes:
         """Return what is certain by now of all that was fed and has not been returned."""
-        for sieve in self._sieves:
-            data = sieve.feed(data)
-        return data
+        return self._sieves.feed(data)
 
     def close(self, *, complete: bool) -> bytes:
         """Return the rest. Of a stream that is not complete, what may be the beginning of a key is overwritten too."""
-        data = b""
-        for sieve in self._sieves:
-            data = sieve.feed(data) + sieve.close(complete)
-        return data
+        return self._sieves.close(complete)
 
 
 def scrub(data: bytes, secrets: Iterable[Secret] = ()) -> bytes:

@@ -1,6 +1,8 @@
 """Sieves for bytes: each overwrites one kind of secret, in whatever pieces the bytes come.
 
-`feed` takes bytes and gives those that are certain, which it holds no longer; `close` gives the rest.
+`feed` takes bytes and gives those that are certain, which it holds no longer; `close` gives the rest. Sieves stand side
+by side and not one behind the other: each sees the bytes as they came. A key of which another has overwritten a part
+would be known for one no more, and its rest would stay.
 """
 
 from __future__ import annotations
@@ -22,6 +24,40 @@ class Sieve(Protocol):
 
     def feed(self, data: bytes) -> bytes: ...
     def close(self, complete: bool) -> bytes: ...
+
+
+class Together:
+    """Several sieves over the same bytes: what one of them overwrites is overwritten."""
+
+    def __init__(self, sieves: Iterable[Sieve]) -> None:
+        self._sieves = list(sieves)
+        self._text = bytearray()  # what has not been given
+        self._found = [bytearray() for _ in self._sieves]
+
+    def feed(self, data: bytes) -> bytes:
+        if len(self._sieves) == 1:
+            return self._sieves[0].feed(data)
+        self._text += data
+        return self._merge([sieve.feed(data) for sieve in self._sieves])
+
+    def close(self, complete: bool) -> bytes:
+        if len(self._sieves) == 1:
+            return self._sieves[0].close(complete)
+        return self._merge([sieve.close(complete) for sieve in self._sieves])
+
+    def _merge(self, pieces: Iterable[bytes]) -> bytes:
+        """Return what is certain to all of them."""
+        for found, piece in zip(self._found, pieces, strict=True):
+            found += piece
+        count = min(map(len, self._found))
+        text = bytes(self._text[:count])
+        merged = text
+        for found in self._found:
+            if found[:count] != text:
+                merged = bytes(one if one == other else _STAR[0] for one, other in zip(merged, found, strict=False))
+            del found[:count]
+        del self._text[:count]
+        return merged
 
 
 class _Holding(ABC):
