@@ -1,8 +1,8 @@
 """No test reaches the network by accident: connections to anything but this machine fail with what to do about it.
 
-What is replaced are the four methods and functions of the standard library through which asyncio, trio and every client
-written in Python connect or look up a name; what was there before is put back. A loop written in C (uvloop) connects by
-itself and is not held back, except where it looks up names through Python.
+What is replaced are the methods and functions of the standard library through which asyncio, trio and every client
+written in Python connect, send or look up a name; what was there before is put back. A loop written in C (uvloop)
+connects by itself and is not held back, except where it looks up names through Python.
 """
 
 from __future__ import annotations
@@ -30,15 +30,20 @@ class NetworkBlocked(StreamToolsError, RuntimeError):
 def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
     """Block the network but for this machine and the hosts in `allow`, names or addresses.
 
-    Yields the list of what was tried, `host:port` each, as it grows. `advice` is the end of the message of an attempt.
+    Yields the list of what was tried, `host:port` each, or a name that was looked up, as it grows. `advice` is the end
+    of the message of an attempt.
     """
     guard = _Guard(advice, allow)
     places: list[tuple[Any, str, Callable[..., Any]]] = [
         (socket.socket, "connect", guard.connect),
         (socket.socket, "connect_ex", guard.connect),
         (socket.socket, "sendto", guard.send_to),
+        (socket.socket, "sendmsg", guard.send_message),
         (socket, "getaddrinfo", guard.look_up),
+        (socket, "gethostbyname", guard.look_up_one),
+        (socket, "gethostbyname_ex", guard.look_up_one),
     ]
+    places = [each for each in places if hasattr(*each[:2])]  # not every system has all of them
     own = [(owner, name, vars(owner).get(name)) for owner, name, _ in places]
     for owner, name, wrap in places:
         setattr(owner, name, wrap(getattr(owner, name)))
@@ -72,10 +77,25 @@ class _Guard:
 
         return checked
 
+    def send_message(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(sock: socket.socket, buffers: Any, *rest: Any) -> Any:
+            self._check_socket(sock, rest[2] if len(rest) > 2 else None)
+            return send(sock, buffers, *rest)
+
+        return checked
+
+    def look_up_one(self, look_up: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(host: Any) -> Any:
+            self._check(host, None)
+            found = look_up(host)
+            self._allowed.update([found] if isinstance(found, str) else found[2])
+            return found
+
+        return checked
+
     def look_up(self, look_up: Callable[..., Any]) -> Callable[..., Any]:
         def checked(host: Any, port: Any, *args: Any, **named: Any) -> Any:
-            name = host.decode() if isinstance(host, bytes) else host
-            self._check(name, port)
+            self._check(host, port)
             found = look_up(host, port, *args, **named)
             self._allowed.update(str(each[4][0]).lower() for each in found)
             return found
@@ -87,15 +107,18 @@ class _Guard:
             self._check(address[0], address[1])
 
     def _check(self, host: Any, port: Any) -> None:
+        if isinstance(host, bytes | bytearray):  # the system takes them, too
+            host = host.decode("latin-1")
         if not (isinstance(host, str) and host.lower() not in self._allowed and not _is_here(host)):
             return
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        where = f"[{host}]" if ":" in host else host
+        where = where if port is None else f"{where}:{port}"
         self.tried.append(where)
         raise NetworkBlocked(f"the network is blocked in this test, and it asked for {where}: {self._advice}")
 
 
 def _is_here(host: str) -> bool:
-    if host.lower().rstrip(".") in _NAMES_OF_THIS_MACHINE:
+    if host.lower().rstrip(".") in (*_NAMES_OF_THIS_MACHINE, socket.gethostname().lower()):
         return True
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
