@@ -7,6 +7,7 @@ headers and first bytes go out at once, and each event is a chunk of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -65,8 +66,9 @@ class EventStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":  # which frameworks answer by the function for GET
             await self._reading.close()
-            await send(self._head())
-            await send({"type": "http.response.body", "body": b""})
+            with suppress(*_GONE):
+                await send(self._head())
+                await send({"type": "http.response.body", "body": b""})
             return
         outlet = Outlet(
             send, keep_alive=self._keep_alive if self._encoder.keep_alive else None, send_timeout=self._send_timeout
