@@ -18,7 +18,7 @@ from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
 from streamtools.extracting import extract_tool_calls
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.stream import ToolStream
+from streamtools.stream import StreamOptions, ToolStream
 from streamtools.result import TurnResult
 from streamtools import conversation
 from streamtools.conversation.prompts import augment_system_prompt
@@ -53,6 +53,7 @@ __all__ = [
     "ToolContext",
     "Guards",
     "ToolStream",
+    "StreamOptions",
     "TurnResult",
     "conversation",
     "augment_system_prompt",
@@ -64,8 +65,9 @@ __all__ = [
     "coalesce",
 ]
 
+if not TYPE_CHECKING:  # to a type checker it would say that every name is there
 
-def __getattr__(name: str) -> Any:
-    if name == "outputs":
-        return import_module("streamtools.outputs")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "outputs":
+            return import_module("streamtools.outputs")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         Results,
         System,
         User,
+        calls_as_text,
         read_messages,
+        system_prompt,
         without_reasoning,
         write_messages,
     )
@@ -42,7 +44,7 @@ _HOMES = {
     "emulation": ("Emulation",),
     "messages": (
         *("Assistant", "Message", "Results", "System", "User"),
-        *("read_messages", "without_reasoning", "write_messages"),
+        *("calls_as_text", "read_messages", "system_prompt", "without_reasoning", "write_messages"),
     ),
     "models": (
         *("AnthropicMessages", "Ask", "GeminiChat", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses"),
@@ -71,18 +73,21 @@ __all__ = [
     "Timeouts",
     "User",
     "augment_system_prompt",
+    "calls_as_text",
     "chat",
     "few_shot",
     "latitude_request",
     "new_nonce",
     "read_messages",
+    "system_prompt",
     "without_reasoning",
     "write_messages",
 ]
 
+if not TYPE_CHECKING:  # to a type checker it would say that every name is there
 
-def __getattr__(name: str) -> Any:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    def __getattr__(name: str) -> Any:
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{home}"), name)

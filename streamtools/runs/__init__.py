@@ -12,7 +12,7 @@ those who read, read the log, each at its own pace and from any position.
 
 from streamtools.runs.attachment import Attachment
 from streamtools.runs.log import EventLog, MemoryEventLog, log_key
-from streamtools.runs.run import Run
+from streamtools.runs.run import Run, Startable
 from streamtools.runs.runs import Runs
 
-__all__ = ["Attachment", "EventLog", "MemoryEventLog", "Run", "Runs", "log_key"]
+__all__ = ["Attachment", "EventLog", "MemoryEventLog", "Run", "Runs", "Startable", "log_key"]

@@ -8,7 +8,7 @@ bounds (guards), at most once (ledger), and leave outcomes.
 from streamtools.tools.answers import extend_messages
 from streamtools.tools.choice import ToolChoice
 from streamtools.tools.context import ToolContext
-from streamtools.tools.decisions import Answer, Approve, Deny
+from streamtools.tools.decisions import Answer, Approve, Decision, Deny, Question
 from streamtools.tools.definition import Tool, ToolOptions, tool
 from streamtools.tools.guards import Guards, Watch
 from streamtools.tools.ledger import CallLedger, MemoryLedger, SQLiteLedger
@@ -21,9 +21,11 @@ __all__ = [
     "Answer",
     "Approve",
     "CallLedger",
+    "Decision",
     "Deny",
     "Guards",
     "MemoryLedger",
+    "Question",
     "Runner",
     "SQLiteLedger",
     "Suspension",
