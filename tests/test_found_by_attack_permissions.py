@@ -174,6 +174,19 @@ async def test_a_predicate_that_awaits_what_was_cancelled(anyio_backend: str) ->
     assert "may n0 run?" in held.shown
 
 
+async def test_a_run_that_is_left_while_a_predicate_thinks() -> None:
+    """It is told to stop, and nobody is asked any more."""
+
+    async def slow(arguments: dict[str, Any]) -> bool:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    bank = Bank(requires_approval=slow)
+    held = await hold(PAY, tools=bank.tools, guards=Guards(seconds=0.05))
+    assert ["call n0", "error n0 tool_cancelled", "done stopped: time_limit (None)"] == held.shown
+    assert [] == bank.paid
+
+
 @pytest.mark.parametrize("trust", ["native", "approved"])
 async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
     """Calls that were read out of a text can be handed to a registry, too."""
