@@ -17,10 +17,11 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
 from streamtools import ToolContext, ToolStream, replay
-from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent
+from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
 from streamtools.recording import shipped
 from streamtools.runs import Runs
+from tests.runs_told import RUNS
 from tests.serving import Served
 from tests.stories import Script
 
@@ -74,6 +75,36 @@ async def hear(client: ClientConnection, last: str = "done") -> list[dict[str, A
 def kinds(frames: list[dict[str, Any]]) -> list[str]:
     """Return the types of events."""
     return [frame["type"] for frame in frames]
+
+
+# What goes out.
+
+
+@pytest.mark.parametrize("options", [{}, {"exclude": ()}, {"exclude": {"follow-up", "usage"}}], ids=str)
+@pytest.mark.parametrize("both_ways", [True, False])
+async def test_what_the_model_is_told_is_left_out(both_ways: bool, options: dict[str, Any]) -> None:
+    """Unless somebody says that it is for the reader too; the others keep their numbers."""
+    run = RUNS["two steps"]
+
+    async def events() -> AsyncIterator[UIEvent]:
+        for event in run:
+            yield event
+
+    async def endpoint(websocket: WebSocket) -> None:
+        if both_ways:
+            await serve_websocket(websocket, lambda message, session: events(), **options)
+        else:
+            await send_events(websocket, events(), **options)
+
+    async with talking(endpoint) as client:
+        if both_ways:
+            await say(client, {})
+        frames = await hear(client)
+
+    excluded = options.get("exclude", {"follow-up"})
+    assert [event for event in run if event.type not in excluded] == [
+        read_ui_event(json.dumps(frame)) for frame in frames
+    ]
 
 
 # One way.
@@ -581,10 +612,12 @@ async def test_a_websocket_of_litestar() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"runs": Runs()}, {"max_frame": 0}, {"max_waiting": 0}, {"send_timeout": 0}], ids=str
+    "options",
+    [{"runs": Runs()}, {"exclude": "done"}, {"max_frame": 0}, {"max_waiting": 0}, {"send_timeout": 0}],
+    ids=str,
 )
 async def test_wrong_values(options: dict[str, Any]) -> None:
     """Are told before the connection is accepted."""
     websocket = WebSocket({"type": "websocket"}, None, None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"owner|at least 1|positive"):
+    with pytest.raises(ValueError, match=r"owner|at least 1|positive|and not \['done'\]"):
         await serve_websocket(websocket, lambda message, session: None, **options)

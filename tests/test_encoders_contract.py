@@ -63,6 +63,7 @@ def ag_ui_current(data: Sequence[str]) -> None:
 ENCODERS: dict[str, Row] = {
     "native": Row(outputs.native, read_native),
     "native, as lines": Row(lambda: outputs.native(framing="ndjson"), read_native, sse=False),
+    "native, with all": Row(lambda: outputs.native(exclude=()), read_native),
     "native, with less": Row(lambda: outputs.native(exclude=["thinking", "raw"]), read_native),
     "ai_sdk 5": Row(lambda: outputs.ai_sdk(5), without_done(lambda parts: check_ai_sdk(parts, target=5))),
     "ai_sdk 6": Row(lambda: outputs.ai_sdk(6), without_done(lambda parts: check_ai_sdk(parts, target=6))),

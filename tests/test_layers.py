@@ -133,7 +133,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"__init__"},
         {"asgi"},
     ),
-    "runs": ({"log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
+    "runs": ({"asking", "log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
     "web": ({"conversations", "guard", "page"}, {"app"}, {"__init__"}),
     "conversation.models": (
         {"base", "response"},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools import UiTexts, outputs
-from streamtools.events import Done, Start, Text, read_ui_event
+from streamtools.events import Done, FollowUp, Start, Text, read_ui_event
 from streamtools.sources import Frame, SSEDecoder
 from tests.runs_told import RUNS
 
@@ -32,7 +32,7 @@ def test_as_lines() -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_events_come_back(name: str) -> None:
     """A client reads the events that were written, by their numbers."""
-    encoder, decoder = outputs.native(), SSEDecoder()
+    encoder, decoder = outputs.native(exclude=()), SSEDecoder()
 
     frames = [frame for event in RUNS[name] for frame in decoder.feed(encoder.encode(event))]
 
@@ -55,6 +55,16 @@ def test_types_can_be_left_out() -> None:
     assert b"" == encoder.encode(Text("a"))
     assert encoder.encode(Done("finished", None, None, [])).startswith(b"event: done\n")
     assert b"" == outputs.native(exclude="raw").encode(RUNS["what front ends need not know"][3])
+
+
+@pytest.mark.parametrize("framing", ["sse", "ndjson"])
+def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
+    """Unless somebody says that it is for the reader too."""
+    told = FollowUp([{"role": "user", "content": "the price that we pay is 5"}], seq=9)
+
+    assert b"" == outputs.native(framing=framing).encode(told)
+    assert b"the price that we pay" in outputs.native(framing=framing, exclude=()).encode(told)
+    assert b"the price that we pay" in outputs.native(framing=framing, exclude="raw").encode(told)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from streamtools.outputs.ag_ui import AGUIEncoder
 from streamtools.outputs.ai_sdk import AISDKEncoder, Target
 from streamtools.outputs.encoder import Encoder
 from streamtools.outputs.grammar import Grammar, validate
-from streamtools.outputs.native import NativeEncoder
+from streamtools.outputs.native import HIDDEN, NativeEncoder
 from streamtools.outputs.openai import OpenAIEncoder
 from streamtools.outputs.text import TextEncoder
 
@@ -34,11 +34,12 @@ __all__ = [
 ]
 
 
-def native(*, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = ()) -> Encoder:
+def native(*, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = HIDDEN) -> Encoder:
     """Return an encoder of the events themselves, as JSON.
 
     `framing` is `"sse"`, where each event carries its type as name and its `seq` as id, or `"ndjson"`. `exclude` names
-    types of events that the reader does not get. Raises ValueError for a value that is not allowed.
+    types of events that the reader does not get: by default `follow-up`, which holds what the model is told. Raises
+    ValueError for a value that is not allowed.
     """
     return NativeEncoder(framing=framing, exclude=exclude)
 

@@ -3,6 +3,9 @@
 What goes out for an event depends on nothing but that event. A body that has no `done` has not ended: its reader may
 come back with the number of the last event that it saw (`Last-Event-ID`). So `close` adds nothing: only the run itself
 knows how it ends.
+
+The messages of a `follow-up` are the model's, what a tool tells it alone among them (`ToolResult(model=…)`). So a
+reader gets them only if `exclude` does not name them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from streamtools.events import UI_EVENTS, Done, UIEvent
 from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, closed_error
 from streamtools.outputs.sse import KEEP_ALIVE, escape_separators
 
+HIDDEN = ("follow-up",)
+"""Types of events that readers get only if somebody says so."""
+
 _encode = msgspec.json.Encoder().encode
 _HEADS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
 
@@ -23,19 +29,17 @@ _HEADS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
 class NativeEncoder:
     """Writes each event as `event.to_json()` does; `framing` is `"sse"`, or `"ndjson"` for one line each.
 
-    `exclude` names types of events that the reader does not get. Raises ValueError for a framing or a type that does
-    not exist, and for the exclusion of `done`, which tells that the run has ended.
+    `exclude` names types of events that the reader does not get, by default `follow-up`, which holds what the model is
+    told. Raises ValueError for a framing or a type that does not exist, and for the exclusion of `done`, which tells
+    that the run has ended.
     """
 
     resumable = True
 
-    def __init__(self, *, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = ()) -> None:
+    def __init__(self, *, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = HIDDEN) -> None:
         if framing not in ("sse", "ndjson"):
             raise ValueError(f"framing is 'sse' or 'ndjson', not {framing!r}")
-        excluded = {exclude} if isinstance(exclude, str) else set(exclude)
-        unknown = excluded - {kind.type for kind in UI_EVENTS if kind is not Done}
-        if unknown:
-            raise ValueError(f"exclude names types of events, other than 'done', and not {sorted(unknown)}")
+        excluded = read_exclude(exclude)
         sse = framing == "sse"
         self.content_type = EVENT_STREAM if sse else "application/x-ndjson"
         self.headers: Mapping[str, str] = EVENT_STREAM_HEADERS
@@ -70,3 +74,12 @@ class NativeEncoder:
         """Return nothing, always: see the module."""
         self._ended = True
         return b""
+
+
+def read_exclude(exclude: Collection[str]) -> set[str]:
+    """Return the types that `exclude` names. Raises ValueError for one that does not exist, and for `done`."""
+    excluded = {exclude} if isinstance(exclude, str) else set(exclude)
+    unknown = excluded - {kind.type for kind in UI_EVENTS if kind is not Done}
+    if unknown:
+        raise ValueError(f"exclude names types of events, other than 'done', and not {sorted(unknown)}")
+    return excluded

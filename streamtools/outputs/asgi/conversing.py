@@ -7,6 +7,7 @@ away.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from inspect import iscoroutine
 from typing import Any
 
@@ -23,6 +24,7 @@ from streamtools.outputs.asgi.sending import seconds
 from streamtools.outputs.asgi.sessions import Handler, Session, SessionReader, mailboxes
 from streamtools.outputs.asgi.shutdown import Shutdown
 from streamtools.outputs.asgi.sockets import FAULT, GOING_AWAY, NORMAL, AnyWebSocket, Socket, cancelled
+from streamtools.outputs.native import HIDDEN, read_exclude
 from streamtools.runs import Run, Runs
 from streamtools.runs.asking import Asks
 
@@ -35,6 +37,7 @@ async def serve_websocket(
     *,
     runs: Runs | None = None,
     owner: str | None = None,
+    exclude: Collection[str] = HIDDEN,
     on_disconnect: OnDisconnect | None = None,
     max_frame: int = 1 << 20,
     max_waiting: int = 8,
@@ -48,7 +51,7 @@ async def serve_websocket(
     that waits in `session.tool_result`; `{"resume": seq, "run_id": id}` sends a run of `owner`'s out of `runs` again,
     behind the event with that number, and without `run_id` the last run of this connection. Any other object is a
     message, for which `handler(message, session)` returns a run, a stream, or None. Its events are sent as they come,
-    one a frame; at most `max_waiting` messages wait until they have been.
+    one a frame, but for the types that `exclude` names; at most `max_waiting` messages wait until they have been.
 
     What cannot be read, or is wrong, is answered with `{"error": {"code": …, "message": …}}`, and the connection goes
     on; after 32 of these it is closed, with 1008, or 1003 or 1009 if the last was binary or larger than `max_frame`
@@ -62,7 +65,8 @@ async def serve_websocket(
     if max_frame < 1 or max_waiting < 1:
         raise ValueError("max_frame and max_waiting are at least 1")
     seconds("send_timeout", send_timeout)
-    await _Connection(websocket, handler, runs, owner or "", on_disconnect, max_frame, send_timeout).serve(
+    excluded = read_exclude(exclude)
+    await _Connection(websocket, handler, runs, owner or "", excluded, on_disconnect, max_frame, send_timeout).serve(
         max_waiting, shutdown
     )
 
@@ -74,6 +78,7 @@ class _Connection:
         handler: Handler,
         runs: Runs | None,
         owner: str,
+        exclude: Collection[str],
         on_disconnect: OnDisconnect | None,
         max_frame: int,
         send_timeout: float | None,
@@ -82,6 +87,7 @@ class _Connection:
         self._handler = handler
         self._runs = runs
         self._owner = owner
+        self._exclude = exclude
         self._on_disconnect = on_disconnect
         self._max_frame = max_frame
         self._socket = Socket(websocket, send_timeout=send_timeout)
@@ -207,7 +213,7 @@ class _Connection:
     async def _send(self, reading: Reading) -> None:
         assert self._mailbox is not None
         self._reading = reading
-        reader = SessionReader(self._socket, reading, self._mailbox)
+        reader = SessionReader(self._socket, reading, self._exclude, self._mailbox)
         try:
             if self._cancelled:
                 await reading.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -46,8 +46,8 @@ Handler: TypeAlias = Callable[[dict[str, Any], Session], "Coroutine[Any, Any, Re
 class SessionReader(SocketReader):
     """Reads for a session, and knows which calls are at work."""
 
-    def __init__(self, socket: Socket, reading: Reading, mailbox: Mailbox) -> None:
-        super().__init__(socket, reading)
+    def __init__(self, socket: Socket, reading: Reading, exclude: Collection[str], mailbox: Mailbox) -> None:
+        super().__init__(socket, reading, exclude)
         self._mailbox = mailbox
 
     async def take(self, event: UIEvent) -> None:

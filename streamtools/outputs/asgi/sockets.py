@@ -5,7 +5,7 @@ Whatever a framework raises when it cannot send or receive, it means that the cl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import Any, Protocol
 
 import anyio
@@ -89,11 +89,12 @@ class Socket:
 
 
 class SocketReader:
-    """Reads events for a websocket: each is one frame."""
+    """Reads events for a websocket: each is one frame, but for those of the types in `exclude`."""
 
-    def __init__(self, socket: Socket, reading: Reading) -> None:
+    def __init__(self, socket: Socket, reading: Reading, exclude: Collection[str]) -> None:
         self._socket = socket
         self._reading = reading
+        self._exclude = exclude
         self.last: UIEvent | None = None
 
     async def begin(self) -> None:
@@ -102,7 +103,8 @@ class SocketReader:
     async def take(self, event: UIEvent) -> None:
         """See `Reader`."""
         self.last = event
-        await self._socket.send_text(event.to_json())
+        if event.type not in self._exclude:
+            await self._socket.send_text(event.to_json())
         if self._socket.gone:
             self._reading.leave()
             await anyio.lowlevel.checkpoint()
