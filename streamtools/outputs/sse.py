@@ -1,13 +1,13 @@
 """Server-sent events, written so that nothing in them can begin another event. Sans-IO.
 
-Whoever controls a line end controls the stream: the text behind it would be a field, or an event, of its own. So names
-and ids come from a fixed alphabet, and data is JSON on one line, in which everything that any reader might take for a
-line end is escaped. Lines end in LF and never in CRLF, which not all clients understand.
+Whoever controls a line end controls the stream: the text behind it would be a field, or an event, of its own. So data
+is JSON on one line, in which everything that any reader might take for a line end is escaped; and where an event has a
+name and an id, the name is that of a type of ours and the id a number. Lines end in LF and never in CRLF, which not all
+clients understand.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -18,42 +18,12 @@ KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
 """How several protocols end; the one event whose data is no JSON."""
 
-_name = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
-_LINE_ENDS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")  # a tab ends no line, and is white space of JSON
 _SEPARATORS = (  # those that JSON lets stand unescaped in strings
     ("\x85".encode(), b"\\u0085"),
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
 _encode = msgspec.json.Encoder().encode
-
-
-def encode_event(
-    data: bytes | str, *, event: str | None = None, id: str | int | None = None, retry: int | None = None
-) -> bytes:
-    """Return one event. `data` is one line of JSON; a control character or a line separator in it that is not escaped
-    is. `retry` is in milliseconds.
-
-    Raises ValueError for a name or an id that holds other characters than ASCII letters, digits, `_`, `.`, `:` and `-`,
-    or more than 200 of them, and for a `retry` that is no natural number.
-    """
-    head = ""
-    for field, value in (("event", event), ("id", id)):
-        if value is not None:
-            name = str(value)
-            if not _name.fullmatch(name):
-                raise ValueError(f"{field} is up to 200 ASCII letters, digits, '_', '.', ':' and '-', not {value!r}")
-            head += f"{field}: {name}\n"
-    if retry is not None:
-        if not isinstance(retry, int) or retry < 0:
-            raise ValueError(f"retry is a number of milliseconds, not {retry!r}")
-        head += f"retry: {retry:d}\n"
-    return b"%bdata: %b\n\n" % (head.encode(), _on_one_line(data))
-
-
-def comment(text: str) -> bytes:
-    """Return a comment, which clients ignore."""
-    return b": %b\n\n" % _on_one_line(text)
 
 
 def encode_json(value: Any) -> bytes:
@@ -86,14 +56,3 @@ def escape_separators(json: bytes) -> bytes:
 def present(**members: Any) -> dict[str, Any]:
     """Return those of `members` that are not None: protocols tell what is absent by its absence."""
     return {name: value for name, value in members.items() if value is not None}
-
-
-def _on_one_line(text: bytes | str) -> bytes:
-    if isinstance(text, bytes):
-        text = text.decode(errors="replace")
-    text = _LINE_ENDS.sub(_escape, text)
-    return text.encode() if text.isascii() else whole_strings(text).encode()
-
-
-def _escape(found: re.Match[str]) -> str:
-    return {"\n": "\\n", "\r": "\\r"}.get(found[0], f"\\u{ord(found[0]):04x}")
