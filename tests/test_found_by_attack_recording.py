@@ -63,6 +63,35 @@ def test_a_pattern_is_found_where_a_text_has_been() -> None:
     assert b"*" * 14 == scrub(b"key-123456-abc", secrets)
 
 
+def test_texts_that_overlap() -> None:
+    """Are overwritten all of them, however the bytes are cut."""
+    data = b"- xabcdefghxab -"
+    for cut in range(len(data) + 1):
+        scrubber = Scrubber(["xab", "abcdefgh", "ghx"])
+        clean = scrubber.feed(data[:cut]) + scrubber.feed(data[cut:]) + scrubber.close(complete=True)
+        assert b"- ************ -" == clean
+
+
+def test_a_text_that_is_cut_off_and_holds_another() -> None:
+    """What may be half of the longer one is overwritten, although the shorter one has been found in it."""
+    scrubber = Scrubber(["a-long-secret", "s"])
+
+    assert b"***********" == scrubber.feed(b"a-long-secr") + scrubber.close(complete=False)
+
+
+@pytest.mark.parametrize("secret", ['it is "quoted"', "back\\slash", "pässwörd"])
+@pytest.mark.parametrize("ascii_", [True, False])
+def test_a_text_in_arguments(secret: str, ascii_: bool) -> None:
+    """Arguments are JSON inside JSON; a text is found there, too, in one piece or in many."""
+    arguments = json.dumps({"key": secret}, ensure_ascii=ascii_)
+    for size in (1, 5, 100):
+        pieces = [arguments[at : at + size] for at in range(0, len(arguments), size)]
+        data = "".join(f'data: {{"arguments":{json.dumps(each, ensure_ascii=ascii_)}}}\n\n' for each in pieces).encode()
+        scrubber = Scrubber([secret])
+        clean = (scrubber.feed(data) + scrubber.close(complete=True)).decode()
+        assert re.fullmatch(r'\{\\"key\\": \\"\*+\\"\}', "".join(re.findall('arguments":"(.*)"}', clean)))
+
+
 @pytest.mark.parametrize(
     "text",
     [

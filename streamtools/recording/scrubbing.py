@@ -64,12 +64,19 @@ def scrub(data: bytes, secrets: Iterable[Secret] = ()) -> bytes:
 
 
 def _forms(secret: str) -> set[bytes]:
-    """Return how a secret text is written in bytes: as it is, and as the two ways to write JSON have it."""
-    forms = {secret, *(json.dumps(secret, ensure_ascii=ascii)[1:-1] for ascii in (False, True))}
-    written = {form.encode(errors="surrogatepass") for form in forms}
-    if not secret or max(map(len, written)) > LONGEST:
+    """Return how a secret text is written in bytes: as it is, in JSON of either way, and in JSON inside JSON, which
+    arguments are.
+    """
+    forms = {secret}
+    for ascii in (False, True):
+        written = secret
+        for _ in range(2):
+            written = json.dumps(written, ensure_ascii=ascii)[1:-1]
+            forms.add(written)
+    encoded = {form.encode(errors="surrogatepass") for form in forms}
+    if not secret or max(map(len, encoded)) > LONGEST:
         raise ValueError(f"a text to be redacted has 1 to {LONGEST} bytes, and this one has not")
-    return written
+    return encoded
 
 
 def _in_bytes(pattern: re.Pattern[str]) -> re.Pattern[bytes]:

@@ -136,35 +136,46 @@ class Keys(_Holding):
 
 
 class Texts(_Holding):
-    """Finds texts, the longest of those that begin at one place."""
+    """Finds texts, also where one overlaps another."""
 
     def __init__(self, texts: Iterable[bytes]) -> None:
         super().__init__()
-        self._texts = sorted(texts, key=len, reverse=True)
-        self._any = re.compile(b"|".join(map(re.escape, self._texts)))
+        self._texts = list(texts)
+        self._spans: list[tuple[int, int]] = []  # of those that were found, not overwritten before they are given
 
     def close(self, complete: bool) -> bytes:
-        self._scan_all()
-        if not complete:
-            begun = self._begun(self._given)
-            if len(self._text) - begun > _SHOWN:
-                self._overwrite(begun, len(self._text))
-        return self._give(len(self._text))
+        end = len(self._text)
+        self._find(self._given, end)
+        begun = end if complete else self._begun(self._given)
+        if end - begun > _SHOWN:
+            self._spans.append((begun, end))
+        return self._give(end)
 
     def _scan(self, start: int) -> int:
         tail = self._begun(start)
-        while (found := self._any.search(self._text, start)) and found.start() < tail:
-            self._overwrite(*found.span())
-            start = found.end()
-            if start > tail:
-                tail = self._begun(start)
+        self._find(start, tail)
         return tail
 
-    def _scan_all(self) -> None:
-        start = self._given
-        while found := self._any.search(self._text, start):
-            self._overwrite(*found.span())
-            start = found.end()
+    def _find(self, start: int, stop: int) -> None:
+        """Find all texts that begin from `start` on, before `stop`."""
+        for text in self._texts:
+            at = self._text.find(text, start)
+            while 0 <= at < stop:
+                self._spans.append((at, at + len(text)))
+                at = self._text.find(text, at + 1)
+
+    def _give(self, stop: int) -> bytes:
+        given, spans = self._given, self._spans
+        data = super()._give(stop)
+        if not spans:
+            return data
+        clean = bytearray(data)
+        for start, end in spans:
+            low, high = max(start, given) - given, min(end, stop) - given
+            clean[low:high] = _STAR * (high - low)
+        moved = stop - self._given
+        self._spans = [(start - moved, end - moved) for start, end in spans if end > stop]
+        return bytes(clean)
 
     def _begun(self, start: int) -> int:
         return min(self._begun_text(text, start) for text in self._texts)
