@@ -16,6 +16,7 @@ these; msgspec reads them in half of the time.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
@@ -85,6 +86,11 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     def fingerprint(self) -> str:
         """Return a text that is equal for two calls exactly when their names and arguments are."""
         return json.dumps([self.name, self.arguments], sort_keys=True, separators=(",", ":"))
+
+    @property
+    def digest(self) -> str:
+        """A digest of the name and the arguments: SHA-256, in hexadecimal."""
+        return hashlib.sha256(self.fingerprint().encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def compact(value: Any) -> str:

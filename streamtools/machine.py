@@ -140,6 +140,11 @@ class StreamMachine:
         return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
 
     @property
+    def salvaged(self) -> set[str]:
+        """Ids of native calls that were found in a text which the provider could not read."""
+        return self._turn.native.adopted
+
+    @property
     def closed(self) -> bool:
         """Whether `done` has gone out."""
         return self._closed

@@ -69,6 +69,7 @@ class NativeCalls:
     def __init__(self, options: Options, number: Callable[[], int]) -> None:
         self._options = options
         self._number = number
+        self.adopted: set[str] = set()  # ids of calls of the run that stood in a text
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
         self.begin_turn()
 
@@ -150,6 +151,7 @@ class NativeCalls:
             if isinstance(event, Call):
                 call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
                 self.calls.append(call)
+                self.adopted.add(call.id)
                 self.seen += 1
                 event = Call(call, seq=event.seq)
             adopted.append(event)

@@ -11,7 +11,7 @@ The iterator is a class and not an asynchronous generator, and nothing here yiel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, Unpack
 
@@ -31,7 +31,6 @@ from streamtools.parsing.options import ParserOptions
 from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
 from streamtools.tools.asking import Asking
 from streamtools.tools.decisions import (
-    DECISION_TIMEOUT,
     Answer,
     Approve,
     Decision,
@@ -95,8 +94,9 @@ class ToolStream(Handover):
     Times are in seconds.
 
     Calls that need approval, and those of tools of the front end, are left: the run ends, `suspension` is what it waits
-    for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id. With
-    `ask="now"` the run waits itself, `decision_timeout` seconds for each: for `approve`, `deny` or `answer`. The
+    for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id; one that does
+    not fit raises `DecisionRefused`. With `ask="now"` the run waits itself: for `approve`, `deny` or `answer`. Behind
+    `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The
     `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
     ledger that both share.
 
@@ -126,7 +126,7 @@ class ToolStream(Handover):
         result_limit: int | None = RESULT_LIMIT,
         guards: Guards | Watch | None = None,
         ask: Literal["later", "now"] = "later",
-        decision_timeout: float | None = DECISION_TIMEOUT,
+        decision_timeout: float | None = None,
         resume: Suspension | str | None = None,
         decisions: Mapping[str, Decision | bool] | None = None,
         ledger: CallLedger | None = None,
@@ -150,18 +150,22 @@ class ToolStream(Handover):
         if ask not in ("later", "now"):
             raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
         if decision_timeout is not None and not decision_timeout > 0:
-            raise ValueError(f"decision_timeout is a positive number of seconds or None, not {decision_timeout!r}")
+            raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")
         if resume is not None and ledger is None:
-            raise ValueError("to resume a run takes the ledger of that run: without it, a call could run twice")
+            raise ValueError("to resume takes a ledger, where a second resume finds what has run: SQLiteLedger(path)")
         if not isinstance(resume, Suspension | str | None):
             raise ValueError(f"resume is a Suspension or its JSON, not {resume!r}")
         self._resumed = Suspension.from_json(resume) if isinstance(resume, str) else resume
         given = read_decisions(decisions or {})
-        if unknown := given.keys() - {call.id for call in (self._resumed.calls if self._resumed else ())}:
-            raise ValueError(f"there is nothing to decide about {', '.join(map(repr, sorted(unknown)))}")
+        questions = {each.call.id: each for each in (self._resumed.questions if self._resumed else ())}
+        for call_id, decision in given.items():
+            if call_id not in questions:
+                raise DecisionRefused(f"call {call_id!r} waits for no decision")
+            questions[call_id].check(decision)
         armed = choose_dialects(dialects)
         super().__init__(armed)
         self._source = source
+        self._trusted = {NATIVE, *(dialect.id for dialect in armed if dialect.has_nonce)}
         self._wish = wish
         self._watch = Watch.of(guards)
         self._executes = execute != "never"
@@ -181,7 +185,7 @@ class ToolStream(Handover):
             Desk() if ask == "now" else None,
             timeout=decision_timeout,
             decisions=given,
-            asked={each.call.id: each for each in (self._resumed.questions if self._resumed else ())},
+            asked=questions,
         )
         self._runner = Runner(
             registry,
@@ -193,7 +197,7 @@ class ToolStream(Handover):
             restore=lambda arguments: _restore(arguments, armed),
             state=tool_state,
             asking=self._asking,
-            trusted=_trusted_of(armed),
+            trusted=self._trusts,
             ledger=ledger,
             scope=self._run_of,
         )
@@ -229,6 +233,10 @@ class ToolStream(Handover):
         if self._resumed is not None and call.id in self._asking.asked:
             return self._resumed.run_id
         return self.run_id
+
+    def _trusts(self, call: ToolCall) -> bool:
+        """Return whether nobody but the model can have written a call: a native one, or one under a nonce."""
+        return call.dialect in self._trusted and call.id not in self._machine.salvaged
 
     @property
     def questions(self) -> list[Question]:
@@ -442,12 +450,6 @@ class ToolStream(Handover):
                 log.warning("source_not_closed", run_id=self.run_id, error=_name(error))
         if scope.cancelled_caught:
             log.warning("source_not_closed", run_id=self.run_id, error="it takes too long")
-
-
-def _trusted_of(dialects: Sequence[Dialect]) -> Callable[[ToolCall], bool]:
-    """Return what tells calls that nobody but the model can have written: native ones, and those under a nonce."""
-    trusted = {NATIVE, *(dialect.id for dialect in dialects if dialect.has_nonce)}
-    return lambda call: call.dialect in trusted
 
 
 def _name(error: BaseException) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import Tool
-from streamtools.tools.decisions import Approve, Deny
+from streamtools.tools.decisions import Answer, Approve, Deny
 from streamtools.tools.ledger import MemoryLedger
 from streamtools.tools.suspension import Suspension
 from tests.approvals import ANN, Bank, Held, block, calls, hold
@@ -267,23 +269,56 @@ async def test_no_decision_yet() -> None:
 
 
 async def test_a_changed_call_is_refused() -> None:
-    """One argument is another than the one that was approved."""
+    """One argument is another than the one that was approved. Nothing happens, and the call can still be denied."""
     bank = Bank()
     suspension = (held := await suspended(bank)).chat.suspension
     assert suspension is not None
     forged = json.loads(suspension.to_json())
     forged["questions"][0]["call"]["arguments"]["amount"] = 5000
-    on = await resumed(held, bank, {"n0": True}, resume=json.dumps(forged))
+    with pytest.raises(DecisionRefused, match="its arguments differ"):
+        await resumed(held, bank, {"n0": True}, resume=json.dumps(forged))
+    on = await resumed(held, bank, {"n0": False}, resume=json.dumps(forged))
     assert ["call n0", "error n0 tool_denied"] == on.shown[:2]
     assert [] == bank.paid
 
 
-async def test_an_approval_of_another_call_is_refused() -> None:
-    """Whoever approved saw other arguments."""
+@pytest.mark.parametrize(
+    ("decisions", "message"),
+    [
+        pytest.param({"n0": Approve("0" * 64)}, "its arguments differ", id="another call was shown"),
+        pytest.param({"n0": Answer("paid")}, "whether it may run, and Answer is no answer to that", id="a result"),
+        pytest.param({"n9": True}, "call 'n9' waits for no decision", id="nobody asked"),
+    ],
+)
+async def test_a_decision_that_does_not_fit(decisions: Any, message: str) -> None:
+    """It is refused before anything happens, and the call waits on."""
     bank = Bank()
-    on = await resumed(await suspended(bank), bank, {"n0": Approve("0" * 64)})
-    assert ["call n0", "error n0 tool_denied"] == on.shown[:2]
-    assert [] == bank.paid
+    held = await suspended(bank)
+    with pytest.raises(DecisionRefused, match=message):
+        await resumed(held, bank, decisions)
+    await resumed(held, bank, {"n0": True})
+    assert [("Ann", 5)] == bank.paid
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        pytest.param({}, 86_400.0, id="a day"),
+        pytest.param({"decision_timeout": 60.0}, 60.0, id="a minute"),
+        pytest.param({"decision_timeout": math.inf}, None, id="for ever"),
+    ],
+)
+async def test_how_long_a_call_waits(options: Any, seconds: float | None) -> None:
+    """Who is asked later has a day."""
+    before = time.time()
+    held = await suspended(Bank(), **options)
+    assert held.chat.suspension is not None
+    (question,) = held.chat.suspension.questions
+    if seconds is None:
+        assert question.expires is None
+    else:
+        assert question.expires is not None
+        assert before + seconds <= question.expires <= time.time() + seconds
 
 
 async def test_resumed_twice() -> None:
@@ -299,7 +334,7 @@ async def test_to_resume_takes_the_ledger() -> None:
     """Without it the call could run twice, so that is said before anything happens."""
     bank = Bank()
     held = await suspended(bank)
-    with pytest.raises(ValueError, match="to resume a run takes the ledger"):
+    with pytest.raises(ValueError, match="to resume takes a ledger"):
         await resumed(held, bank, {"n0": True}, ledger=None)
 
 
@@ -308,7 +343,7 @@ async def test_to_resume_takes_the_ledger() -> None:
     [
         pytest.param({"ask": "soon"}, "ask is 'later' or 'now', not 'soon'", id="ask"),
         pytest.param({"decision_timeout": 0}, "decision_timeout is a positive number", id="no time"),
-        pytest.param({"decisions": {"x": True}}, "there is nothing to decide about 'x'", id="nothing to decide"),
+        pytest.param({"decisions": {"x": True}}, "call 'x' waits for no decision", id="nothing to decide"),
         pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),
     ],
 )

@@ -19,7 +19,6 @@ from streamtools.conversation import Chat, ScriptedModel
 from streamtools.events import UIEvent
 from streamtools.outputs.asgi import Session, serve_websocket
 from streamtools.runs import Runs
-from streamtools.tools.ledger import digest
 from tests.approvals import ANN, QUESTION, Bank, calls
 from tests.serving import Served
 from tests.test_asgi_websockets import hear, say, talking, visiting
@@ -91,7 +90,7 @@ async def test_an_approved_call_runs(kind: str, confirms: bool) -> None:
     """The event that asks has a digest, and a client that sends it back approves exactly what it has shown."""
     async with counter(PAY, "Done.", kind=kind) as (counted, server), visiting(server) as client:
         event = await ask(client)
-        assert digest(ToolCall(**event["call"])) == event["digest"]
+        assert ToolCall(**event["call"]).digest == event["digest"]
         await decide(client, "n0", approved=True, **({"digest": event["digest"]} if confirms else {}))
         frames = await hear(client)
     assert ["paid 5 to Ann"] == [each["result"] for each in of(frames, "executed")]
@@ -129,7 +128,8 @@ async def test_another_call_was_shown() -> None:
     """The approval is refused, nothing runs, and the question stays open."""
     async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:
         event = await ask(client)
-        for wrong in (digest(ToolCall(id="n0", name="pay", arguments={**ANN, "amount": 1}, dialect="native")), ""):
+        changed = ToolCall(id="n0", name="pay", arguments={**ANN, "amount": 1}, dialect="native")
+        for wrong in (changed.digest, ""):
             await decide(client, "n0", approved=True, digest=wrong)
             (answer,) = await hear(client, "error")
             assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])

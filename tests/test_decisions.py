@@ -12,7 +12,6 @@ import pytest
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
 from streamtools.tools.decisions import Answer, Approve, Decision, Deny, Desk, Question, ask, read_decisions
-from streamtools.tools.ledger import digest
 from streamtools.tools.suspension import Suspension
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
@@ -31,7 +30,7 @@ def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
     ("decision", "now", "expected"),
     [
         pytest.param(Approve(), 99.9, Approve(), id="yes"),
-        pytest.param(Approve(digest(PAY)), 99.9, Approve(digest(PAY)), id="yes to what was shown"),
+        pytest.param(Approve(PAY.digest), 99.9, Approve(PAY.digest), id="yes to what was shown"),
         pytest.param(Deny("no money"), 99.9, Deny("no money"), id="no"),
         pytest.param(Approve(), 100.0, LATE, id="yes, too late"),
         pytest.param(Deny("no money"), 100.0, LATE, id="no, too late"),
@@ -52,9 +51,9 @@ def test_a_question_may_stand_open_for_ever() -> None:
     [
         pytest.param(asked(), Answer("paid"), "was asked about whether it may run", id="a result for a yes"),
         pytest.param(asked(approval=False), Approve(), "was asked about for its result", id="a yes for a result"),
-        pytest.param(asked(), Approve(digest(changed(sum=6))), "its arguments differ", id="another was shown"),
+        pytest.param(asked(), Approve(changed(sum=6).digest), "its arguments differ", id="another was shown"),
         pytest.param(
-            Question(call=changed(sum=500), digest=digest(PAY), approval=True),
+            Question(call=changed(sum=500), digest=PAY.digest, approval=True),
             Approve(),
             "its arguments differ",
             id="changed since",
@@ -69,9 +68,9 @@ def test_what_is_no_answer_to_the_question(question: Question, decision: Decisio
 
 def test_the_digest_is_that_of_name_and_arguments() -> None:
     """The order of keys does not matter to it, and everything else does."""
-    assert digest(PAY) == digest(ToolCall(id="x", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="hermes_json"))
+    assert PAY.digest == ToolCall(id="x", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="hermes_json").digest
     others = [changed(sum=5.5), changed(sum="5"), changed(note=None), changed(to="Ann ")]
-    assert 5 == len({digest(PAY), *map(digest, others)})
+    assert 5 == len({PAY.digest, *(each.digest for each in others)})
 
 
 @pytest.mark.anyio

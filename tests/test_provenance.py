@@ -13,7 +13,7 @@ import pytest
 
 from streamtools import Dialect
 from streamtools.errors import Code
-from streamtools.events import Error, UIEvent
+from streamtools.events import Error, SourceError, UIEvent, Warning
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.hash_marker import hash_marker
 from streamtools.parsing.dialects.tilde_fence import tilde_fence
@@ -78,6 +78,17 @@ async def test_native_calls_are_the_models_own(trust: str) -> None:
     bank = Bank(requires_approval=False, trust=trust)
     await hold(calls(("pay", ANN)), "Done.", tools=bank.tools)
     assert [("Ann", 5)] == bank.paid
+
+
+@pytest.mark.parametrize("trust", ["native", "approved"])
+async def test_a_salvaged_call_stood_in_text(trust: str) -> None:
+    """The provider refused to read it, and it was found in what the model had written: it is no native call here."""
+    bank = Bank(requires_approval=False, trust=trust)
+    error = SourceError("no tool call", failed_generation=planted(DIALECTS["hermes_json"]))
+    answers = [[error], "Sorry."] if trust == "native" else [[error]]
+    held = await hold(*answers, tools=bank.tools)
+    assert [Code.SALVAGED] == [event.code for event in held.events if isinstance(event, Warning)]
+    assert [] == bank.paid
 
 
 async def test_an_approved_call_in_text_runs() -> None:

@@ -6,6 +6,7 @@ the run began counts, and a call that nobody has decided about is left, with the
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -13,22 +14,22 @@ import anyio
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.decisions import DECISION_TIMEOUT, Approve, Decision, Deny, Desk, Question, ask
-from streamtools.tools.ledger import digest
+from streamtools.tools.decisions import DECISION_TIMEOUT, LATER_TIMEOUT, Approve, Decision, Deny, Desk, Question, ask
 
 
 class Asking:
     """Asks about calls. `left` are the questions that nobody was there to answer, by the id of the call.
 
-    `timeout` is in seconds, for each question. `decisions` were made before, about the questions that were `asked`
-    then. `otherwise` is the answer to all other questions of a run without a `desk`, if it is given.
+    `timeout` is in seconds, for each question; None is `DECISION_TIMEOUT` at the desk and `LATER_TIMEOUT` without one,
+    and infinity is no end. `decisions` were made before, about the questions that were `asked` then. `otherwise` is the
+    answer to all other questions of a run without a `desk`, if it is given.
     """
 
     def __init__(
         self,
         desk: Desk | None = None,
         *,
-        timeout: float | None = DECISION_TIMEOUT,
+        timeout: float | None = None,
         decisions: Mapping[str, Decision] | None = None,
         asked: Mapping[str, Question] | None = None,
         otherwise: Decision | None = None,
@@ -37,7 +38,7 @@ class Asking:
         self.desk = desk
         self.asked = asked or {}
         self.left: dict[str, Question] = {}
-        self._timeout = timeout
+        self._timeout = (LATER_TIMEOUT if desk is None else DECISION_TIMEOUT) if timeout is None else timeout
         self._decisions = decisions or {}
         self._otherwise = otherwise
         self._now = now
@@ -49,7 +50,7 @@ class Asking:
         """Return what somebody says of the call, None if nobody does; `tell` tells the interface what is asked."""
         question = self.asked.get(call.id)
         if question is None or (question.approval and not approval):  # that has been answered, and here is another
-            expires = None if self._timeout is None else self._now() + self._timeout
+            expires = None if self._timeout == math.inf else self._now() + self._timeout
             question = ask(call, approval=approval, expires=expires)
         elif (decided := self._look_up(question)) is not None:
             return self._bind(decided, question, call)
@@ -82,7 +83,7 @@ class Asking:
     @staticmethod
     def _bind(decision: Decision, question: Question, call: ToolCall) -> Decision:
         """Return the decision as it counts for the call as it is now: what runs is what was shown."""
-        if isinstance(decision, Approve) and digest(call) != question.digest:
+        if isinstance(decision, Approve) and call.digest != question.digest:
             return Deny("its arguments have changed since")
         return decision
 

@@ -16,10 +16,12 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.ledger import digest
 
 DECISION_TIMEOUT = 300.0
-"""Seconds that a question stands open if nobody says otherwise."""
+"""Seconds that a question stands open for which a run waits, if nobody says otherwise."""
+
+LATER_TIMEOUT = 86_400.0
+"""Seconds that a question stands open that a run has left: a day."""
 
 NOBODY = "nobody answered in time"
 """Why a question that has expired was answered with no."""
@@ -66,14 +68,19 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         >>> question.judge(Approve(), now=99.0), question.judge(Approve(), now=100.0)
         (Approve(digest=None), Deny(reason='nobody answered in time'))
         """
+        self.check(decision)
+        return Deny(NOBODY) if self.is_late(now) else decision
+
+    def check(self, decision: Decision) -> None:
+        """Raise `DecisionRefused` for a decision that does not fit: of another kind, or about another call."""
         shown = f"call {self.call.id!r} of tool {self.call.name!r}"
         if isinstance(decision, Answer) == self.approval and not isinstance(decision, Deny):
             wanted = "whether it may run" if self.approval else "for its result"
-            raise DecisionRefused(f"{shown} was asked about {wanted}, and {decision!r} is no answer to that")
-        changed = digest(self.call) != self.digest
+            said = type(decision).__name__
+            raise DecisionRefused(f"{shown} was asked about {wanted}, and {said} is no answer to that")
+        changed = self.call.digest != self.digest
         if isinstance(decision, Approve) and (changed or decision.digest not in (None, self.digest)):
             raise DecisionRefused(f"{shown} is not the one that was shown: its arguments differ")
-        return Deny(NOBODY) if self.is_late(now) else decision
 
     def is_late(self, now: float) -> bool:
         """Return whether nobody can answer any more."""
@@ -82,7 +89,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 def ask(call: ToolCall, *, approval: bool, expires: float | None) -> Question:
     """Return the question about a call as it is now."""
-    return Question(call=call, digest=digest(call), approval=approval, expires=expires)
+    return Question(call=call, digest=call.digest, approval=approval, expires=expires)
 
 
 class _Open:

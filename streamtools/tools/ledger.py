@@ -10,9 +10,7 @@ A call is the same if it has the same id, name and arguments and belongs to the 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -138,6 +136,8 @@ class SQLiteLedger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        import sqlite3  # takes a while to load, and most processes need none
+
         self._lock = threading.Lock()
         Path(path).touch(0o600)
         self._connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
@@ -191,9 +191,4 @@ def call_key(call: ToolCall) -> str:
     >>> key == call_key(ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 6}, dialect="native"))
     False
     """
-    return f"{call.id}:{digest(call)}"
-
-
-def digest(call: ToolCall) -> str:
-    """Return a digest of the name and the arguments of a call: SHA-256, in hexadecimal."""
-    return hashlib.sha256(call.fingerprint().encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{call.id}:{call.digest}"

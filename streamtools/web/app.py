@@ -30,7 +30,6 @@ from streamtools.errors import ClosedError, DecisionRefused, RunNotFound, TooMan
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, shutdown_signal
 from streamtools.runs import MemoryEventLog, Runs
-from streamtools.tools.ledger import digest
 from streamtools.web.conversations import Answerer, Conversation, Conversations, Turn
 from streamtools.web.guard import MAX_BODY, Guard, refuse
 from streamtools.web.page import make_page
@@ -221,7 +220,7 @@ def _shown(text: str, call_id: str) -> str:
         event = None
     if not isinstance(event, ApprovalRequested) or event.call.id != call_id:
         raise HTTPException(400, "to approve takes the event that asked")
-    return digest(event.call)
+    return event.call.digest
 
 
 async def _say(request: Request, error: Exception) -> Response:
