@@ -15,7 +15,7 @@ import structlog.testing
 
 from streamtools import ToolStream, replay, sources
 from streamtools.errors import ClosedError, RecordingError
-from streamtools.events import Done, ProviderCompleted, Start, Text, UIEvent
+from streamtools.events import Done, Error, ProviderCompleted, Start, Text, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.loopback import Loopback
 from tests.stories import Script, story, texts
@@ -52,12 +52,70 @@ async def test_a_stream_that_cannot_be_entered() -> None:
         other = await runs.start(held("a"), owner="ann")
         with structlog.testing.capture_logs() as logs:
             run = await runs.start(replay("there/is/none.jsonl"), owner="ann")
-            assert BROKEN == story(await read(run.attach()))
+            events = await read(run.attach())
+            assert BROKEN == story(events)
+            assert ["the run failed on the server"] == [each.message for each in events if isinstance(each, Error)]
             with pytest.raises(RecordingError):
                 await run.wait()
         assert [("run_failed", "RecordingError", run.id)] == [(e["event"], e["error"], e["run_id"]) for e in logs]
         assert ("failed", 1) == (run.result.reason, len(run.result.errors))
         assert not other.ended
+
+
+@pytest.mark.parametrize("in_group", [True, False])
+async def test_a_fault_of_ones_own_is_found(in_group: bool) -> None:
+    """The log tells the type of the exception and the line that raised it, and nothing that it says."""
+
+    def look_up(notes: dict[str, str]) -> str:
+        return notes["of whoever it was"]
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        if in_group:
+            async with anyio.create_task_group():
+                look_up({})
+        look_up({})
+        async with held("a") as events:
+            yield events
+
+    async with Runs() as runs:
+        with structlog.testing.capture_logs() as logs:
+            run = await runs.start(answer(), owner="ann")
+            with pytest.raises(ExceptionGroup if in_group else KeyError):
+                await run.wait()
+    (entry,) = logs
+    place = f"{__file__}:{look_up.__code__.co_firstlineno + 1}"
+    assert ("run_failed", "KeyError", place) == (entry["event"], entry["error"], entry["raised_at"])
+    assert "whoever" not in str(entry)
+
+
+async def test_a_stream_that_ends_too_early() -> None:
+    """Readers are told that, and no fault of the server's."""
+    async with Runs() as runs:
+        run = await runs.start(giving(Start("r")), owner="ann")
+        (told,) = [each.message for each in await read(run.attach()) if isinstance(each, Error)]
+    assert "the stream ended before it was complete" == told
+
+
+async def test_done_comes_before_the_block_behind_the_yield() -> None:
+    """What that keeps is there once the run has ended."""
+    kept: list[str] = []
+    may_keep = anyio.Event()
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with ToolStream(Script([*texts("a"), STOP])) as events:
+            yield events
+        await may_keep.wait()
+        kept.append("the history")
+
+    async with Runs() as runs:
+        run = await runs.start(answer(), owner="ann")
+        assert isinstance((await read(run.attach()))[-1], Done)
+        assert ([], False) == (kept, run.ended)
+        may_keep.set()
+        await run.wait()
+        assert (["the history"], True) == (kept, run.ended)
 
 
 async def test_a_stream_that_was_entered_already() -> None:

@@ -26,7 +26,7 @@ from streamtools.runs.asking import Answerable
 from streamtools.runs.attachment import Attachment
 from streamtools.runs.journal import Journal
 from streamtools.runs.log import EventLog
-from streamtools.tools.failures import is_failure
+from streamtools.tools.failures import is_failure, loggable
 
 log = structlog.get_logger(__name__)
 
@@ -79,7 +79,10 @@ class Run(Answerable):
 
     @property
     def ended(self) -> bool:
-        """Whether the run has come to its end, and what is behind it is closed."""
+        """Whether the run has come to its end, and what is behind it is closed.
+
+        Readers see `done` before this: `await run.wait()` before you read what the stream's own code has kept.
+        """
         return self._over.is_set()
 
     @property
@@ -95,6 +98,9 @@ class Run(Answerable):
 
         If events behind it are kept no more, or the run never had that id, there is first one `warning(resync)` with
         the id of the last that was dropped, and then all that is kept. Raises TypeError for what is no number.
+
+        Readers see `done` before the stream is left, and so before what stands behind the `yield` of a context manager
+        has run: `await run.wait()` before you read what it has kept.
         """
         attachment = Attachment(self._journal, after, self._lose_reader)
         self._readers.add(id(attachment))
@@ -152,7 +158,7 @@ class Run(Answerable):
             if not is_failure(error):
                 raise
             self._fault, self._raised_at = error, error.__traceback__
-            log.warning("run_failed", run_id=self.id, error=type(error).__qualname__)
+            log.warning("run_failed", run_id=self.id, **loggable(error))
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end()
@@ -194,7 +200,9 @@ class Run(Answerable):
         if self._journal.done is None:
             reason: DoneReason = "cancelled"
             if self._is_exhausted or (self._fault is not None and not is_stopped):
-                await self._write(Error(Code.STREAM_INTERRUPTED, "the stream ended before it was complete"))
+                ours = self._fault is not None  # and nothing that a provider has done
+                told = "the run failed on the server" if ours else "the stream ended before it was complete"
+                await self._write(Error(Code.STREAM_INTERRUPTED, told))
                 reason = "failed"
             await self._write(Done(reason, None, None, []))
         if isinstance(self._events, AsyncGenerator):

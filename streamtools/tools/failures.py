@@ -22,6 +22,20 @@ def is_failure(error: BaseException) -> bool:
     return isinstance(error, Exception | SystemExit | GeneratorExit)
 
 
+def loggable(error: BaseException) -> dict[str, str]:
+    """Return the type of an exception and the line that raised it, which is all that is safe to log of it.
+
+    Of a group they are those of its first.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    place = "" if traceback is None else f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
+    return {"error": type(error).__qualname__, "raised_at": place}
+
+
 def _told_to_stop() -> bool:
     """Return whether asyncio is cancelling the current task, by itself or for a cancel scope around us."""
     if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:

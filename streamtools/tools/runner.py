@@ -34,7 +34,7 @@ from streamtools.tools.asking import Asking
 from streamtools.tools.context import ToolContext
 from streamtools.tools.decisions import Answer, Approve, Deny, Question
 from streamtools.tools.definition import Tool
-from streamtools.tools.failures import is_failure
+from streamtools.tools.failures import is_failure, loggable
 from streamtools.tools.invocation import TIMEOUT, invoke, take
 from streamtools.tools.ledger import CallLedger, MemoryLedger, Unknown, once
 from streamtools.tools.outcome import ToolOutcome, Written, message_of, shorten
@@ -385,7 +385,9 @@ class Runner:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            log.warning("on_tool_result_failed", tool=outcome.call.name[:64], call_id=outcome.call.id, **_where(error))
+            log.warning(
+                "on_tool_result_failed", tool=outcome.call.name[:64], call_id=outcome.call.id, **loggable(error)
+            )
 
 
 def _abandoned(call: ToolCall) -> Warning:
@@ -406,14 +408,5 @@ def _log_failure(outcome: ToolOutcome, error: ToolCallFailed) -> None:
         call_id=outcome.call.id,
         code=error.code.value,
         elapsed=round(outcome.elapsed, 6),
-        **({} if error.__cause__ is None else _where(error.__cause__)),
+        **({} if error.__cause__ is None else loggable(error.__cause__)),
     )
-
-
-def _where(error: BaseException) -> dict[str, str]:
-    """Return the type of an exception and the line that raised it, which is all that is safe to log of it."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    place = "" if traceback is None else f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
-    return {"error": type(error).__qualname__, "raised_at": place}
