@@ -184,7 +184,11 @@ WRONG: dict[str, tuple[list[Any], str]] = {
     "another role": ([TURN, {"role": "function"}], "message 1: the role 'function' is none of system, developer"),
     "contents of Gemini": (
         [{"role": "user", "parts": [{"text": "Hi."}]}],
-        "message 0: contents of Gemini, with `parts`, are not read: give their texts as `content`",
+        "message 0: messages with `parts` (Gemini's, the AI SDK's) are not read: give their texts as `content`",
+    ),
+    "messages of useChat": (
+        [{"id": "m", "role": "assistant", "parts": [{"type": "text", "text": "Hi."}]}],
+        "message 0: messages with `parts` (Gemini's, the AI SDK's) are not read: give their texts as `content`",
     ),
     "no content": ([{"role": "user"}], "message 0: a text or a list was expected, not NoneType"),
     "an image of the system's": (

@@ -51,7 +51,9 @@ class _Reader:
         elif not isinstance(message, Mapping):
             raise ValueError(f"a message is an object, not {type(message).__name__}")
         elif "parts" in message and "content" not in message:
-            raise ValueError("contents of Gemini, with `parts`, are not read: give their texts as `content`")
+            raise ValueError(
+                "messages with `parts` (Gemini's, the AI SDK's) are not read: give their texts as `content`"
+            )
         elif "role" in message:
             self._add_said(message, place)
         else:
