@@ -62,18 +62,28 @@ def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
     assert (130, "streamtools: interrupted\n") == (process.returncode, complaints.decode())
 
 
-def serve(monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], None], *arguments: str) -> int:
-    """Run the command in this process while `visit` is there, interrupt it, and return its exit status."""
+def interrupt() -> None:
+    """Do what Ctrl-C does."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], object], *arguments: str) -> int:
+    """Run the command in this process while `visit` is there, and return its exit status.
+
+    It is interrupted in the end, unless `visit` returns True: it has done that itself.
+    """
     reading, writing = os.pipe()
 
     def come() -> None:
         with os.fdopen(reading) as output:
             url = output.readline().partition(": ")[2].partition("/ ")[0]
+        is_over = None
         try:
             with httpx.Client(base_url=url, headers={"origin": url}, trust_env=False) as client:
-                visit(client)
+                is_over = visit(client)
         finally:
-            os.kill(os.getpid(), signal.SIGINT)
+            if is_over is None:
+                interrupt()
 
     with ThreadPoolExecutor(1) as pool, os.fdopen(writing, "w") as output:
         visited = pool.submit(come)
@@ -174,6 +184,29 @@ def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
         if name == missing or name.startswith((f"{missing}.", "streamtools.web", "streamtools.outputs.asgi")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
+
+
+def test_an_interrupt_ends_the_answers_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their readers get the end, the provider is left, and the command ends, whatever was still to come."""
+    told: list[str] = []
+
+    def visit(client: httpx.Client) -> bool:
+        run = client.post("/runs", json={"question": "Hi"}).json()["run"]
+        with client.stream("GET", f"/runs/{run}/events") as response:
+            for line in response.iter_lines():
+                told.append(line)
+                if '"Wait"' in line:
+                    interrupt()
+        return True
+
+    answer = saying("Wait", hold=True)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with serving(answer) as provider:
+        status = serve(monkeypatch, visit, "--model", "m", "--url", provider.url)
+
+    assert 130 == status
+    assert '"reason":"cancelled"' in "".join(told)
+    assert answer.disconnected.is_set()
 
 
 def test_who_listens_to_everybody_is_told_so(

@@ -102,7 +102,7 @@ async def test_a_question_right_behind_an_answer_waits_for_what_is_behind_it() -
         """Takes its time to be left."""
 
         @asynccontextmanager
-        async def stream(self, ask: Ask) -> AsyncIterator[Source]:  # type: ignore[override]
+        async def stream(self, ask: Ask) -> AsyncIterator[Source]:
             async with super().stream(ask) as source:
                 yield source
             await go.wait()

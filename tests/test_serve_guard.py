@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import AsyncIterator
 
 import anyio
 import httpx
@@ -130,7 +131,7 @@ async def test_without_an_origin_nothing_is_changed() -> None:
 async def test_bodies_have_a_bound() -> None:
     """By what the request says, and by what comes where it says nothing."""
 
-    async def chunks():  # type: ignore[no-untyped-def]
+    async def chunks() -> AsyncIterator[bytes]:
         for _ in range(5):
             yield b"x" * (MAX_BODY // 4)
 

@@ -1,6 +1,6 @@
 """The page, put together of its files into one document that needs no other.
 
-There is no build step: style and scripts stand in it as they are in this folder, and the policy of the document names
+There is no build step: style and scripts stand in it as they are in `static`, and the policy of the document names
 their digests, so that nothing else in it is ever run, whatever a model writes.
 """
 
@@ -17,7 +17,7 @@ _HERE = Path(__file__).parent
 _SCRIPTS = (
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
-    *(f"page/{name}.js" for name in ("words", "dom", "markdown", "cards", "inspector", "turn", "server", "page")),
+    *(f"static/{name}.js" for name in ("words", "dom", "markdown", "cards", "inspector", "turn", "server", "page")),
 )
 _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # what a browser's tools would ask for
 
@@ -32,9 +32,9 @@ class Page(NamedTuple):
 @cache
 def make_page() -> Page:
     """Return the page."""
-    style = _read("page/page.css")
+    style = _read("static/page.css")
     scripts = [_read(name) for name in _SCRIPTS]
-    html = _read("page/page.html")
+    html = _read("static/page.html")
     html = html.replace("/* style */", style)
     html = html.replace("<!-- scripts -->", "\n".join(f"<script>{script}</script>" for script in scripts))
     policy = [

@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from streamtools.cli.recorded import Recorded
-from tests.answering import calling, saying
+from tests.answering import calling, delta, saying
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
+from tests.loopback import Loopback
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
@@ -194,6 +195,46 @@ async def test_the_keyboard_is_enough(browsing: Browsing) -> None:
     await expect(page.locator("#question")).to_be_focused()
     await expect(page.locator("#question")).to_have_value("")
     assert "One\ntwo" == browsing.provider.bodies[0]["messages"][-1]["content"]
+
+
+async def test_reasoning_is_folded(browsing: Browsing) -> None:
+    """It is there for whoever wants it."""
+    page = await browsing.open(saying("<think>They say hi.</think>Hello."))
+    await ask(page, "Hi")
+    await ended(page)
+
+    await expect(page.get_by_text("They say hi.")).to_be_hidden()
+    await page.locator(".reasoning summary").click()
+    await expect(page.get_by_text("They say hi.")).to_be_visible()
+    await expect(page.locator(".answer > .prose")).to_have_text("Hello.")
+
+
+async def test_a_long_answer_is_the_same_after_a_reload(browsing: Browsing) -> None:
+    """However much of it comes between two frames."""
+    paragraph = "Some **bold** words, a `span` and a [link](http://a.example/).\n\n- one\n- two\n\n"
+    page = await browsing.open(saying(*[paragraph] * 2000))
+    await ask(page, "Hi")
+    await ended(page)
+    await expect(page.locator(".prose strong")).to_have_count(2000)
+    before = await page.locator(".prose").inner_html()
+    await page.reload()
+    await ended(page)
+
+    await expect(page.locator(".prose strong")).to_have_count(2000)
+    assert before == await page.locator(".prose").inner_html()
+
+
+async def test_failures_are_told_in_words(browsing: Browsing) -> None:
+    """What the provider says, and a connection to it that breaks; what had come stays."""
+    refusal = Loopback([b'{"error":{"message":"no such model"}}'], status=404, declared="application/json")
+    page = await browsing.open(refusal, Loopback([delta("As far as th")], drop=True))
+    await ask(page, "Hi")
+    await ended(page)
+    await expect(page.locator(".ending")).to_have_text("The answer failed: no such model (status 404).")
+    await ask(page, "Again")
+    await ended(page, 2)
+    await expect(page.locator(".ending").nth(1)).to_contain_text("The answer failed: ")
+    await expect(page.locator(".prose")).to_have_text("As far as th")
 
 
 async def test_recordings_are_offered_as_buttons(browsing: Browsing) -> None:

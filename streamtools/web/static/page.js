@@ -27,12 +27,16 @@ const talk = find("talk");
 function draw() {
   drawing = drawing || requestAnimationFrame((now) => {
     drawing = 0;
-    let left = false;
-    for (const turn of turns.values()) left = turn.show(now) || left;
-    inspector.show();
-    if (follows) talk.scrollTop = talk.scrollHeight;
-    if (left) draw();
+    paint(now);
   });
+}
+
+function paint(now) {
+  let left = false;
+  for (const turn of turns.values()) left = turn.show(now) || left;
+  inspector.show();
+  if (follows) talk.scrollTop = talk.scrollHeight;
+  if (left) draw();
 }
 
 function running() {
@@ -122,7 +126,10 @@ async function read(turn) {
     draw();
     if (event.type === "approval-requested") say(`${event.call.name} asks for your approval.`);
     if (event.type === "executing") say(`${event.call.name} is executing.`);
-    if (event.type === "done") say(turn.said);
+    if (event.type === "done") {
+      paint(performance.now()); // a tab in the background has no frames
+      say(turn.said);
+    }
   };
   for (let wait = 250; !turn.ended; wait = Math.min(2 * wait, 4000)) {
     const before = turn.seen;

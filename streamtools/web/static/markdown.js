@@ -48,14 +48,19 @@ class MarkdownText {
     this.tail = element("div", { class: "tail" });
     this.node.append(this.tail);
     this.text = ""; // of the blocks that are not complete
+    this.settled = 0; // up to where in it lines have been looked at
     this.plain = null;
     this.due = 0; // the first moment at which it may be made again
     this.cost = 0;
   }
 
   append(text) {
-    if (this.plain) this.plain.append(text);
-    else this.text += text;
+    if (this.plain) {
+      this.plain.append(text);
+      return;
+    }
+    this.text += text;
+    if (this.text.length - this.settled > 4 * BLOCK) this.settle(); // much came between two frames
   }
 
   // Shows what has come; true if something is left for later.
