@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -58,16 +58,50 @@ async def test_what_was_said_is_read_from_any_position() -> None:
         assert events[after:] == await read(log.read("a", after))
 
 
-async def test_the_numbers_rise() -> None:
-    """An event whose number is not higher than the last is refused, and nothing is changed by it."""
-    log = MemoryEventLog()
-    events = await write(log, "a", 1, 2)
-    for seq in (0, 1, 2):
-        with pytest.raises(ValueError, match="higher"):
-            await log.append("a", Text("x", seq=seq))
-    events += await write(log, "a", 3, 3, done=True)
+class Table:
+    """A log as small as it can be: one row for each key and number, of which the first stays. It does not wait."""
 
-    assert events == await read(log.read("a"))
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[int, UIEvent]] = {}
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        self._rows.setdefault(key, {}).setdefault(event.seq, event)
+        return event.seq
+
+    async def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
+        if key not in self._rows:
+            raise RunNotFound("nothing is kept of this run")
+        for seq, event in self._rows[key].items():
+            if seq > after:
+                yield event
+
+
+@pytest.mark.parametrize("make", [MemoryEventLog, Table])
+async def test_the_contract_of_logs(make: Callable[[], EventLog]) -> None:
+    """The id of an event is its number; what is there already is left as it is; each key has events of its own."""
+    log = make()
+    events = await write(log, "a", 1, 2)
+    for seq in (1, 2):
+        assert seq == await log.append("a", Text("x", seq=seq))
+    events += await write(log, "a", 3, 3, done=True)
+    for event in (Text("x", seq=1), Done("cancelled", None, None, [], seq=4)):
+        assert event.seq == await log.append("a", event)
+    others = await write(log, "b", 1, 1, done=True)
+
+    for after in range(5):
+        assert events[after:] == await read(log.read("a", after))
+    assert others == await read(log.read("b"))
+    with pytest.raises(RunNotFound):
+        await read(log.read("c"))
+
+
+async def test_an_event_without_a_number() -> None:
+    """It is refused, and nothing is kept of it."""
+    log = MemoryEventLog()
+    with pytest.raises(ValueError, match="from 1"):
+        await log.append("a", Text("x"))
+
+    assert 0 == len(log)
 
 
 async def test_readers_wait_for_what_comes() -> None:

@@ -129,6 +129,26 @@ async def test_a_log_that_fails_for_a_while(letters: str, away: list[int]) -> No
     assert {Code.RESYNC} == {event.code for event in taken if isinstance(event, Warning)}
 
 
+async def test_a_log_whose_answer_is_lost() -> None:
+    """It has kept an event and could not say so: what is told in that event's place changes nothing there."""
+    away = [4, 5]
+
+    class Forgetful(MemoryEventLog):
+        async def append(self, key: str, event: UIEvent, /) -> int:
+            seq = await super().append(key, event)
+            if seq in away:
+                away.remove(seq)
+                raise ConnectionError("the log is away")
+            return seq
+
+    with structlog.testing.capture_logs():
+        async with Runs(Forgetful()) as runs:
+            run = await runs.start(ToolStream(Script([*texts(*"abcd"), STOP])), owner="ann")
+            taken = await read(run.attach())
+    assert [f"text {letter!r}" for letter in "abcd"] == story(taken)[2:6]
+    assert list(range(1, len(taken) + 1)) == [event.seq for event in taken]
+
+
 @pytest.mark.parametrize("first", [1, 4, 7])
 async def test_a_log_that_does_not_come_back(first: int) -> None:
     """The run goes on to its end, and readers, those that wait and those that come later, are told that end."""

@@ -97,15 +97,20 @@ class MemoryEventLog:
         return len(self._kept)
 
     async def append(self, key: str, event: UIEvent, /) -> int:
-        """Keep an event, and return its `seq`. Raises ValueError unless that is higher than those before."""
+        """Keep an event, unless its `seq` is not higher than the last: it is there, or was. Return that `seq`.
+
+        Raises ValueError for an event without a number.
+        """
+        if event.seq < 1:
+            raise ValueError(f"an event of a run has a number, from 1, as its seq, and not {event.seq}")
         kept = self._kept.get(key)
         if kept is None:
             self._forget_old()
             kept = self._kept[key] = _Kept()
-            kept.dropped = max(event.seq - 1, 0)  # what was before the first is not here
+            kept.dropped = event.seq - 1  # what was before the first is not here
         seq = event.seq
         if seq <= kept.last:
-            raise ValueError(f"an event's seq is higher than that of the one before, {kept.last}, and not {seq}")
+            return seq
         kept.last = seq
         kept.events.append(event)
         if len(kept.events) > self._max_events:
