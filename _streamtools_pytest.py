@@ -60,7 +60,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if (stream := item.stash.get(_USED, None)) is not None:
         from streamtools.testing.fixture import check
 
-        check(item, stream)
+        check(stream)
     return outcome
 
 

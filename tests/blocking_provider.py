@@ -14,13 +14,14 @@ from typing import Self
 
 
 class BlockingProvider(ThreadingHTTPServer):
-    """Answers each request with the same chunks, and keeps the bodies of the requests."""
+    """Answers each request with the same status and chunks, and keeps the bodies of the requests."""
 
     daemon_threads = True
 
-    def __init__(self, chunks: Iterable[bytes]) -> None:
+    def __init__(self, chunks: Iterable[bytes], *, status: int = 200) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.chunks = list(chunks)
+        self.status = status
         self.url = f"http://127.0.0.1:{self.server_port}/v1/chat/completions"
         self.requests: list[bytes] = []
         self._thread = Thread(target=self.serve_forever, args=(0.01,))
@@ -41,7 +42,7 @@ class _Answer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         assert isinstance(self.server, BlockingProvider)
         self.server.requests.append(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(200)
+        self.send_response(self.server.status)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
         for chunk in self.server.chunks:

@@ -50,7 +50,7 @@ def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, 
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(errors=1)
-    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records it"
+    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records what that test asks through*"
     result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl is not there: {how}"])
     assert [] == provider.requests
 
@@ -123,7 +123,8 @@ def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", "*--record-streams=new*"])
+    how = "`pytest --record-streams=new 'test_chat.py::test_hello'` records what is missing, and `*=rewrite` *"
+    result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", how])
 
 
 def test_what_is_wrong_with_the_recording_stands_below_another_failure(
@@ -144,7 +145,7 @@ def test_what_is_wrong_with_the_recording_stands_below_another_failure(
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*an answer*", "*recording*", "*is not recorded in*"])
+    result.stdout.fnmatch_lines(["*an answer*", "*recording*", "*is not recorded in*", "*--record-streams=rewrite*"])
 
 
 def test_a_failure_without_a_fault_of_the_recording_is_left_alone(
@@ -175,6 +176,128 @@ def test_what_is_left_unplayed_fails_the_test(
     result.assert_outcomes(passed=passed, failed=1 - passed)
     if not passed:
         result.stdout.fnmatch_lines(["*recorded and not asked for:*POST*"])
+
+
+@pytest.mark.parametrize("option", ["none", "once", "rewrite"])
+@pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
+def test_a_recording_that_is_never_opened_is_unplayed(
+    mark: str, passed: int, option: str, pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """Whom such a test has asked, if anybody, the recording does not know."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): httpx.get('{provider.url}')")
+
+    result = pytester.runpytest_inprocess(f"--record-streams={option}")
+
+    result.assert_outcomes(passed=passed, failed=1 - passed)
+    if not passed:
+        result.stdout.fnmatch_lines(["the test has not used its recording: *"])
+
+
+@pytest.mark.parametrize("use", ["path", "exchanges", "transport"])
+def test_a_recording_that_is_opened_in_any_way_is_used(
+    use: str, pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """A test may read the file itself; but a transport is there to be asked."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, f"\n    def test_hello(recording): assert recording.{use}")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(passed=use != "transport", failed=use == "transport")
+    result.stdout.no_fnmatch_line("*has not used*")
+
+
+NAMED = """
+    from streamtools.testing import every_cut
+
+    @every_cut("test_hello", seeds=[])
+    def test_cuts(recording): ask(recording)
+
+    @pytest.mark.recording("test_hello", reset_after=20)
+    def test_fault(recording): ask(recording)
+
+    @pytest.mark.recording(reset_after=20)
+    def test_own(recording): ask(recording)
+
+    @pytest.mark.recording("nobody")
+    def test_nobody(recording): ask(recording)
+
+    def test_hello(recording): ask(recording)
+"""
+
+
+def test_who_records_what_several_tests_need_is_told(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """The test that a recording is named after, wherever it is asked for; a fault does not hinder it."""
+    write(pytester, provider, NAMED)
+
+    result = pytester.runpytest_inprocess("-p", "no:randomly")
+
+    result.assert_outcomes(errors=4 + 4)
+    told = [line for line in result.stdout.lines if " is not there: " in line]
+    assert 1 == len({line for line in told if "test_hello.jsonl" in line})
+    assert 6 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in told)
+    (own,) = [line for line in told if "test_own.jsonl" in line]
+    assert "`pytest --record-streams=once 'test_chat.py::test_own'` records" in own
+    assert own.endswith(", whole: a fault comes when it is replayed")
+    (nobody,) = [line for line in told if "nobody.jsonl" in line]
+    assert nobody.endswith("the first that asks for it through `recording.transport`: `pytest --record-streams=once`")
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_what_a_provider_refuses_is_kept_if_the_test_is_about_it(passes: bool, pytester: pytest.Pytester) -> None:
+    """A wrong key, a wrong address: the test fails, and the next run asks again. A test of a refusal keeps it."""
+    with BlockingProvider([b'{"detail":"Not Found"}'], status=404) as server:
+        folder = write(
+            pytester, server, f"\n    def test_hello(recording): assert ('Found' in ask(recording)) is {passes}"
+        )
+        result = pytester.runpytest_inprocess("--record-streams=once")
+
+    result.assert_outcomes(passed=passes, failed=not passes)
+    assert ["test_hello.jsonl"] * passes == [each.name for each in folder.iterdir()]
+    if not passes:
+        told = f"*test_hello.jsonl is not recorded: POST {server.url} got the status 404, and the test has not passed"
+        result.stdout.fnmatch_lines([told])
+
+
+SHORT = """
+    @pytest.mark.recording("test_hello", cut="byte", {fault})
+    def test_fault(recording):
+        with httpx.Client(transport=recording.transport) as client:
+            with client.stream("POST", "{url}", json={{"say": "hello"}}) as response:
+                assert next(response.iter_bytes())
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("reset_after=6000", "*: reset_after=6000 was not reached: the response has 168 bytes"),
+        ("stall_after=6000", "*: stall_after=6000 was not reached: the response has 168 bytes"),
+        ("garbage_at=6000", "*: garbage_at=6000 was not reached: the response has 168 bytes"),
+        ("cut_after=160", "*: cut_after=160 was not reached: the reader left before"),
+        ("garbage_at=0, cut_after=160", "*: cut_after=160 was not reached: the reader left before"),
+        ("stall_after=160", ""),
+        ("garbage_at=0", ""),
+        ("cut_after=1", ""),
+        ("reset_after=6000, unplayed='ignore'", "*: reset_after=6000 was not reached: the response has 168 bytes"),
+    ],
+)
+def test_a_fault_that_does_not_come_fails_the_test(
+    fault: str, told: str, pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """Also where the reader has enough before the end: such a test would pass without any fault."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, SHORT.format(fault=fault, url=provider.url))
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(passed=not told, failed=bool(told))
+    if told:
+        result.stdout.fnmatch_lines([told])
 
 
 def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
@@ -522,7 +645,8 @@ def test_strict_projects_know_the_marker(pytester: pytest.Pytester) -> None:
     """Neither the marker nor the options are unknown to a project that allows none that are."""
     path = str(shipped()["hash-call"])
     pytester.makepyfile(
-        f"import pytest, pathlib\n@pytest.mark.recording(pathlib.Path({path!r}))\ndef test_hello(recording): pass"
+        f"import pytest, pathlib\n@pytest.mark.recording(pathlib.Path({path!r}))\n"
+        "def test_hello(recording): assert recording.exchanges"
     )
 
     result = pytester.runpytest_inprocess("--strict-config", "--strict-markers", "-W", "error")

@@ -16,9 +16,9 @@ def spoil(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iterator[Ch
     """
     if playback.garbage_at is not None:
         chunks = _insert(chunks, playback.garbage_at, playback.garbage, name)
-    if playback.last is not None:
+    if playback.ending is not None:
         inserted = 0 if playback.garbage_at is None else len(playback.garbage)
-        chunks = _stop(chunks, playback.last, inserted, name)
+        chunks = _stop(chunks, *playback.ending, inserted, name)
     return iter(chunks)
 
 
@@ -34,11 +34,11 @@ def _insert(chunks: Iterable[Chunk], place: int, garbage: bytes, name: str) -> I
             yield Chunk(at, data)
     if missing:
         if count < place:
-            raise _short(name, count, place)
+            raise RecordingError(unreached(name, "garbage_at", place, count))
         yield Chunk(at, garbage)
 
 
-def _stop(chunks: Iterable[Chunk], place: int, inserted: int, name: str) -> Iterator[Chunk]:
+def _stop(chunks: Iterable[Chunk], fault: str, place: int, inserted: int, name: str) -> Iterator[Chunk]:
     """Yield `place` bytes, and the `inserted` ones before them."""
     count, limit = 0, place + inserted
     if not limit:
@@ -49,8 +49,9 @@ def _stop(chunks: Iterable[Chunk], place: int, inserted: int, name: str) -> Iter
             return
         count += len(data)
         yield Chunk(at, data)
-    raise _short(name, count - inserted, place)
+    raise RecordingError(unreached(name, fault, place, count - inserted))
 
 
-def _short(name: str, count: int, place: int) -> RecordingError:
-    return RecordingError(f"{name} has {count} bytes of a body, and a fault was to come behind {place}")
+def unreached(name: str, fault: str, place: int, size: int) -> str:
+    """Return the words for a fault whose place is behind the end of a response."""
+    return f"{name}: {fault}={place} was not reached: the response has {size:,} bytes"

@@ -107,9 +107,20 @@ class Playback:
         return bool(self.speed) or self.clock is not None or self.drip is not None
 
     @property
+    def ending(self) -> tuple[str, int] | None:
+        """The fault that ends the stream, and behind how many bytes."""
+        places = ((name, getattr(self, name)) for name in _ENDINGS)
+        return next(((name, place) for name, place in places if place is not None), None)
+
+    @property
     def last(self) -> int | None:
         """The number of bytes behind which a fault ends the stream."""
-        return next((place for name in _ENDINGS if (place := getattr(self, name)) is not None), None)
+        return None if self.ending is None else self.ending[1]
+
+    @property
+    def faulty(self) -> bool:
+        """Whether there is a fault."""
+        return self.ending is not None or self.garbage_at is not None
 
     def due(self, at: float, count: int) -> float:
         """Return when something is there that was recorded at `at` milliseconds, behind `count` bytes: in seconds."""

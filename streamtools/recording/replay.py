@@ -37,7 +37,7 @@ class ReplayBytes:
         chunks: Iterator[Chunk] = iter(recording.chunks) if isinstance(recording, Recording) else recording
         self._pieces = recut(spoil(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None
-        self._given = 0
+        self._given = 0  # bytes
         self._stretch = _STRETCH
         self._pace = Pace(playback) if playback.timed or playback.stall_after is not None else None
 
@@ -97,6 +97,16 @@ class ReplayBytes:
     async def aclose(self) -> None:
         """Do as `close` does."""
         self.close()
+
+    def missed(self) -> tuple[str, int] | None:
+        """Return the fault that the reader has not come to, and its place; None if there is none, or it has come."""
+        playback = self._playback
+        if playback.garbage_at is not None and self._given <= playback.garbage_at:
+            return "garbage_at", playback.garbage_at
+        inserted = 0 if playback.garbage_at is None else len(playback.garbage)
+        if playback.ending is None or self._given >= playback.ending[1] + inserted:
+            return None
+        return playback.ending
 
     def _look(self) -> Chunk | None:
         """Return the next piece, which stays the next one until it is taken; None at the end."""

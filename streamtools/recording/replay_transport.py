@@ -24,6 +24,7 @@ from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.recording.answer import Answer
 from streamtools.recording.clients import items_of
 from streamtools.recording.exchanges import Exchange, exchanges_of
+from streamtools.recording.faults import unreached
 from streamtools.recording.format import Request
 from streamtools.recording.library import library_of
 from streamtools.recording.matching import FIELDS, Match, matcher, nearest, title
@@ -79,6 +80,7 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
         self._played: list[Exchange] = []
         self._lock = Lock()  # a blocking client may be used by several threads
         self._open: set[ReplayBytes] = set()
+        self._spoilt: list[tuple[Exchange, ReplayBytes]] = []
         self.faults: list[RecordingError] = []
         """The requests that were not recorded, and what was found wrong with recordings when they were played."""
 
@@ -87,10 +89,21 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
         """The exchanges that nobody has asked for, in their order."""
         return [exchange for exchange in self._exchanges if exchange not in self._played]
 
+    @property
+    def missed(self) -> list[str]:
+        """The words for each fault that was put in and whose place nobody has come to. Raises `RecordingError`."""
+        return [told for exchange, played in self._spoilt if (told := _missed(exchange, played))]
+
     def check(self) -> None:
-        """Raise the first of `faults`, or else a `RecordingError` that names the exchanges which were not played."""
+        """Raise the first of `faults`, or else a `RecordingError` for what was recorded or put in, and did not come.
+
+        That are faults whose place was not reached, because the response is shorter or the reader left before, and
+        exchanges that were not played.
+        """
         if self.faults:
             raise self.faults[0]
+        if missed := self.missed:
+            raise RecordingError(missed[0])
         if unplayed := self.unplayed:
             names = "; ".join(f"{each}, {title(each.request)}" for each in unplayed)
             raise RecordingError(f"recorded and not asked for: {names}")
@@ -159,6 +172,8 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
         except BaseException:
             opened.close()
             raise
+        if Playback(**options).faulty:
+            self._spoilt.append((exchange, answer.bytes))
         self._open = {*(each for each in self._open if not each.closed), answer.bytes}
         return exchange, answer
 
@@ -188,3 +203,15 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
         if len(different) > _TOLD:
             lines.append(f"    and {len(different) - _TOLD} more")
         return "\n".join([f"{said}; the nearest is {exchange}{played}:", *lines])
+
+
+def _missed(exchange: Exchange, played: ReplayBytes) -> str | None:
+    """Return the words for a fault that did not come; a reader that leaves before a stall has not missed it."""
+    if (missed := played.missed()) is None:
+        return None
+    fault, place = missed
+    with exchange.open() as opened:
+        size = sum(len(chunk.data) for chunk in opened)
+    if place > size:
+        return unreached(str(exchange), fault, place, size)
+    return None if fault == "stall_after" else f"{exchange}: {fault}={place} was not reached: the reader left before"

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from streamtools.recording.playback import PLAYBACK
+from streamtools.recording.playback import PLAYBACK, Playback
 from streamtools.testing.network import blocked
-from streamtools.testing.places import place_of
+from streamtools.testing.places import owner_of, place_of
 from streamtools.testing.recorded import RecordingFixture
 from streamtools.testing.settings import Mode, Settings
 
@@ -30,12 +30,14 @@ def opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Itera
     path = place_of(item, name)
     mode = _mode(item.config.getoption("--record-streams"), path, again=path in fresh)
     here = _short(path)
+    owner = owner_of(path, item)
     if mode == "replay" and not path.exists():
-        _fail(f"{here} is not there: `pytest --record-streams=once '{item.nodeid}'` records it")
-    stream = RecordingFixture(path, settings, mode)
+        _fail(f"{here} is not there: {_how_to_record(item, owner, faulty=Playback(**settings.playback).faulty)}")
+    again = f"`pytest --record-streams=new '{owner or item.nodeid}'` records what is missing, and"
+    stream = RecordingFixture(path, settings, mode, f"{again} `--record-streams=rewrite` everything anew")
     advice = (
         f"what goes through `recording.transport` is replayed from {here}, and `pytest --record-streams=rewrite"
-        f" '{item.nodeid}'` records it anew; `allow_hosts` lets a host through"
+        f" '{owner or item.nodeid}'` records it anew; `allow_hosts` lets a host through"
     )
     guard = blocked(advice, allow=settings.allow_hosts) if mode == "replay" else nullcontext()
     try:
@@ -48,12 +50,12 @@ def opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Itera
             fresh.add(path)
 
 
-def check(item: pytest.Item, stream: RecordingFixture) -> None:
+def check(stream: RecordingFixture) -> None:
     """Fail a test that has passed, if something of its recording was not played, or it asked for what is not in it."""
     __tracebackhide__ = True
     if faults := stream.faults(unplayed=True):
-        how = f"`pytest --record-streams=new '{item.nodeid}'` records what is missing, `rewrite` everything anew"
-        _fail("\n".join([*faults, how]))
+        _fail("\n".join(faults))
+    stream.passed = True
 
 
 def explain(item: pytest.Item, stream: RecordingFixture) -> None:
@@ -81,6 +83,16 @@ def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple
         return name, Settings(**own, playback=playback)
     except (ValueError, TypeError) as error:
         _fail(f"the options of the recording: {error}")
+
+
+def _how_to_record(item: pytest.Item, owner: str | None, *, faulty: bool) -> str:
+    if owner is None:
+        return (
+            "the test that it belongs to records it, or else the first that asks for it through `recording.transport`:"
+            " `pytest --record-streams=once`"
+        )
+    whole = ", whole: a fault comes when it is replayed" if owner == item.nodeid and faulty else ""
+    return f"`pytest --record-streams=once '{owner}'` records what that test asks through `recording.transport`{whole}"
 
 
 def _mode(option: str, path: Path, *, again: bool) -> Mode:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 FOLDER = "recordings"
+_NAME = "recording"  # of the fixture, and of the marker
+_OWNERS: pytest.StashKey[dict[Path, str]] = pytest.StashKey()
 _LONGEST = 100  # characters of a name, so that it is one in every file system
 _CUT = re.compile(r"(?:^|-)cut=\w+(?=-|$)")  # what `every_cut` names a way of cutting
 _UNSAFE = re.compile(r"[^\w.+=-]+")
@@ -31,6 +33,17 @@ def place_of(item: pytest.Item, name: str | Path | None) -> Path:
         return item.path.parent / name
     folder = item.path.parent / FOLDER / item.path.stem
     return folder / f"{_safe(name or _name_of(item))}.jsonl"
+
+
+def owner_of(path: Path, item: pytest.Item) -> str | None:
+    """Return the id of the first test of this run after which the recording at `path` is named; None without one."""
+    if path not in (owners := item.session.stash.setdefault(_OWNERS, {})):
+        for each in (item, *reversed(item.session.items)):
+            named = any(marker.args for marker in each.iter_markers(_NAME))
+            if _NAME in getattr(each, "fixturenames", ()) and not named:
+                owners[place_of(each, None)] = each.nodeid
+        owners.setdefault(path, "")
+    return owners[path] or None
 
 
 def _name_of(item: pytest.Item) -> str:

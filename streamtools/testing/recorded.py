@@ -20,21 +20,32 @@ from streamtools.tools.registry import ToolsLike
 class RecordingFixture:
     """What the fixture `recording` is: the exchanges of a test with its provider, from a file beside the test.
 
-    `path` is that file. `new_id` makes ids for calls that are the same in each run, as `replay` uses them.
+    `new_id` makes ids for calls that are the same in each run, as `replay` uses them.
     """
 
-    def __init__(self, path: Path, settings: Settings, mode: Mode) -> None:
-        self.path = path
+    def __init__(self, path: Path, settings: Settings, mode: Mode, advice: str = "") -> None:
+        """`advice` is said where something else is asked than what was recorded."""
+        self._path = path
         self.new_id: Callable[[], str] = map("call_{}".format, itertools.count(1)).__next__
         self._settings = settings
         self._mode = mode
+        self._advice = advice
         self._transport: RecordedTransport | None = None
+        self._used = False
+        self.passed = False
+        """Whether the test has passed, as far as is known."""
+
+    @property
+    def path(self) -> Path:
+        """The file of the recording."""
+        self._used = True
+        return self._path
 
     @property
     def transport(self) -> RecordedTransport:
         """What to give to an HTTP client of httpx or httpx2, as its `transport`; several clients may share it."""
         if self._transport is None:
-            self._transport = RecordedTransport(self.path, self._settings, self._mode)
+            self._transport = RecordedTransport(self.path, self._settings, self._mode, self._advice)
         return self._transport
 
     def client(self, **options: Any) -> httpx.AsyncClient:
@@ -46,7 +57,10 @@ class RecordingFixture:
     ) -> Replay:
         """Return the UI events of the recorded stream, as `streamtools.replay` does, with ids that stay the same."""
         if not self.path.exists():
-            raise RecordingError(f"{self.path} is not there: only what goes through `recording.transport` is recorded")
+            raise RecordingError(
+                f"{self.path} is not there: only what goes through `recording.transport` is recorded, and"
+                " `recording.replay` asks nobody"
+            )
         chosen: Any = {"run_id": "run_1", "new_id": self.new_id, **self._settings.playback, **options}
         return replay(self.path, exchange=exchange, tools=tools, **chosen)
 
@@ -56,9 +70,19 @@ class RecordingFixture:
         return read_recordings(self.path)
 
     def faults(self, *, unplayed: bool) -> list[str]:
-        """Return what was wrong: requests that are not recorded, and `unplayed` ones if there were no such requests."""
-        return [] if self._transport is None else self._transport.faults(unplayed=unplayed)
+        """Return what was wrong: requests that are not recorded, and `unplayed` ones if there were no such requests.
+
+        A recording that nobody has opened is unplayed, too: the test has asked somebody else, or nobody.
+        """
+        if self._transport is not None:
+            return self._transport.faults(unplayed=unplayed)
+        if self._used or not unplayed or self._settings.unplayed == "ignore":
+            return []
+        return [
+            "the test has not used its recording: give `recording.client()`, or a client with `recording.transport`, to"
+            " what asks the provider, or say `unplayed='ignore'`"
+        ]
 
     def save(self) -> str | None:
         """Put what was recorded in its place; return why not, if it is nothing to keep."""
-        return None if self._transport is None else self._transport.save()
+        return None if self._transport is None else self._transport.save(passed=self.passed)

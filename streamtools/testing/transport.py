@@ -19,12 +19,15 @@ from streamtools.recording.replay_transport import ReplayTransport
 from streamtools.recording.writing import open_anew
 from streamtools.testing.settings import Mode, Settings
 
+_REFUSED = 400  # the least status that says so
+
 
 class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
     """Replays, records, or both; what is recorded goes to a file of its own until the test is over."""
 
-    def __init__(self, path: Path, settings: Settings, mode: Mode) -> None:
+    def __init__(self, path: Path, settings: Settings, mode: Mode, advice: str = "") -> None:
         self._path = path
+        self._advice = advice
         self._part = path.with_name(f"{path.name}.{os.getpid()}.part")
         self._settings = settings
         self._strict = mode == "replay"
@@ -67,18 +70,24 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         if self._replays is None or not self._strict:
             return []
         found = [str(fault) for fault in self._replays.faults]
-        if not found and unplayed and self._settings.unplayed == "fail":
-            try:
-                self._replays.check()
-            except RecordingError as fault:
-                found.append(str(fault))
+        if not found and unplayed:
+            found += self._replays.missed
+            if not found and self._settings.unplayed == "fail":
+                try:
+                    self._replays.check()
+                except RecordingError as fault:
+                    found.append(f"{fault}\n{self._advice}".strip())
         return found
 
-    def save(self) -> str | None:
+    def save(self, *, passed: bool) -> str | None:
+        """Put what was recorded in its place; return why not, if it is nothing to keep.
+
+        What a provider refused is only worth keeping if that is what the test, which has `passed`, is about.
+        """
         if self._file is None:
             return None
         try:
-            if why := self._why_not():
+            if why := self._why_not(passed=passed):
                 return why
             if self._replays is not None:
                 recorded = self._part.read_bytes()
@@ -89,7 +98,7 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
             self._part.unlink(missing_ok=True)
         return None
 
-    def _why_not(self) -> str | None:
+    def _why_not(self, *, passed: bool) -> str | None:
         assert self._recorder is not None
         fault = self._recorder.fault
         try:
@@ -99,16 +108,19 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         if fault is not None:
             return f"it could not be written: {fault}"
         for exchange in read_recordings(self._part, strict=False):
-            if exchange.head.response is None or exchange.end is None:
-                request = exchange.head.request
-                assert request is not None
+            request, response = exchange.head.request, exchange.head.response
+            assert request is not None
+            if response is None or exchange.end is None:
                 return f"{request.method} {request.url} got no whole response"
+            if response.status >= _REFUSED and not passed:
+                return f"{request.method} {request.url} got the status {response.status}, and the test has not passed"
         return None
 
     def _forgive(self, fault: UnrecordedRequest) -> None:
         """Take note that a request is to be recorded after all, or raise."""
         assert self._replays is not None
         if self._strict:
+            fault.args = (f"{fault}\n{self._advice}".strip(),)
             raise fault
         self._replays.faults.remove(fault)
 
