@@ -758,4 +758,6 @@ def test_public_names() -> None:
     assert sorted(conversation.__all__) == sorted(name for names in conversation._HOMES.values() for name in names)
     assert streamtools.chat is conversation.chat
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
-        conversation.nope  # noqa: B018  # the mistake
+        conversation.nope  # type: ignore[attr-defined]  # noqa: B018  # the mistake
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        streamtools.nope  # type: ignore[attr-defined]  # noqa: B018  # the mistake
