@@ -567,6 +567,19 @@ async def test_a_run_is_resumed_after_any_event(place: int) -> None:
     assert ["start", "step-start", "text", "text", "text", "step-end", "done"] == kinds(whole)
 
 
+async def test_what_there_is_no_run_to_resume_of() -> None:
+    """A client is told whether it has to say which run, or whether the server keeps none."""
+    async with running(*texts("a"), STOP) as (server, _), visiting(server) as client:
+        await say(client, {"resume": 0})
+        expected = {"code": "run_not_found", "message": "there is no run to resume: say which with run_id"}
+        assert [{"error": expected}] == await hear(client, "error")
+    expected["message"] = "this server keeps no runs: only the last of this connection is resumed"
+    async with talking(answering("a")) as client:
+        for frame in ({"resume": 0, "run_id": "r"}, {"resume": 0}):
+            await say(client, frame)
+            assert [{"error": expected}] == await hear(client, "error")
+
+
 async def test_a_run_is_cancelled() -> None:
     """It ends for all who read it."""
     async with running(*texts("a"), hold=True) as (server, source), visiting(server) as one, visiting(server) as other:

@@ -8,6 +8,14 @@ What is returned is a Starlette response and an ASGI application, so that FastAP
 take it.
 """
 
+try:
+    import starlette  # noqa: F401  # which all of it needs
+except ImportError as error:
+    raise ModuleNotFoundError(
+        "streamtools.outputs.asgi needs Starlette, which comes with the extra `web`: pip install 'streamtools[web]'",
+        name=error.name,
+    ) from error
+
 from streamtools.outputs.asgi.conversing import serve_websocket
 from streamtools.outputs.asgi.positions import last_event_id
 from streamtools.outputs.asgi.responses import EventStreamResponse, event_stream_response

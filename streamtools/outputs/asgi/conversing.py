@@ -203,7 +203,9 @@ class _Connection:
     async def _find(self, run_id: str | None) -> Run:
         if run_id is None and self._run is not None:
             return self._run
-        if self._runs is None or run_id is None:
+        if self._runs is None:
+            raise BadFrame("run_not_found", "this server keeps no runs: only the last of this connection is resumed")
+        if run_id is None:
             raise BadFrame("run_not_found", "there is no run to resume: say which with run_id")
         try:
             return await self._runs.find(run_id, owner=self._owner)
