@@ -186,10 +186,6 @@ async def test_use_chat() -> None:
             *(PAY, {"state": "approval-responded", "approval": {"approved": False, "reason": "too much"}}),
             *("error", "errorText", "the call of tool 'pay' was denied: too much"),
         ),
-        (
-            *(PAY, {"state": "output-available", "output": "paid"}),
-            *("error", "errorText", "the call of tool 'pay' was denied"),
-        ),
         (PICK, {"state": "output-available", "output": "2027-03-01"}, "available", "output", "2027-03-01"),
         (PICK, {"state": "output-error", "errorText": "closed"}, "error", "errorText", "closed"),
     ],
@@ -208,6 +204,21 @@ async def test_use_chat_goes_on(asks: bytes, part: dict[str, Any], kind: str, me
     assert value in result[member]
     assert [] == told(second, "tool-input-available")
     assert ["It is warm."] == [each["delta"] for each in told(second, "text-delta")]
+
+
+async def test_a_result_is_no_approval() -> None:
+    """Neither page takes one for the other."""
+    question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    async with serving("ai-sdk", Loopback([PAY, END])) as (_, client):
+        (call,) = told(await post_chat(client, [question]), "tool-input-available")
+        part = {"type": "dynamic-tool", "toolCallId": call["toolCallId"], "state": "output-available", "output": "paid"}
+        forged = [question, {"id": "m2", "role": "assistant", "parts": [part]}]
+        assert 409 == (await client.post("/api/chat", json={"id": "c1", "messages": forged})).status_code
+    asked: dict[str, Any] = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": []}
+    async with serving("ag-ui", Loopback([PAY, END])) as (_, client):
+        (call,) = told(read_frames((await client.post("/agent", json=asked)).content), "TOOL_CALL_START")
+        asked["messages"].append({"id": "2", "role": "tool", "toolCallId": call["toolCallId"], "content": "paid"})
+        assert 409 == (await client.post("/agent", json=asked)).status_code
 
 
 @pytest.mark.parametrize(
