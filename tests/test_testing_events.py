@@ -188,8 +188,43 @@ def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
     assert_events(read_events(body.decode() if as_text else body), coalesce(RUN))
 
 
-def test_what_is_no_event_is_refused() -> None:
-    """A body of something else is no empty list."""
-    with pytest.raises(ValueError, match="'red'"):
-        read_events('data: {"type":"red"}\n\n')
-    assert [] == read_events(": keep-alive\n\n")
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('data: {"type":"red"}\n\n', """^no native event: {"type":"red"} \\(.*'red'"""),
+        ('{"detail":[{"type":"missing"}]}', """^no native event: {"detail":\\[{"type":"missing"}\\]} \\("""),
+        ('{"detail":"' + "x" * 300 + '"}', '^no native event: {"detail":"x{189}… \\('),
+        ("data: [DONE]\n\n", r"^no native event: \[DONE\] \("),
+        ("Internal Server Error", "^no native event: Internal Server Error$"),
+        ("<html>" + "x" * 300, "^no native event: <html>x{194}…$"),
+        (b"\xff", "^no native event: \ufffd \\("),
+        ("[]", r"^no native event: \[\]$"),
+    ],
+)
+def test_what_is_no_event_is_refused(body: str | bytes, told: str) -> None:
+    """A body of something else is no empty list: its beginning is told, which says what went wrong."""
+    with pytest.raises(ValueError, match=told):
+        read_events(body)
+
+
+@pytest.mark.parametrize("body", ["", "\n", ": keep-alive\n\n", b": a\n\n: b\n\n"])
+def test_a_body_without_events(body: str | bytes) -> None:
+    """Nothing, or nothing but comments, are no events."""
+    assert [] == read_events(body)
+
+
+def test_events_are_told_from_what_is_none() -> None:
+    """A text that nobody has read, and what is no event of ours."""
+    with pytest.raises(TypeError, match="`read_events` reads the events in it"):
+        assert_events('data: {"type":"start"}\n\n', [...])  # type: ignore[arg-type]  # what a caller without types writes
+    with pytest.raises(TypeError, match=r"^\{'type': 'start'\} is no event$"):
+        assert_events([{"type": "start"}], [...])  # type: ignore[list-item]  # as above
+
+
+def test_errors_that_a_wildcard_stands_for_are_told() -> None:
+    """They are why what is expected is missing."""
+    faults = [Error(Code.UPSTREAM_ERROR, "Not Found", status=404), Error(Code.TRUNCATED, "it broke off")]
+
+    assert "... [start, error(upstream_error: Not Found, 404), error(truncated: it broke off)]" in told(
+        [RUN[0], *faults], [..., Text("Hello")]
+    )

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streamtools.coalescing import coalesce
-from streamtools.events import Event, UIEvent, read_ui_event
+from streamtools.events import Error, Event, UIEvent, read_ui_event
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
 from streamtools.testing.matching import Expected, difference, matches, show
 
 _ALONE, _ALIKE = 2, 1  # costs of an event that only one side has, and of two of one kind that differ
+_TOLD = 200  # characters of a body that is none of ours
 _AROUND = 3  # lines as expected that are shown on either side of one that is not
 
 
@@ -24,10 +25,12 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     count, `{"type": "text"}`; a class, `Text`; `...` for any number of events. A value in them may be anything that is
     equal to what came: `unittest.mock.ANY` is. With `coalesced`, the events are compared as `coalesce` returns them,
     which joins what the network cut and numbers ids by their appearance; without, as they came.
-    The message shows a difference line by line, `-` for what was expected and `+` for what came.
+    The message shows a difference line by line, `-` for what was expected and `+` for what came. Raises TypeError for
+    what are no events, such as the text of a response.
     """
     __tracebackhide__ = True
-    came = coalesce(events) if coalesced else list(events)
+    events = _only_events(events)
+    came = coalesce(events) if coalesced else events
     lines = _align(expected, came)
     if any(line.mark != " " for line in lines):
         raise AssertionError("\n".join(["other events than expected: - expected, + came", *_write(lines)]))
@@ -36,12 +39,34 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
 def read_events(body: str | bytes) -> list[UIEvent]:
     """Return the UI events in what a backend sent: server-sent events in the native form, or JSON, one event a line.
 
-    Raises `msgspec.ValidationError`, a ValueError, for what is no UI event.
+    Raises ValueError for what holds no UI event, or something else than those, with its beginning.
     """
     data = body.encode() if isinstance(body, str) else body
     decoder = LineDecoder() if data.lstrip()[:1] == b"{" else SSEDecoder()
-    frames = decoder.feed(data) + decoder.close()
-    return [read_ui_event(frame.data) for frame in frames if isinstance(frame, Frame) and frame.data]
+    frames = [frame for frame in decoder.feed(data) + decoder.close() if isinstance(frame, Frame) and frame.data]
+    events: list[UIEvent] = []
+    for frame in frames:
+        try:
+            events.append(read_ui_event(frame.data))
+        except ValueError as error:
+            raise ValueError(f"no native event: {_beginning(frame.data)} ({error})") from None
+    if not events and any(line and not line.startswith(b":") for line in data.splitlines()):
+        raise ValueError(f"no native event: {_beginning(data)}")
+    return events
+
+
+def _only_events(events: Any) -> list[UIEvent]:
+    if isinstance(events, str | bytes):
+        raise TypeError("these are no events but a text: `read_events` reads the events in it")
+    found = list(events)
+    if strange := [each for each in found if not isinstance(each, Event)]:
+        raise TypeError(f"{strange[0]!r} is no event")
+    return found
+
+
+def _beginning(data: bytes) -> str:
+    text = data.decode(errors="replace")
+    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
 
 
 class _Line(NamedTuple):
@@ -141,7 +166,7 @@ def _write_run(run: Sequence[_Line]) -> Iterator[str]:
 
 def _write_line(line: _Line) -> str:
     if line.value is ...:
-        passed = Counter(event.type for event in line.passed)
+        passed = Counter(map(_name, line.passed))
         names = (f"{count} {name}" if count > 1 else name for name, count in passed.items())
         return f"  ... [{', '.join(names) or 'nothing'}]"
     return f"{line.mark} {show(line.value)}"
@@ -149,3 +174,10 @@ def _write_line(line: _Line) -> str:
 
 def _kind(value: Any) -> object:
     return value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+def _name(event: Event) -> str:
+    """Return what an event that is passed over is called: an error with what it says, which may be why others miss."""
+    if not isinstance(event, Error):
+        return event.type
+    return f"error({event.code}: {event.message}{'' if event.status is None else f', {event.status}'})"
+
+
