@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -392,30 +392,36 @@ async def test_shutdown_ends_a_stream() -> None:
     assert (True, 1) == (exchange.ended, source.closed)
 
 
-@pytest.mark.parametrize("format", ["native", "ai_sdk"])
-async def test_shutdown_ends_what_cannot_say_so(format: str) -> None:
-    """An iterable is closed, and the encoder ends the body."""
+@pytest.mark.parametrize("said", [0, 1, 2])
+@pytest.mark.parametrize(
+    "make",
+    [outputs.native, outputs.ai_sdk, outputs.ag_ui, partial(outputs.openai, id="x", created=1), outputs.text],
+)
+async def test_shutdown_ends_what_cannot_say_so(make: Callable[[], outputs.Encoder], said: int) -> None:
+    """An iterable is closed, and its reader gets `done(cancelled)` behind what it has said, in every format."""
     shutdown, closed = asgi.Shutdown(), anyio.Event()
 
     async def held() -> AsyncIterator[UIEvent]:
-        yield HELLO[0]
+        for event in HELLO[:said]:
+            yield event
+        waits.set()
         try:
             await anyio.sleep_forever()
         finally:
             closed.set()
 
-    encoder = outputs.make_encoder(format)
-    encoder.encode(HELLO[0])
-    exchange = Exchange()
-    async with answering(event_stream_response(held(), format=format, shutdown=shutdown), exchange):
-        await exchange.has_sent(3)
+    encoder, exchange, waits = make(), Exchange(), anyio.Event()
+    events = [*HELLO[:said], Done("cancelled", None, None, [], seq=said + 1)]
+    expected = encoder.keep_alive + b"".join(map(encoder.encode, events)) + encoder.close()
+    async with answering(event_stream_response(held(), format=make, shutdown=shutdown), exchange):
+        await waits.wait()
         shutdown.begin()
     assert (True, True) == (exchange.ended, closed.is_set())
-    assert b"".join(exchange.chunks).endswith(encoder.close())
+    assert expected == b"".join(exchange.chunks)
 
 
 async def test_shutdown_while_a_stream_opens() -> None:
-    """It is not waited for."""
+    """It is not waited for, and said to be cancelled."""
     shutdown = asgi.Shutdown()
 
     @asynccontextmanager
@@ -428,6 +434,9 @@ async def test_shutdown_while_a_stream_opens() -> None:
         await exchange.has_sent(2)
         shutdown.begin()
     assert exchange.ended
+    assert [("done", "cancelled", 1)] == [
+        (each["type"], each["reason"], each["seq"]) for each in read_frames(exchange.chunks)
+    ]
 
 
 async def test_a_response_that_begins_behind_the_shutdown() -> None:
@@ -438,6 +447,7 @@ async def test_a_response_that_begins_behind_the_shutdown() -> None:
     exchange = Exchange()
     await answer(event_stream_response(events, shutdown=shutdown), exchange)
     assert (True, 1) == (exchange.ended, source.closed)
+    assert "cancelled" == read_frames(exchange.chunks)[-1]["reason"]
 
 
 # Runs.

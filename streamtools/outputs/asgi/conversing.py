@@ -23,7 +23,7 @@ from streamtools.outputs.asgi.reading import OnDisconnect, Readable, Reading
 from streamtools.outputs.asgi.sending import seconds
 from streamtools.outputs.asgi.sessions import Handler, Session, SessionReader, mailboxes
 from streamtools.outputs.asgi.shutdown import Shutdown
-from streamtools.outputs.asgi.sockets import FAULT, GOING_AWAY, NORMAL, AnyWebSocket, Socket, cancelled
+from streamtools.outputs.asgi.sockets import FAULT, GOING_AWAY, NORMAL, AnyWebSocket, Socket
 from streamtools.outputs.native import HIDDEN, read_exclude
 from streamtools.runs import Run, Runs
 from streamtools.runs.asking import Asks
@@ -220,8 +220,6 @@ class _Connection:
             if self._cancelled:
                 await reading.stop()
             await reading.run(reader)
-            if self._cancelled and reader.last is None:
-                await self._socket.send_text(cancelled(None).to_json())
         finally:
             if self._socket.gone:
                 reading.leave()

@@ -1,7 +1,8 @@
 """What a connection reads: a stream, a run, anything that gives UI events; opened, read and left in one task.
 
 Two things are kept apart. *Leaving* is for a reader that has gone: what it read is closed, or a run goes on without it.
-*Stopping* ends what is read, and the rest of it, its truthful `done` above all, is still read.
+*Stopping* ends what is read, and the rest of it, its truthful `done` above all, is still read;
+to what cannot say so itself, `done(cancelled)` is added here.
 
 The task is shielded from whoever cancels the connection, because what a provider charges for has to be closed. It
 listens to `leave` instead, and what it closes has a bounded time to do so: a stream may hold cancel scopes and task
@@ -17,7 +18,7 @@ from typing import Literal, Protocol, TypeAlias
 import anyio
 import structlog
 
-from streamtools.events import UIEvent
+from streamtools.events import Done, UIEvent
 from streamtools.runs import Run
 from streamtools.runs.asking import Asks
 from streamtools.stream import ToolStream
@@ -80,11 +81,6 @@ class Reading:
         return self._left
 
     @property
-    def stopped(self) -> bool:
-        """Whether it was stopped without being able to say so itself."""
-        return self._stopped
-
-    @property
     def asks(self) -> Asks | None:
         """What takes decisions about the calls of what is read, if that is something which asks for them."""
         asks = self._run or self._events
@@ -106,14 +102,19 @@ class Reading:
             await self._run.stop()
         elif isinstance(self._events, ToolStream):
             await self._events.aclose()
-        else:
+        elif not self._stopped:
             self._stopped = True
             self._cut()
 
     async def run(self, reader: Reader) -> None:
         """Open, read to the end, and close. Raises what the readable raises."""
-        if self._left or self._stopped:
-            return
+        if not self._left and not self._stopped:
+            await self._open_and_read(reader)
+        if self._stopped and not self._left and self._inner is None:  # before there was anything to read
+            await reader.begin()
+            await self._finish(reader, None)
+
+    async def _open_and_read(self, reader: Reader) -> None:
         self._begun = True
         with anyio.CancelScope(shield=True) as self._whole:
             async with self._open() as events:
@@ -127,6 +128,7 @@ class Reading:
 
     async def _read(self, events: AsyncIterable[UIEvent], reader: Reader) -> None:
         fault: Exception | None = None
+        event: UIEvent | None = None
         with anyio.CancelScope() as self._inner:
             await reader.begin()
             take = reader.take
@@ -135,11 +137,17 @@ class Reading:
                     await take(event)
             except Exception as error:
                 fault = error
-        if not self._left:
-            with anyio.CancelScope() as self._inner:
-                await reader.finish()
+        await self._finish(reader, event)
         if fault is not None:
             raise fault
+
+    async def _finish(self, reader: Reader, last: UIEvent | None) -> None:
+        """Tell the reader that `last` was the last; first, where that says nothing of a stop, that there was one."""
+        if not self._left:
+            with anyio.CancelScope(shield=True) as self._inner:
+                if self._stopped and type(last) is not Done:
+                    await reader.take(Done("cancelled", None, None, [], seq=last.seq + 1 if last is not None else 1))
+                await reader.finish()
 
     async def close(self) -> None:
         """Do what is left to do behind `run`, or instead of it."""

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import msgspec
 from starlette.websockets import WebSocketState
 
-from streamtools.events import Done, UIEvent
+from streamtools.events import UIEvent
 from streamtools.outputs.asgi.reading import Reading
 from streamtools.outputs.asgi.sending import Outlet
 
@@ -95,14 +95,12 @@ class SocketReader:
         self._socket = socket
         self._reading = reading
         self._exclude = exclude
-        self.last: UIEvent | None = None
 
     async def begin(self) -> None:
         """See `Reader`."""
 
     async def take(self, event: UIEvent) -> None:
         """See `Reader`."""
-        self.last = event
         if event.type not in self._exclude:
             await self._socket.send_text(event.to_json())
         if self._socket.gone:
@@ -112,14 +110,7 @@ class SocketReader:
             await anyio.lowlevel.checkpoint()
 
     async def finish(self) -> None:
-        """See `Reader`: a client that waits for `done` gets it, also of what was stopped and said none."""
-        if self._reading.stopped and not isinstance(self.last, Done):
-            await self.take(cancelled(self.last))
-
-
-def cancelled(last: UIEvent | None) -> Done:
-    """Return the `done` of what was stopped behind its event `last`."""
-    return Done("cancelled", None, None, [], seq=last.seq + 1 if last is not None else 1)
+        """See `Reader`."""
 
 
 async def _say_nothing() -> None:
