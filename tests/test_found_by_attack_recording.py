@@ -12,11 +12,12 @@ import httpx
 import pytest
 
 from streamtools.errors import RecordingError
+from streamtools.events import Raw, Reasoning, Text, UIEvent
 from streamtools.recording import ReplayTransport, Secret, read_recordings
 from streamtools.recording.importing import import_stream
 from streamtools.recording.redact import describe_request, redact_url
 from streamtools.recording.scrubbing import Scrubber, scrub
-from streamtools.testing import NetworkBlocked
+from streamtools.testing import NetworkBlocked, assert_events
 from streamtools.testing.network import blocked
 
 KEY = "sk-acme-9f8e7d6c5b4a3f2e1d0c"
@@ -227,3 +228,43 @@ def test_names_are_not_looked_up_in_the_old_way() -> None:
         assert "127.0.0.1" == socket.gethostbyname("localhost")
         assert ["127.0.0.2"] == socket.gethostbyname_ex("127.0.0.2")[2]
     assert ["provider.invalid"] * 2 == tried
+
+
+# Events of a test.
+
+
+def long_run(count: int) -> list[UIEvent]:
+    """Return many events that do not coalesce."""
+    return [Text(f"text {at}") if at % 2 else Reasoning(f"thought {at}") for at in range(count)]
+
+
+def test_one_event_too_many_in_a_long_run() -> None:
+    """Is found wherever it is, without a table of all events."""
+    came = long_run(20_000)
+    for at in (0, 10_000, 19_999):
+        with pytest.raises(AssertionError) as caught:
+            assert_events(came, [*came[:at], Raw("odd"), *came[at:]])
+        assert ["- Raw(data='odd')"] == [line for line in str(caught.value).split("\n") if line[:1] in "+-"]
+
+
+def test_long_runs_that_have_little_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Are compared as far as that has an end, and the message says so."""
+    monkeypatch.setattr("streamtools.testing.expectations._TABLE", 100)
+    for many, message in (
+        (28, "  [not compared: 20 more expected, 30 more came]"),
+        (3, "  [not compared: 0 more expected, 20 more came]"),
+        (98, "  [not compared: 90 more expected, 30 more came]"),
+    ):
+        expected: list[UIEvent] = [Raw("first"), *long_run(many), Raw("last")]
+        with pytest.raises(AssertionError) as caught:
+            assert_events(long_run(40), expected)
+        assert message == str(caught.value).split("\n")[-1]
+
+
+def test_long_runs_with_gaps_are_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long they are: what stands for any number of events may stand for all that comes behind."""
+    monkeypatch.setattr("streamtools.testing.expectations._TABLE", 100)
+    came = long_run(40)
+    assert_events(came, [..., *came[10:30], ...])
+    with pytest.raises(AssertionError, match=r"Raw\(data='odd'\)"):
+        assert_events(came, [..., *came[10:30], Raw("odd"), ...])

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streamtools.coalescing import coalesce
 from streamtools.events import Error, Event, UIEvent, read_ui_event
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
-from streamtools.testing.matching import Expected, difference, matches, show
+from streamtools.testing.matching import Expected, difference, matcher, matches, show
 
 _ALONE, _ALIKE = 2, 1  # costs of an event that only one side has, and of two of one kind that differ
+_TABLE = 1_000_000  # pairs of events that are compared, a second or two; where there are more, the first differ enough
 _TOLD = 200  # characters of a body that is none of ours
 _AROUND = 3  # lines as expected that are shown on either side of one that is not
 
@@ -31,9 +32,9 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     __tracebackhide__ = True
     events = _only_events(events)
     came = coalesce(events) if coalesced else events
-    lines = _align(expected, came)
+    lines, left = _align(expected, came)
     if any(line.mark != " " for line in lines):
-        raise AssertionError("\n".join(["other events than expected: - expected, + came", *_write(lines)]))
+        raise AssertionError("\n".join(["other events than expected: - expected, + came", *_write(lines), *left]))
 
 
 def read_events(body: str | bytes) -> list[UIEvent]:
@@ -78,13 +79,29 @@ class _Line(NamedTuple):
     """The events that `...` stands for."""
 
 
-def _align(expected: Sequence[Any], came: Sequence[Event]) -> list[_Line]:
-    """Return expected and came as the lines of a difference, the cheapest that there is."""
+def _align(expected: Sequence[Any], came: Sequence[Event]) -> tuple[list[_Line], list[str]]:
+    """Return expected and came as the lines of a difference, the cheapest that there is, and what is not compared."""
+    shorter = min(len(expected), len(came))
     ahead = 0  # what is equal from the start costs no table
-    while ahead < min(len(expected), len(came)) and _fits(expected[ahead], came[ahead]):
+    while ahead < shorter and _fits(expected[ahead], came[ahead]):
         ahead += 1
+    behind = 0  # and so does what is equal up to the end
+    while ahead + behind < shorter and _fits(expected[-1 - behind], came[-1 - behind]):
+        behind += 1
+    rest, others = expected[ahead : len(expected) - behind], came[ahead : len(came) - behind]
     lines = [_Line(" ", each) for each in came[:ahead]]
-    rest, others = expected[ahead:], came[ahead:]
+    if len(rest) * len(others) <= _TABLE or any(each is ... for each in rest):
+        ends = [_Line(" ", each) for each in came[len(came) - behind :]]
+        return [*lines, *_compare(rest, others), *ends], []
+    # What comes first differs, so whatever comes behind, these are other events than expected.
+    columns = min(len(others), _TABLE // min(len(rest), math.isqrt(_TABLE)))
+    rows = min(len(rest), _TABLE // columns)
+    left = f"  [not compared: {len(rest) - rows} more expected, {len(others) - columns} more came]"
+    return [*lines, *_compare(rest[:rows], others[:columns])], [left]
+
+
+def _compare(rest: Sequence[Any], others: Sequence[Event]) -> list[_Line]:
+    lines: list[_Line] = []
     costs = _costs(rest, others)
     row = column = begun = 0
     while row < len(rest) or column < len(others):
@@ -113,9 +130,12 @@ def _align(expected: Sequence[Any], came: Sequence[Event]) -> list[_Line]:
 
 def _price(expected: Any, came: Event) -> float:
     """Return what it costs to set an event beside the one that was expected: less than both alone if they are alike."""
-    if _fits(expected, came):
-        return 0
-    return _ALIKE if _kind(expected) == came.type else math.inf
+    return _prices(expected)(came)
+
+
+def _prices(expected: Any) -> Callable[[Event], float]:
+    fits, kind = matcher(expected), _kind(expected)
+    return lambda came: 0 if fits(came) else _ALIKE if kind == came.type else math.inf
 
 
 def _fits(expected: Any, came: Event) -> bool:
@@ -128,11 +148,12 @@ def _costs(expected: Sequence[Any], came: Sequence[Event]) -> list[list[float]]:
     rows = [below]
     for wanted in reversed(expected):
         alone = 0 if wanted is ... else _ALONE
+        price = _prices(wanted)
         row = [0.0] * len(came) + [below[-1] + alone]
         for at in range(len(came) - 1, -1, -1):
             row[at] = min(below[at] + alone, row[at + 1] + alone)
             if wanted is not ...:
-                row[at] = min(row[at], below[at + 1] + _price(wanted, came[at]))
+                row[at] = min(row[at], below[at + 1] + price(came[at]))
         rows.append(row)
         below = row
     return rows[::-1]
@@ -172,8 +193,6 @@ def _write_line(line: _Line) -> str:
     return f"{line.mark} {show(line.value)}"
 
 
-def _kind(value: Any) -> object:
-    return value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
 def _name(event: Event) -> str:
     """Return what an event that is passed over is called: an error with what it says, which may be why others miss."""
     if not isinstance(event, Error):
@@ -181,3 +200,5 @@ def _name(event: Event) -> str:
     return f"error({event.code}: {event.message}{'' if event.status is None else f', {event.status}'})"
 
 
+def _kind(value: Any) -> object:
+    return value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)

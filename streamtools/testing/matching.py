@@ -8,7 +8,7 @@ events, none too. Ids of calls and of the run, times and `seq` are chance, so a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType, UnionType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -42,6 +42,14 @@ class Difference(NamedTuple):
 def matches(expected: Any, came: Any) -> bool:
     """Tell whether `came` is what a test expects."""
     return difference(expected, came) is None
+
+
+def matcher(expected: Any) -> Callable[[Event], bool]:
+    """Return what tells of many events whether they are the one that a test expects."""
+    if not isinstance(expected, Event):
+        return lambda came: matches(expected, came)
+    kind, stated = type(expected), [*_stated(expected).items()]
+    return lambda came: type(came) is kind and all(matches(value, getattr(came, name)) for name, value in stated)
 
 
 def difference(expected: Any, came: Any, where: str = "") -> Difference | None:
