@@ -380,7 +380,7 @@ class Warning(Event, frozen=True, gc=False, tag="warning"):
 
 
 class FollowUp(Event, frozen=True, gc=False, tag="follow-up"):
-    """The messages that go to the model next."""
+    """The messages that go to the model next; front ends are not sent them unless somebody says so."""
 
     type: ClassVar[Literal["follow-up"]] = "follow-up"
     messages: list[dict[str, Any]]
