@@ -597,6 +597,18 @@ def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester,
     assert "responses" == read_recordings(folder / "test_other.jsonl")[0].head.source
 
 
+def test_a_secret_of_a_request_is_found_again(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """A request is compared as it was written down, without the secrets that the marker names."""
+    marked = "\n    @pytest.mark.recording(redact=['our-account'])"
+    folder = write(pytester, provider, f"{marked}\n    def test_hello(recording): ask(recording, 'our-account-name')")
+
+    for options in (["--record-streams=once"], [], ["--record-streams=new"]):
+        pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
+
+    assert [{"say": "***********-name"}] == asked(folder / "test_hello.jsonl")
+    assert 1 == len(provider.requests)
+
+
 def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> None:
     """The marker alone blocks the network too, for a test that reads what it needs elsewhere."""
     tests = f"""

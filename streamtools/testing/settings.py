@@ -34,9 +34,10 @@ class Settings:
     inner: Callable[[], Any] | None = None
     """Makes the transport that is recorded; by default one of the client's library."""
     redact: Sequence[Secret] = ()
-    """Secrets that are overwritten when it is recorded, beside those that are known, see `RecordingTransport`."""
+    """Secrets that are overwritten beside those that are known, in what is recorded and in what is compared with it."""
     edit: Callable[[Head], Head] | None = None
-    """Takes each head before it is recorded and returns what is: to take out a date, say."""
+    """Takes each head before it is recorded and returns what is: to take out a date, say. What is asked later is not
+    edited: a change of the request is for `match` to let pass."""
     record_clock: Callable[[], float] = time.perf_counter
     """The clock, in seconds, by which it is recorded."""
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)

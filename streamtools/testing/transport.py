@@ -35,8 +35,9 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         self._file: Any = None
         self._recorder: RecordingTransport | None = None
         if mode == "replay" or (mode == "extend" and path.exists()):
-            options: dict[str, Any] = {"match": settings.match, "repeat": settings.repeat, **settings.playback}
-            self._replays = ReplayTransport(path, **options)
+            self._replays = ReplayTransport(
+                path, match=settings.match, repeat=settings.repeat, redact=settings.redact, **settings.playback
+            )
 
     async def handle_async_request(self, request: Any) -> Any:
         try:
