@@ -167,7 +167,7 @@ async def test_a_response_that_is_left(tmp_path: Path) -> None:
     recording = read_recording(tmp_path / "answer.jsonl")
     assert CHUNKS[0] == recording.data
     assert recording.end is not None
-    assert ("reset", "closed by the client") == (recording.end.kind, recording.end.error)
+    assert ("left", "") == (recording.end.kind, recording.end.error)
 
 
 async def test_exchanges_do_not_mix(tmp_path: Path) -> None:
@@ -219,7 +219,25 @@ async def test_a_cancelled_read_ends_the_exchange(tmp_path: Path) -> None:
     recording = read_recording(tmp_path / "answer.jsonl")
     assert b"data: 1\n\n" == recording.data
     assert recording.end is not None
-    assert "reset" == recording.end.kind
+    assert "left" == recording.end.kind
+
+
+async def test_a_request_that_is_given_up_is_left(tmp_path: Path) -> None:
+    """Who is cancelled before there is a response has left; no provider has failed."""
+
+    class Silent(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async with client(Silent(), tmp_path / "answer.jsonl") as asking:
+        with anyio.CancelScope() as scope:
+            await asking.get("http://x")
+
+    recording = read_recording(tmp_path / "answer.jsonl")
+    assert recording.head.response is None
+    assert ("left", 1000.0, "") == recording.end
 
 
 def test_a_blocking_client(tmp_path: Path) -> None:
@@ -263,7 +281,7 @@ def test_a_blocking_client(tmp_path: Path) -> None:
     assert [("end", ""), ("end", ""), ("reset", "ReadError")] == [
         (each.end.kind, each.end.error) for each in recordings[:3] if each.end
     ]
-    assert [("reset", "closed by the client"), ("timeout", "ConnectTimeout")] == [
+    assert [("left", ""), ("timeout", "ConnectTimeout")] == [
         (each.end.kind, each.end.error) for each in recordings[3:] if each.end
     ]
 

@@ -124,10 +124,10 @@ async def test_a_stream_that_is_left(tmp_path: Path) -> None:
     async with record(inner, path) as stream:
         assert CHUNKS[0] == await anext(stream)
     assert inner.closed
-    assert ("reset", "closed by the reader") == (read_recording(path).end or ())[::2]
+    assert ("left", "") == (read_recording(path).end or ())[::2]
     with record(iter(CHUNKS), path) as blocking:
         assert CHUNKS[0] == next(blocking)
-    assert ("reset", "closed by the reader") == (read_recording(path).end or ())[::2]
+    assert ("left", "") == (read_recording(path).end or ())[::2]
 
 
 async def test_what_is_not_bytes_is_refused(tmp_path: Path) -> None:

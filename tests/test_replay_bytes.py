@@ -146,7 +146,13 @@ async def test_replay_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("end", "error"), [("reset", ConnectionResetError), ("timeout", TimeoutError), (None, ConnectionResetError)]
+    ("end", "error"),
+    [
+        ("reset", ConnectionResetError),
+        ("timeout", TimeoutError),
+        ("left", ConnectionResetError),
+        (None, ConnectionResetError),
+    ],
 )
 @pytest.mark.parametrize("speed", [0, 1000])
 async def test_replay_ends_as_recorded(end: EndKind | None, error: type[OSError], speed: float) -> None:

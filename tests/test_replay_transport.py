@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -129,6 +130,42 @@ async def test_a_recorded_break(tmp_path: Path, end: EndKind, error: str, raised
                 await post(transport, {}) if wait else post_blocking(transport, {})
             assert raised is type(caught.value)
             transport.check()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("clock", [VirtualClock(), None])
+async def test_a_response_that_was_left(tmp_path: Path, clock: VirtualClock | None) -> None:
+    """What else would have come is not known: whoever leaves at that place again is not told of any break."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"1"]), end="left")
+
+    transport = ReplayTransport(path, clock=clock)
+    response = await transport.handle_async_request(httpx.Request("POST", URL, json={}))
+    assert b"1" == await anext(response.stream)
+    await response.aclose()
+    transport.check()
+    response = ReplayTransport(path, clock=clock).handle_request(httpx.Request("POST", URL, json={}))
+    assert b"1" == next(response.stream)
+    response.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("response", [Response(status=200), None])
+async def test_who_waits_where_a_client_left(tmp_path: Path, response: Response | None) -> None:
+    """Nothing comes: until it is given up, or until a client that has a read timeout loses patience."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"1"] * bool(response)), end="left", response=response)
+
+    with anyio.move_on_after(0.01) as scope:
+        await post(ReplayTransport(path), {}, timeout=None)
+    assert scope.cancelled_caught
+    clock = VirtualClock()
+    for wait in (True, False):
+        with pytest.raises(httpx.ReadTimeout):
+            await post(ReplayTransport(path, clock=clock), {}) if wait else post_blocking(
+                ReplayTransport(path), {}, timeout=0.01
+            )
+    assert 5 <= clock()
+    if response is not None:
+        assert b"1" == await post(ReplayTransport(path, cut_after=1), {})
 
 
 @pytest.mark.anyio

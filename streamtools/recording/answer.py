@@ -31,7 +31,7 @@ class Answer:
         self._told = told
         self._recording = opened
         self._faulty = any(options.get(name) is not None for name in ("cut_after", "reset_after", "stall_after"))
-        self.bytes = ReplayBytes(opened, **options)
+        self.bytes = ReplayBytes(opened, waits=True, **options)
 
     def response(self, *, blocking: bool) -> Any:
         """Return the response, whose body is still to be read; raise `RecordingError` for a head that is none."""

@@ -116,8 +116,11 @@ class Entry:
                 self._exchanges.write()
 
     def fail(self, error: BaseException) -> None:
-        """Write that it ended with this exception, of which only the name is told."""
-        self.end("timeout" if is_timeout(error) else "reset", type(error).__name__)
+        """Write that it ended with this exception, of which only the name is told; who is cancelled has left."""
+        if isinstance(error, Exception):
+            self.end("timeout" if is_timeout(error) else "reset", type(error).__name__)
+        else:
+            self.end("left")
 
     def take(self) -> bytes:
         """Return the lines that nobody has taken."""

@@ -15,7 +15,7 @@ import msgspec
 
 from streamtools.errors import RecordingError
 from streamtools.recording.captures import OpenCapture, open_stream_file
-from streamtools.recording.format import Head, Request
+from streamtools.recording.format import EndKind, Head, Request
 from streamtools.recording.lines import Name
 from streamtools.recording.reading import OpenRecording, Place, find_exchanges, open_place
 from streamtools.recording.redact import redact_head, redact_json, redact_url
@@ -40,12 +40,14 @@ class Exchange:
         return self.path if self.alone else f"{self.path}, exchange {self.number}"
 
     @functools.cached_property
-    def unanswered(self) -> bool:
-        """Whether the request never got a response; raise `RecordingError`."""
+    def unanswered(self) -> EndKind | None:
+        """How a request ended that never got a response, None if there was one; raise `RecordingError`."""
         if self.head.request is None or self.head.response is not None:
-            return False
+            return None
         with self.open() as opened:
-            return next(opened, None) is None and opened.end is not None and opened.end.kind != "end"
+            if next(opened, None) is not None or opened.end is None or opened.end.kind == "end":
+                return None
+            return opened.end.kind
 
     def open(self) -> OpenRecording:
         """Open it to be read once; raise `RecordingError`."""

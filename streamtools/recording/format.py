@@ -21,15 +21,16 @@ came, but for keys, which are overwritten by as many bytes, so that lengths, cut
 they are UTF-8, they are `text`; up to three bytes of a character that was cut in two stand beside it in hexadecimal, as
 `before` and `after`. Where they are not, they are `base64`.
 
-**End**, the last line: `end` is `end` (the response was complete), `reset` (the connection broke) or `timeout` (nothing
-more came); `error` may name the exception. `bytes` and `sha256` are those of all chunks together, and are checked where
-they stand: who edits a recording by hand takes them out.
+**End**, the last line: `end` is `end` (the response was complete), `reset` (the connection broke), `timeout` (nothing
+more came) or `left` (whoever read it had enough: what else would have come is not known); `error` may name the
+exception. `bytes` and `sha256` are those of all chunks together, and are checked where they stand: who edits a
+recording by hand takes them out.
 
 A file may hold the exchanges of one conversation: behind an end line the next head may follow, and so on.
 
 Old and new get along: unknown keys, and lines that are neither chunk nor end, are passed over; an unknown `end` is read
-as `reset`, for whatever it is, it is no complete response. What a reader of version 1 would misread raises `version`,
-and a higher one is refused.
+as `reset`, as older readers take `left`, for whatever it is, it is no complete response. What a reader of version 1
+would misread raises `version`, and a higher one is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ import msgspec
 VERSION = 1
 """The version that is written, and the highest that is read."""
 
-EndKind: TypeAlias = Literal["end", "reset", "timeout"]
+EndKind: TypeAlias = Literal["end", "reset", "timeout", "left"]
 
 _MARK = b'{"streamtools":"recording","version":%d,' % VERSION
 _CONTINUATION = re.compile(rb"[\x80-\xbf]{1,3}")
@@ -188,7 +189,7 @@ def read_end(line: Line, at: float) -> End | None:
     match line.end:
         case None:
             return None
-        case "end" | "timeout":
+        case "end" | "timeout" | "left":
             return End(line.end, at, line.error)
         case _:
             return End("reset", at, line.error)

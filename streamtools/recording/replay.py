@@ -27,13 +27,18 @@ class ReplayBytes:
     The options are those of `Playback`. Times count from the first read, so that the time that the reader takes is not
     added to them. A `reset`, recorded or put in, raises ConnectionResetError at its place, as does a recording that
     breaks off; `timeout` raises TimeoutError, and so does a silence of more than `read_timeout` seconds. A cancelled
-    read loses nothing. An `OpenRecording` is read on the way, line by line, and is closed at the end or by `close`.
+    read loses nothing. Where the recorded reader left, it is not known what else would have come: that is a `reset`, or
+    with `waits`, for readers that may leave too, a silence. An `OpenRecording` is read on the way, line by line, and is
+    closed at the end or by `close`.
     """
 
-    def __init__(self, recording: Recording | OpenRecording, **options: Unpack[PlaybackOptions]) -> None:
+    def __init__(
+        self, recording: Recording | OpenRecording, *, waits: bool = False, **options: Unpack[PlaybackOptions]
+    ) -> None:
         self._playback = playback = Playback(**options)
         self.recording = recording
         self.closed = False
+        self._waits = waits
         chunks: Iterator[Chunk] = iter(recording.chunks) if isinstance(recording, Recording) else recording
         self._pieces = recut(spoil(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None
@@ -116,7 +121,17 @@ class ReplayBytes:
             except RecordingError:
                 self.close()
                 raise
+            if self._piece is None and self._pace is None and self._silent:
+                self._pace = Pace(self._playback)
         return self._piece
+
+    @property
+    def _silent(self) -> bool:
+        """Whether nothing comes behind the last piece, and no end."""
+        if self._playback.last is not None:
+            return self._playback.stall_after is not None
+        end = self.recording.end
+        return self._waits and end is not None and end.kind == "left"
 
     def _take(self, piece: Chunk) -> bytes:
         self._piece = None
@@ -127,7 +142,7 @@ class ReplayBytes:
         """Return when the piece is there, or the end."""
         if piece is not None:
             return self._playback.due(piece.at, self._given + len(piece.data))
-        if self._playback.stall_after is not None:
+        if self._silent:
             return math.inf
         end = self.recording.end if self._playback.last is None else None
         return self._playback.due(end.at if end else 0, self._given)
@@ -146,3 +161,5 @@ class ReplayBytes:
             raise ConnectionResetError("the connection was reset, as recorded")
         if end.kind == "timeout":
             raise TimeoutError("nothing more came, as recorded")
+        if end.kind == "left":
+            raise ConnectionResetError("whoever read what was recorded left here")

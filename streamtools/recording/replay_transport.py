@@ -52,8 +52,9 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
     is left.
 
     Status, headers and chunks are the recorded ones; a connection that broke raises `httpx.ReadError` at its place, and
-    a silence `httpx.ReadTimeout`, or what was recorded to be raised. The other options are those of `Playback`, for
-    every exchange; `vary(exchange)` may return others for one. Its `read_timeout` is that of the request.
+    a silence `httpx.ReadTimeout`, or what was recorded to be raised. Where the recorded client left, nothing more
+    comes, until this one leaves too or its time is up. The other options are those of `Playback`, for every exchange;
+    `vary(exchange)` may return others for one. Its `read_timeout` is that of the request.
 
     HTTP clients and SDKs may turn what goes wrong here into errors of their own, so `check` tells it at the end.
     Raises `RecordingError` for recordings that cannot be read, and ValueError for wrong options.
@@ -165,7 +166,8 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
         if self._vary is not None:
             options = {**options, **self._vary(exchange)}
         if exchange.unanswered:
-            options = {"speed": options.get("speed", 0), "clock": options.get("clock")}
+            patience = options.get("read_timeout") if exchange.unanswered == "left" else None
+            options = {"speed": options.get("speed", 0), "clock": options.get("clock"), "read_timeout": patience}
         opened = exchange.open()
         try:
             answer = Answer(library_of(request), opened, self.faults.append, options)

@@ -147,7 +147,7 @@ def _body_class(library: ModuleType) -> type:
 
 
 class _Body:
-    """The decoded body of `response`. One that is closed before its end is a connection that broke: by our side."""
+    """The decoded body of `response`. One that is closed before its end was left by the client."""
 
     def __init__(self, response: Any, exchange: Entry) -> None:
         self._response = response
@@ -167,7 +167,7 @@ class _Body:
         try:
             await self._response.aclose()
         finally:
-            self._exchange.end("reset", "closed by the client")
+            self._exchange.end("left")
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -183,4 +183,4 @@ class _Body:
         try:
             self._response.close()
         finally:
-            self._exchange.end("reset", "closed by the client")
+            self._exchange.end("left")

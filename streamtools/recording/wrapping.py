@@ -33,7 +33,7 @@ def record(
     `stream` is a response of httpx or httpx2, or whatever has `aiter_bytes()` or such a `response`, or an iterable of
     bytes, asynchronous or not. What comes back can be iterated over in the same way, is a source of `ToolStream`, and
     has `aiter_bytes()` itself. The parameters are those of `RecordingTransport`; times count from this call. Closed
-    before its end, or left by its `with` block, it is recorded as a connection that broke.
+    before its end, by `aclose` or by its `with` block, it is recorded as one that was left.
     """
     return RecordedStream(stream, ExchangeFile(target, source=source, redact=redact, edit=edit, clock=clock))
 
@@ -141,7 +141,7 @@ class RecordedStream:
         self._file.close()
 
     def _leave(self) -> None:
-        self._exchange.end("reset", "closed by the reader")
+        self._exchange.end("left")
         self._file.close()
 
 
