@@ -46,13 +46,17 @@ def make_chunks(many: int) -> list[bytes]:
     return [encoder.keep_alive, *map(encoder.encode, make_events(many))]
 
 
-class Provider:
-    """A source whose deltas come one by one."""
+def make_batches(many: int) -> list[list[SourceEvent]]:
+    """Return what a provider says of the same run."""
+    deltas: list[list[SourceEvent]] = [[TextDelta(f"{PIECE}{number:07} ")] for number in range(many)]
+    return [*deltas, [ProviderCompleted(finish_reason="stop")]]
 
-    def __init__(self, many: int) -> None:
-        self._batches: list[list[SourceEvent]] = [[TextDelta(f"{PIECE}{number:07} ")] for number in range(many)]
-        self._batches += [[ProviderCompleted(finish_reason="stop")]]
-        self._next = iter(self._batches).__next__
+
+class Provider:
+    """A source whose deltas come one by one; like the chunks of the reference, they are made beforehand."""
+
+    def __init__(self, batches: list[list[SourceEvent]]) -> None:
+        self._next = iter(batches).__next__
 
     def __aiter__(self) -> Self:
         return self
@@ -70,7 +74,7 @@ class Provider:
 
 def application(streams: int, many: int) -> Starlette:
     """Return the application."""
-    events, chunks = make_events(many), make_chunks(many)
+    events, chunks, batches = make_events(many), make_chunks(many), make_batches(many)
     headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
     waiting = 0
     together = asyncio.Event()
@@ -104,11 +108,11 @@ def application(streams: int, many: int) -> Starlette:
 
     async def stream(request: Request) -> Response:
         await gather()
-        return event_stream_response(ToolStream(Provider(many), run_id="run"))
+        return event_stream_response(ToolStream(Provider(batches), run_id="run"))
 
     async def run(request: Request) -> Response:
         await gather()
-        started = await request.app.state.runs.start(ToolStream(Provider(many)), owner="benchmark")
+        started = await request.app.state.runs.start(ToolStream(Provider(batches)), owner="benchmark")
         return event_stream_response(started)
 
     async def time(request: Request) -> Response:

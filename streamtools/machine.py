@@ -85,6 +85,45 @@ class StreamMachine:
     `number` gives the `seq` of events that others make for this run.
     """
 
+    # More than thirty attributes would make a table that instances do not share, which a server with many runs feels:
+    # a delta of each run finds little of its own in the cache.
+    __slots__ = (
+        "_asked",
+        "_closed",
+        "_conversation_id",
+        "_declares_native",
+        "_eager_native",
+        "_eager_text",
+        "_earned",
+        "_execute",
+        "_failed",
+        "_finish",
+        "_flowing",
+        "_guard",
+        "_judge",
+        "_lost",
+        "_malformed",
+        "_noticed",
+        "_open",
+        "_parse",
+        "_raw_finish",
+        "_self_contained",
+        "_started",
+        "_step",
+        "_taken",
+        "_turn",
+        "_usage",
+        "_watchful",
+        "_why",
+        "due",
+        "number",
+        "pending",
+        "run_id",
+        "stopped",
+        "usage",
+        "waiting",
+    )
+
     def __init__(
         self,
         *,
@@ -442,6 +481,7 @@ class StreamMachine:
 
     def _done(self, reason: DoneReason) -> list[UIEvent]:
         self._closed = True
+        self._guard = None  # whose it is most likely has this machine: without the cycle, both are freed at once
         finish = self._why if reason == "stopped" else self._finish
         return [Done(reason, finish, self._raw_finish, self.pending, self._conversation_id, seq=self.number())]
 

@@ -12,6 +12,7 @@ The iterator is a class and not an asynchronous generator, and nothing here yiel
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, Unpack
 
@@ -187,19 +188,19 @@ class ToolStream(Handover):
             decisions=given,
             asked=questions,
         )
-        self._runner = Runner(
+        self._runner: Runner | None = None  # made for the first calls: most runs have none, and it holds the run
+        self._make_runner = partial(
+            Runner,
             registry,
             number=self._machine.number,
             concurrency=concurrency,
             timeout=tool_timeout,
             result_limit=result_limit,
             on_tool_result=on_tool_result,
-            restore=lambda arguments: _restore(arguments, armed),
+            restore=partial(_restore, dialects=armed),
             state=tool_state,
             asking=self._asking,
-            trusted=self._trusts,
             ledger=ledger,
-            scope=self._run_of,
         )
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -219,7 +220,7 @@ class ToolStream(Handover):
         """How many threads of tools have been left behind because they could not be stopped: `left` are still at work,
         `dropped` came to an end too late.
         """
-        return self._runner.threads
+        return self._need_runner().threads
 
     @property
     def suspension(self) -> Suspension | None:
@@ -280,7 +281,8 @@ class ToolStream(Handover):
     ) -> None:
         assert self._tasks is not None
         assert self._scope is not None
-        self._scope.cancel()
+        if not self._over:
+            self._scope.cancel()
         # The group is not shown the error: it would wrap it.
         await self._tasks.__aexit__(None, None, None)
         if error is None:
@@ -386,6 +388,7 @@ class ToolStream(Handover):
         admitted = self._watch.admit(calls, self._machine.spent)
         self._machine.put_back(calls[admitted:])
         calls = calls[:admitted]
+        self._need_runner()
         self._running += calls
         if not self._machine.waiting:
             self._beside += 1
@@ -394,6 +397,11 @@ class ToolStream(Handover):
         await self._run(calls)
         await self._end_step()
 
+    def _need_runner(self) -> Runner:
+        if self._runner is None:
+            self._runner = self._make_runner(trusted=self._trusts, scope=self._run_of)
+        return self._runner
+
     async def _run_beside(self, calls: list[ToolCall]) -> None:
         await self._run(calls)
         self._beside -= 1
@@ -401,9 +409,10 @@ class ToolStream(Handover):
             self._all_run.set()
 
     async def _run(self, calls: list[ToolCall]) -> None:
-        outcomes = await self._runner.run(calls, self._send)
+        runner = self._need_runner()
+        outcomes = await runner.run(calls, self._send)
         self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
-        if self._runner.stopped:
+        if runner.stopped:
             self._watch.trip("tool_stop")
         self._put_back([call for call in calls if call.id not in self._outcomes])
 
@@ -424,6 +433,8 @@ class ToolStream(Handover):
 
     def _account(self) -> list[UIEvent]:
         """Note one outcome for each call of the step, in call order; return the events that say so and are not out."""
+        if self._runner is None:
+            return []
         self._put_back([call for call in self._running if call.id in self._asking.left])
         left = [call for call in self._running if call.id not in self._outcomes]
         outcomes, unsent = self._runner.settle(left)

@@ -65,7 +65,7 @@ class Reading:
                 raise ValueError("only a run goes on without its readers: start the stream with Runs.start()")
             if after:
                 raise ValueError("only a run can be read from a position")
-        self._readable = readable
+        self._readable: Readable | None = readable
         self._after = after
         self._stops = on_disconnect == "stop"
         self._left = False
@@ -151,15 +151,19 @@ class Reading:
 
     async def close(self) -> None:
         """Do what is left to do behind `run`, or instead of it."""
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING):
-            if self._run is not None:
-                if self._left and self._stops:
+        stops = self._run is not None and self._left and self._stops
+        if stops or (self._run is None and not self._begun):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING):
+                if self._run is not None:
                     await self._run.stop()
-            elif not self._begun and hasattr(self._readable, "aclose"):
-                await self._readable.aclose()
+                elif self._readable is not None and hasattr(self._readable, "aclose"):
+                    await self._readable.aclose()
+        # What was cancelled beside us keeps us until the garbage is collected, but not what was read.
+        self._readable = self._events = None
 
     def _open(self) -> AbstractAsyncContextManager[AsyncIterable[UIEvent]]:
         readable = self._readable
+        assert readable is not None
         if isinstance(readable, Run):
             return readable.attach(self._after)
         return readable if isinstance(readable, AbstractAsyncContextManager) else _closing(readable)

@@ -107,8 +107,9 @@ class EventStreamResponse(Response):
             group.cancel_scope.cancel()
 
     async def _look_on(self, body: _Body, outlet: Outlet, group: TaskGroup) -> None:
-        with anyio.move_on_after(_PATIENCE):
-            await body.opened.wait()
+        if not body.opened.is_set():
+            with anyio.move_on_after(_PATIENCE):
+                await body.opened.wait()
         await body.send_head()
         await outlet.watch(body.fill)
         body.leave()
