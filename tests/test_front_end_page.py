@@ -32,6 +32,7 @@ CALL = b'data: {"choices":[{"index":0,"delta":{"content":"~~~tool_call\\n{\\"nam
 TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"It is warm."}}]}\n\n'
 PAY = CALL.replace(b"get_weather", b"pay").replace(b'\\"city\\": \\"Paris\\"', b'\\"to\\": \\"Ann\\", \\"amount\\": 5')
 PICK = CALL.replace(b"get_weather", b"pick_date").replace(b"city", b"title")
+BOB = {"cookie": "user=bob"}
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
@@ -42,9 +43,11 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def serving(name: str, *answers: Loopback) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
+async def serving(
+    name: str, *answers: Loopback, model: Provider | None = None
+) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
     """Serve a program of the page, whose model gives these answers."""
-    async with Provider(*answers or [Loopback([TEXT, END])]) as provider:
+    async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
         module = ModuleType("app")  # where what the program annotates is looked up
         sys.modules[module.__name__] = module
         try:
@@ -79,8 +82,9 @@ async def test_tools() -> None:
 async def test_a_websocket() -> None:
     """A tool runs in the browser; a run is cancelled, and the conversation goes on."""
     answers = (Loopback([CALL, END]), Loopback([TEXT, END]), Loopback([TEXT], hold=True), Loopback([TEXT, END]))
+    model = Provider(*answers)
     async with (
-        serving("websocket", *answers) as (server, _),
+        serving("websocket", model=model) as (server, _),
         websockets.connect(f"{server.websocket_url}/chat", proxy=None) as client,
     ):
 
@@ -106,6 +110,13 @@ async def test_a_websocket() -> None:
         assert json.dumps(error) in PAGE.read_text(encoding="utf-8")
         await say({"text": "And in Oslo?"})
         assert "finished" == (await hear("done"))["reason"]
+    remembered = [(each["role"], each["content"]) for each in model.bodies[-1]["messages"]]
+    assert [("user", "What is the weather in Paris?"), ("assistant", "It is warm.")] == [
+        each for each in remembered if each[0] != "system" and "get_weather" not in each[1]
+    ][:2]
+    assert ["And in Rome?", "And in Oslo?"] == [said for role, said in remembered if said.startswith("And")]
+    assert ["It is warm."] * 2 == [said for role, said in remembered if role == "assistant"][1:]
+    assert "sunny" in str(remembered)
 
 
 async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], address: str) -> tuple[bytes, str]:
@@ -133,10 +144,10 @@ async def post_chat(client: httpx.AsyncClient, messages: list[dict[str, Any]]) -
 async def test_runs() -> None:
     """One is left, read on, read by nobody else, and stopped."""
     async with serving("runs", Loopback([TEXT], hold=True)) as (_, client):
-        client.headers["x-user"] = "ann"
+        client.cookies["user"] = "ann"
         body, run = await begin(client, b"event: text", {"messages": ASKED}, "/chat")
         seen = read_frames(body)
-        assert 404 == (await client.get(f"/chat/{run}", headers={"x-user": "bob"})).status_code
+        assert 404 == (await client.get(f"/chat/{run}", headers=BOB)).status_code
         assert 404 == (await client.delete("/chat/run_x")).status_code
         header = {"last-event-id": str(seen[-1]["seq"])}
         async with client.stream("GET", f"/chat/{run}", headers=header) as response:
@@ -146,16 +157,40 @@ async def test_runs() -> None:
     assert "cancelled" == rest[-1]["reason"]
 
 
+async def test_runs_over_a_websocket() -> None:
+    """One is resumed by another connection of its owner's, and by nobody else's."""
+    answers = Loopback([TEXT], hold=True)
+    async with serving("runs", answers) as (server, _):
+
+        def visit(user: str) -> websockets.connect:
+            cookie = {"cookie": f"user={user}"}
+            return websockets.connect(f"{server.websocket_url}/chat", proxy=None, additional_headers=cookie)
+
+        async with visit("ann") as client:
+            await client.send(json.dumps({"messages": ASKED}))
+            seen = [json.loads(await client.recv()) for _ in range(3)]
+        resume = json.dumps({"resume": seen[-1]["seq"], "run_id": seen[0]["run_id"]})
+        async with visit("bob") as client:
+            await client.send(resume)
+            assert "run_not_found" == json.loads(await client.recv())["error"]["code"]
+        async with visit("ann") as client:
+            await client.send(resume)
+            await client.send(json.dumps({"cancel": True}))
+            rest = [json.loads(await client.recv()) for _ in range(2)]
+    assert ["start", "step-start", "text", "step-end", "done"] == [each["type"] for each in seen + rest]
+    assert [1, 2, 3, 4, 5] == [each["seq"] for each in seen + rest]
+
+
 @pytest.mark.parametrize("approved", [True, False])
 async def test_approval(approved: bool) -> None:
     """The owner of the run decides, once, about what was shown."""
     async with serving("approval", Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
-        client.headers["x-user"] = "ann"
+        client.cookies["user"] = "ann"
         body, run = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
         (asked,) = told(read_frames(body), "approval-requested")
         address = f"/chat/{run}/calls/{asked['call']['id']}"
         decision = {"approved": approved, "digest": asked["digest"], "reason": "" if approved else "too much"}
-        assert 404 == (await client.post(address, json=decision, headers={"x-user": "bob"})).status_code
+        assert 404 == (await client.post(address, json=decision, headers=BOB)).status_code
         assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
         assert 204 == (await client.post(address, json=decision)).status_code
         assert 409 == (await client.post(address, json=decision)).status_code
@@ -275,7 +310,7 @@ async def test_ag_ui() -> None:
 def test_every_program_is_run() -> None:
     """No block of Python is left out, and what else there is are snippets for a page."""
     assert [] == [block.line for block in BLOCKS if (block.language == "python") != ("app" in block.notes)]
-    assert {"python", "js"} == {block.language for block in BLOCKS}
+    assert {"sh", "python", "js"} == {block.language for block in BLOCKS}
     assert {
         "fastapi",
         "starlette",
