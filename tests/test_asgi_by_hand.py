@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -218,6 +219,25 @@ async def test_a_websocket_that_cannot_receive() -> None:
     with anyio.fail_after(5):
         await send_events(socket, held())
     assert [] == socket.sent
+
+
+async def test_a_message_that_is_cancelled_at_once() -> None:
+    """Though nobody has taken it yet; what comes behind that is answered."""
+    socket = Socket("{}", '{"cancel": true}')
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        await anyio.sleep_forever()
+
+    answers = iter([held(), Bare()])
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve_websocket, socket, lambda message, session: next(answers))
+        await anyio.wait_all_tasks_blocked()
+        assert ["cancelled"] == [json.loads(message["text"]).get("reason") for message in socket.sent]
+        socket.say("{}")
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert len(socket.sent) > 2
 
 
 async def test_a_conversation_whose_server_ends() -> None:

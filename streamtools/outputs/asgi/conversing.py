@@ -94,7 +94,7 @@ class _Connection:
         self._reading: Reading | None = None
         self._mailbox: Mailbox | None = None
         self._run: Run | None = None  # the last of this connection
-        self._busy = False  # with a message, of which there may be no reading yet
+        self._unanswered = 0  # messages; of the one that is being answered there may be no reading yet
         self._cancelled = False  # what it is busy with
         self._ending = False
         self._faults = 0
@@ -138,6 +138,7 @@ class _Connection:
                     case message:
                         try:
                             give.send_nowait(message)
+                            self._unanswered += 1
                         except anyio.WouldBlock:
                             raise BadFrame("too_many", "too many messages wait; this one is dropped") from None
                         except anyio.ClosedResourceError:
@@ -155,7 +156,7 @@ class _Connection:
         await self._socket.send_object({"error": error.told})
 
     async def _cancel(self, group: TaskGroup) -> None:
-        if self._busy and not self._cancelled:
+        if self._unanswered and not self._cancelled:
             self._cancelled = True
             if self._reading is not None:
                 group.start_soon(self._reading.stop)
@@ -171,9 +172,8 @@ class _Connection:
             async for frame in take:
                 if self._ending:
                     break
-                self._busy = True
                 await self._answer(frame)
-                self._busy = False
+                self._unanswered -= 1
                 self._cancelled = self._ending
         except Exception as error:  # and the group is not shown it: it would wrap it
             self._fault, self._code = error, FAULT
