@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from streamtools import Dialect, Parser, StreamMachine
 from streamtools.errors import Code
 from streamtools.events import Done, Thinking, UIEvent
-from streamtools.parsing.dialects import DIALECTS, Opener
-from streamtools.parsing.json_text import BROKEN, ENDED
+from streamtools.parsing import BROKEN, DIALECTS, ENDED, Body, Opener, Span
 from streamtools.parsing.output import Output
 from streamtools.parsing.prose import Prose
-from streamtools.parsing.span import Body, Span
 from streamtools.testing import assert_laws
 
 Steps: TypeAlias = Generator[None, None, None]
@@ -53,6 +51,26 @@ def dialect(
         write_call=write_call,
         write_result=write_result,
     )
+
+
+def test_a_dialect_may_be_named() -> None:
+    """By its id, as everywhere; one that there is not is told."""
+    assert_laws("hash_marker", examples=2)
+    with pytest.raises(ValueError, match=r"^no dialect 'at_call'; there are "):
+        assert_laws("at_call")
+
+
+def test_a_body_that_is_no_generator_is_named() -> None:
+    """One that returns and never yields: whoever parses with it is told which."""
+
+    def returns(span: Span) -> Any:
+        span.close(None)
+
+    told = "the body of opener '@call ' is no generator"
+    with pytest.raises(AssertionError, match=f"^dialect 'at_call' breaks the law of totality: {told}$"):
+        assert_laws(dialect(returns))
+    with pytest.raises(TypeError, match=f"^{told}$"):
+        Parser(dialects=[dialect(returns)]).feed("@call {")
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from streamtools.parsing.bodies.json_calls import json_calls
-from streamtools.parsing.dialects import DIALECTS, Dialect, NearMiss, Opener, Tag
+from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, NearMiss, Opener, Tag
+from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
 from streamtools.parsing.parser import Parser
 from streamtools.parsing.result import ParseResult, parse
@@ -12,11 +13,14 @@ from streamtools.parsing.suggestions import dialects_for
 
 __all__ = [
     "BLANKS",
+    "BROKEN",
     "DIALECTS",
+    "ENDED",
     "LINE_END",
     "SPACES",
     "Body",
     "Dialect",
+    "Dialects",
     "NearMiss",
     "OneOf",
     "Opener",

@@ -229,6 +229,8 @@ class Parser:
         drafts = self._drafts if begun.opener.kind == "call" else None
         self._span = span = Span(begun.marker, drafts, self._options, self._output, self._declared)
         self._body = begun.opener.body(span)
+        if not hasattr(self._body, "__next__"):
+            raise TypeError(f"the body of opener {begun.opener.parts[0]!r} is no generator")
 
     def _read_span(self, span: Span, text: str) -> str | None:
         while len(text) > span.room and span.stores:

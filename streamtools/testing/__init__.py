@@ -9,7 +9,8 @@ from __future__ import annotations
 from streamtools.testing.cuts import every_cut
 from streamtools.testing.dialects import assert_laws
 from streamtools.testing.expectations import assert_events, read_events
+from streamtools.testing.matching import Expected
 from streamtools.testing.network import NetworkBlocked
 from streamtools.testing.recorded import RecordingFixture
 
-__all__ = ["NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]
+__all__ = ["Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]

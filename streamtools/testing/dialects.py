@@ -11,7 +11,7 @@ from streamtools.events import Call, Done, Error, ProviderCompleted, TextDelta, 
 from streamtools.machine import StreamMachine
 from streamtools.parsing import Parser, parse
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.testing.beginnings import Parts, markers, may_become, openers
 from streamtools.testing.feeding import cut, feed, steps
@@ -34,13 +34,13 @@ _MISSING = "assert_laws needs hypothesis, which comes with the extra `test`: pip
 
 
 def assert_laws(
-    dialect: Dialect,
+    dialect: Dialect | str,
     *,
     tools: Any = None,
     calls: SearchStrategy[tuple[str, dict[str, Any]]] | None = None,
     examples: int = 100,
 ) -> None:
-    """Fail where a dialect breaks one of the laws, with the shortest text that shows it.
+    """Fail where a dialect, or the one of this id, breaks one of the laws, with the shortest text that shows it.
 
     Checked are, with so many `examples` each: totality (no text makes it raise), chunk invariance (it does not matter
     how the text is cut), conservation (each character is in exactly one event), promptness (nothing is held back but
@@ -49,7 +49,7 @@ def assert_laws(
 
     `calls` is a hypothesis strategy of names and arguments, for a dialect that cannot write any, and `tools` declares
     their tools; without, there are tools with arguments of all types. The texts are the same each time.
-    Raises ImportError without hypothesis.
+    Raises ImportError without hypothesis, ValueError for an id that there is not.
     """
     __tracebackhide__ = True
     try:
@@ -60,6 +60,7 @@ def assert_laws(
 
     if (tools is None) is not (calls is None):
         raise ValueError("tools and calls go together: calls are of the tools that are declared")
+    (dialect,) = choose_dialects([dialect])
     declared = material.TOOLS if tools is None else tools
     signatures = dict(Declared(declared).signatures(parameters=True))
     matter = material.Material(dialect, signatures, calls if calls is not None else material.usual_calls())
