@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -305,6 +307,16 @@ async def test_ag_ui() -> None:
         frames = read_frames((await client.post("/agent", json=asked)).content)
     assert {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"}.items() <= frames[0].items()
     assert "RUN_FINISHED" == frames[-1]["type"]
+
+
+def test_every_program_is_typed(tmp_path: Path) -> None:
+    """Whoever checks strictly can take each as it is."""
+    for name, program in PROGRAMS.items():
+        (tmp_path / f"app_{name.replace('-', '_')}.py").write_text(program, encoding="utf-8")
+    ask = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *tmp_path.glob("*.py")]
+    shown = subprocess.run(ask, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (shown.returncode, shown.stderr), shown.stdout
 
 
 def test_every_program_is_run() -> None:
