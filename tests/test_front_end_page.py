@@ -313,7 +313,15 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
     """Whoever checks strictly can take each as it is."""
     for name, program in PROGRAMS.items():
         (tmp_path / f"app_{name.replace('-', '_')}.py").write_text(program, encoding="utf-8")
-    ask = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *tmp_path.glob("*.py")]
+    ask = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+        *map(str, tmp_path.glob("*.py")),
+    ]
     shown = subprocess.run(ask, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (0, "") == (shown.returncode, shown.stderr), shown.stdout
