@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -15,6 +16,7 @@ from streamtools import coalesce, replay
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording import Chunk, End, read_recording, read_recordings, read_stream_file, shipped
+from streamtools.recording.exchanges import exchanges_of
 from streamtools.recording.importing import import_stream
 
 CHAT = [
@@ -150,6 +152,57 @@ def test_recordings_are_redacted_once_more(tmp_path: Path) -> None:
     )
     assert {"server": "x"} == first.head.response.headers
     assert ("text", None) == (second.head.source, second.head.request)
+
+
+SECRET = "0f9c2b7d5e8a4c1b"
+"""A credential of no known format."""
+
+
+@pytest.mark.parametrize(
+    ("request_told", "written"),
+    [
+        (
+            {"headers": {"content-type": "application/x-www-form-urlencoded"}, "body": f"client_secret={SECRET}&a=b"},
+            "client_secret=%5Bredacted%5D&a=b",
+        ),
+        ({"body": {"messages": [SECRET], "token": SECRET}}, {"messages": ["*" * 16], "token": "[redacted]"}),
+        ({"headers": {"Authorization": f"Bearer {SECRET}"}, "body": f"I am {SECRET}."}, f"I am {'*' * 16}."),
+        (
+            {
+                "headers": {"content-type": "application/x-www-form-urlencoded"},
+                "body_base64": base64.b64encode(b"\xff&key=" + SECRET.encode()).decode(),
+            },
+            base64.b64encode(b"\xff&key=" + b"*" * 16).decode(),
+        ),
+    ],
+    ids=["form", "JSON", "header", "binary"],
+)
+def test_credentials_of_what_others_recorded(request_told: dict[str, Any], written: Any, tmp_path: Path) -> None:
+    """They are taken out of the request, and overwritten in the response, which repeats them in two chunks."""
+    path, out = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    told = {"method": "POST", "url": "http://x/", **request_told}
+    head = {"streamtools": "recording", "version": 1, "source": "openai", "request": told}
+    chunks = [{"at": 5, "text": f"no {SECRET[:5]}"}, {"at": 6, "text": SECRET[5:] + "\n"}]
+    path.write_bytes(lines_of(head, *chunks, {"at": 7, "end": "end"}))
+
+    import_stream(path, out)
+
+    recording = read_recording(out)
+    assert recording.head.request is not None
+    assert written == (recording.head.request.body or recording.head.request.body_base64)
+    assert b"no " + b"*" * 16 + b"\n" == recording.data
+    assert SECRET[5:].encode() not in out.read_bytes()
+    (exchange,) = exchanges_of(path)
+    assert recording.head.request == exchange.request
+
+
+def test_a_secret_that_cannot_be_looked_for(tmp_path: Path) -> None:
+    """It is refused before the target is emptied."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines_of({"choices": []}))
+    with pytest.raises(ValueError, match="a text to be redacted"):
+        import_stream(path, path, redact=[""])
+    assert lines_of({"choices": []}) == path.read_bytes()
 
 
 def test_what_is_shipped_needs_no_more_redaction(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from streamtools.recording import (
     describe_response,
     read_recording,
 )
-from streamtools.recording.credentials import find_credentials
+from streamtools.recording.credentials import MOST, find_credentials
 from streamtools.recording.redact import redact_head, redact_text
 from tests.planted import KEYS, core, found
 from tests.test_recording_transport import Pieces, answering, in_memory
@@ -124,6 +124,12 @@ async def test_secrets_of_the_user(tmp_path: Path) -> None:
         ("http://x", [("Content-Type", "application/x-www-form-urlencoded")], f"key={OPAQUE}".encode(), [OPAQUE]),
         ("http://x", [("Content-Type", "text/plain")], f"key={OPAQUE}".encode(), []),
         ("http://x", [], b"[" * 100_000, []),
+        (
+            "http://x",
+            [("content-type", "text/plain, application/x-www-form-urlencoded")],
+            f"key={OPAQUE}".encode(),
+            [OPAQUE],
+        ),
     ],
 )
 def test_what_a_request_sends_as_credentials(
@@ -132,6 +138,21 @@ def test_what_a_request_sends_as_credentials(
     """By the names of headers and keys, and if they are too long for a word."""
     given = find_credentials(url, headers, content)
     assert credentials == given if credentials is not None else given[-1] == OPAQUE
+
+
+@pytest.mark.parametrize(("character", "least"), [("x", 4096), ("\U0001f511", 292)])
+def test_a_credential_of_any_length(character: str, least: int) -> None:
+    """What is too long to be looked for as a whole is overwritten piece by piece, but for a last one that is a word."""
+    for many in (least, least + 1, MOST):
+        secret = character * many
+        asked = describe_request("POST", "http://x", [], json.dumps({"token": secret, "text": f"<{secret}>"}).encode())
+
+        assert {"token": "[redacted]"} == {"token": asked.body["token"]}
+        rest = asked.body["text"].strip("<>").lstrip("*")
+        assert len(rest) < 16, many
+    numbers = "".join(map(str, range(20_000)))
+    assert numbers.startswith("".join(looked_for := find_credentials("http://x", [("token", numbers)])))
+    assert MOST <= sum(map(len, looked_for)) < MOST + 300
 
 
 @pytest.mark.parametrize(

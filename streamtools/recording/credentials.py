@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,8 +17,13 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 
 import msgspec
 
+from streamtools.recording.key_formats import LONGEST
+
 LEAST = 16
 """Characters of a credential that is looked for elsewhere. Shorter ones are often words, where no key is needed."""
+
+MOST = 8192
+"""Characters of a credential that are looked for elsewhere; servers take no longer headers."""
 
 DEEPEST = 100
 """Levels of JSON that are looked at, and written down: no request has a tenth of them, and more use up the stack."""
@@ -46,7 +52,8 @@ def is_secret_in_url(key: str) -> bool:
 def is_form(headers: Iterable[tuple[str, str]]) -> bool:
     """Tell whether a body is declared to be a form, written like the query of a URL."""
     types = [value for name, value in headers if name.lower() == "content-type"]
-    return bool(types) and types[-1].partition(";")[0].strip().lower() == _FORM
+    several = types[-1].split(",") if types else []  # where headers of one name have been joined
+    return any(each.partition(";")[0].strip().lower() == _FORM for each in several)
 
 
 def read_json(content: bytes) -> Any:
@@ -57,8 +64,14 @@ def read_json(content: bytes) -> Any:
         raise ValueError("the JSON is too deep") from None
 
 
-def find_credentials(url: str, headers: Iterable[tuple[str, str]], content: bytes = b"") -> list[str]:
-    """Return what a request sends as credentials, if it is long enough to be known for one."""
+def find_credentials(
+    url: str, headers: Iterable[tuple[str, str]], content: bytes = b"", *, body: Any = None
+) -> list[str]:
+    """Return what a request sends as credentials, if it is long enough to be known for one.
+
+    Its body is `content`, or `body` if that is JSON which has been read. What is too long to be looked for as a whole
+    is returned in pieces, up to `MOST` characters.
+    """
     fields = list(headers)
     found = [each for name, value in fields if is_secret(name) for each in _in_header(value)]
     parts = urlsplit(url)
@@ -69,7 +82,16 @@ def find_credentials(url: str, headers: Iterable[tuple[str, str]], content: byte
     elif content:
         with contextlib.suppress(ValueError):
             found += _in_json(read_json(content))
-    return list(dict.fromkeys(each for each in found if len(each) >= LEAST))
+    found += _in_json(body)
+    return list(dict.fromkeys(piece for each in found for piece in _pieces(each) if len(piece) >= LEAST))
+
+
+def _pieces(text: str) -> list[str]:
+    """Return what can be looked for of a text, however it is written."""
+    if len(json.dumps(json.dumps(text))) <= LONGEST:
+        return [text]
+    most = LONGEST // 14  # bytes that one character may have in JSON inside JSON
+    return [text[start : start + most] for start in range(0, min(len(text), MOST), most)]
 
 
 def _in_header(value: str) -> Iterator[str]:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 from streamtools.errors import RecordingError
 from streamtools.recording.captures import OpenCapture, open_stream_file
 from streamtools.recording.format import EndKind, Head, Request
 from streamtools.recording.lines import Name
 from streamtools.recording.reading import OpenRecording, Place, find_exchanges, open_place
-from streamtools.recording.redact import redact_head, redact_json, redact_url
-from streamtools.recording.scrubbing import Secret
+from streamtools.recording.redact import credentials_of, redact_request
+from streamtools.recording.scrubbing import Scrubber, Secret
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,26 +71,28 @@ def exchanges_of(where: Name, redact: Iterable[Secret] = ()) -> list[Exchange]:
     """Return the exchanges of a recording or raw capture, or of all `*.jsonl` in a directory, in the order of names.
 
     Of their requests `redact` and all that is never written down is overwritten, whoever wrote them. Raises
-    `RecordingError` for what cannot be read, for exchanges without an end, and for a directory without recordings.
+    `RecordingError` for what cannot be read, for exchanges without an end, and for a directory without recordings, and
+    ValueError for a secret that cannot be looked for.
     """
+    secrets = list(redact)
+    Scrubber(secrets)  # which refuses what it cannot look for
     path = Path(where)
     files = [os.fspath(where)]
     if path.is_dir():
         files = sorted(str(each) for each in path.glob("*.jsonl") if each.is_file())
         if not files:
             raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
-    found = [exchange for file in files for exchange in _exchanges_of_file(file, redact)]
+    found = [exchange for file in files for exchange in _exchanges_of_file(file, secrets)]
     for exchange in found:
         if exchange.place is not None and not exchange.place.ended:
             raise RecordingError(f"{exchange} breaks off, without an end line")
     return found
 
 
-def _exchanges_of_file(path: str, redact: Iterable[Secret] = ()) -> list[Exchange]:
+def _exchanges_of_file(path: str, secrets: Sequence[Secret] = ()) -> list[Exchange]:
     with open_stream_file(path) as opened:
         if isinstance(opened, OpenCapture):
             return [Exchange(path, 1, opened.head, alone=True)]
-    secrets = list(redact)
     places = find_exchanges(path)
     return [
         Exchange(path, number, place.head, len(places) == 1, _request_of(path, place, secrets), place)
@@ -102,9 +102,7 @@ def _exchanges_of_file(path: str, redact: Iterable[Secret] = ()) -> list[Exchang
 
 def _request_of(path: str, place: Place, redact: Iterable[Secret]) -> Request | None:
     try:
-        request = redact_head(place.head, redact).request
-        if request is None:
-            return None
-        return msgspec.structs.replace(request, url=redact_url(request.url), body=redact_json(request.body))
+        request = place.head.request
+        return request and redact_request(request, [*redact, *credentials_of(request)])
     except ValueError as error:  # its URL is none, or its body is no base64
         raise RecordingError(f"{path}, line {place.line}, has a request that cannot be read: {error}") from None

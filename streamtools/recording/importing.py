@@ -14,7 +14,7 @@ from streamtools.recording.exchange_file import Target
 from streamtools.recording.exchanges import exchanges_of
 from streamtools.recording.format import Chunk, Head, Request
 from streamtools.recording.reading import OpenRecording
-from streamtools.recording.redact import keep_headers, redact_json, redact_url
+from streamtools.recording.redact import credentials_of, keep_headers
 from streamtools.recording.scrubbing import Secret
 from streamtools.recording.writing import RecordingWriter, open_anew
 
@@ -28,14 +28,15 @@ def import_stream(
     chunks, and its `source` unless one is given. Raises `RecordingError` for a file that is neither, OSError for a
     target that cannot be written.
     """
-    exchanges = exchanges_of(path)
     secrets = list(redact)
+    exchanges = exchanges_of(path, secrets)
     file = open_anew(target) if isinstance(target, str | os.PathLike) else target
     try:
         for exchange in exchanges:
             with exchange.open() as opened:
-                head = _head(opened.head, source)
-                writer = RecordingWriter(file, head, redact=secrets)
+                asked = opened.head.request
+                head = _head(opened.head, exchange.request, source)
+                writer = RecordingWriter(file, head, redact=[*secrets, *(credentials_of(asked) if asked else ())])
                 for at, data in _pieces(opened):
                     writer.chunk(data, at)
                 assert opened.end is not None  # or there would have been an error
@@ -46,22 +47,13 @@ def import_stream(
     return len(exchanges)
 
 
-def _head(head: Head, source: str) -> Head:
+def _head(head: Head, request: Request | None, source: str) -> Head:
     return msgspec.structs.replace(
         head,
         source=head.source if source == DETECT else source,
-        request=head.request and _redacted(head.request),
+        request=request,
         response=head.response
         and msgspec.structs.replace(head.response, headers=keep_headers(head.response.headers.items())),
-    )
-
-
-def _redacted(request: Request) -> Request:
-    return msgspec.structs.replace(
-        request,
-        url=redact_url(request.url),
-        headers=keep_headers(request.headers.items()),
-        body=redact_json(request.body),
     )
 
 

@@ -58,8 +58,32 @@ def describe_request(
 ) -> Request:
     """Return a request as it may be written down. `content` is its body as it was sent, `redact` are more secrets."""
     fields = list(headers)
-    asked = Request(method=method, url=redact_url(url), headers=keep_headers(fields), **_body(fields, content))
-    return _clean_request(asked, [*redact, *find_credentials(url, fields, content)])
+    asked = Request(method=method, url=url, headers=keep_headers(fields), **_body(content))
+    return redact_request(asked, [*redact, *find_credentials(url, fields, content)])
+
+
+def redact_request(request: Request, redact: Iterable[Secret] = ()) -> Request:
+    """Return a request as it may be written down, whoever made it. `redact` are more secrets.
+
+    Raises ValueError for a URL that is none, and for a body that is no base64.
+    """
+    headers, body = request.headers.items(), request.body
+    is_pairs = isinstance(body, str) and is_form(headers)
+    asked = msgspec.structs.replace(
+        request,
+        url=redact_url(request.url),
+        headers=keep_headers(headers),
+        body=redact_pairs(body) if is_pairs else redact_json(body),
+    )
+    return _clean_request(asked, list(redact))
+
+
+def credentials_of(request: Request) -> list[str]:
+    """Return the credentials in a request that others wrote down; see `find_credentials`."""
+    headers, body = request.headers.items(), request.body
+    if isinstance(body, str):
+        return find_credentials(request.url, headers, body.encode(errors="surrogatepass"))
+    return find_credentials(request.url, headers, base64.b64decode(request.body_base64), body=body)
 
 
 def describe_response(status: int, headers: Iterable[tuple[str, str]], *, redact: Iterable[Secret] = ()) -> Response:
@@ -130,19 +154,18 @@ def redact_text(text: str, redact: Iterable[Secret] = ()) -> str:
     return text if clean == data else clean.decode(errors="replace")
 
 
-def _body(headers: list[tuple[str, str]], content: bytes) -> dict[str, Any]:
-    """Return the field of a request that holds this body."""
+def _body(content: bytes) -> dict[str, Any]:
+    """Return the field of a request that holds this body, as it is."""
     if not content:
         return {}
     try:
-        return {"body": redact_json(read_json(content))}
+        return {"body": read_json(content)}
     except ValueError:
         pass
     try:
-        text = content.decode()
+        return {"body": content.decode()}
     except UnicodeDecodeError:
         return {"body_base64": base64.b64encode(content).decode()}
-    return {"body": redact_pairs(text) if is_form(headers) else text}
 
 
 def _clean_request(request: Request, secrets: list[Secret]) -> Request:
