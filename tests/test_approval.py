@@ -402,8 +402,9 @@ async def test_a_predicate_that_breaks() -> None:
     with structlog.testing.capture_logs() as logs:
         held = await hold(calls(("pay", ANN)), tools=bank.tools)
     assert "may n0 run?" in held.shown
-    expected = {"event": "approval_not_decided", "tool": "pay", "error": "RuntimeError", "log_level": "warning"}
-    assert [expected] == logs
+    place = f"{__file__}:{broken.__code__.co_firstlineno + 1}"
+    expected = {"event": "approval_not_decided", "tool": "pay", "error": "RuntimeError", "raised_at": place}
+    assert [{**expected, "log_level": "warning"}] == logs
 
 
 def test_what_a_tool_may_require() -> None:

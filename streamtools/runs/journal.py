@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from streamtools.events import Done, Start, UIEvent
 from streamtools.runs.log import EventLog, MemoryEventLog, log_key, resync
+from streamtools.tools.failures import loggable
 
 log = structlog.get_logger(__name__)
 
@@ -90,7 +91,7 @@ class Journal:
                 await self.log.append(self.key, event)
         except Exception as error:
             if not self._missing:
-                log.warning("events_not_logged", run_id=self._run_id, error=type(error).__qualname__)
+                log.warning("events_not_logged", run_id=self._run_id, **loggable(error))
             self._missing = event.seq
             if isinstance(error, TimeoutError):
                 self._again = anyio.current_time() + _PATIENCE

@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from streamtools.errors import ClosedError, RunNotFound, TooManyRuns
 from streamtools.runs.log import EventLog, MemoryEventLog, log_key
 from streamtools.runs.run import Run, Startable
+from streamtools.tools.failures import loggable
 
 log = structlog.get_logger(__name__)
 
@@ -173,4 +174,4 @@ async def _close(stream: object) -> None:
         try:
             await close()
         except Exception as error:
-            log.warning("stream_not_closed", error=type(error).__qualname__)
+            log.warning("stream_not_closed", **loggable(error))

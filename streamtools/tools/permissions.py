@@ -16,7 +16,7 @@ import structlog
 from streamtools.calls import ToolCall
 from streamtools.errors import ToolInputError
 from streamtools.tools.definition import Tool
-from streamtools.tools.failures import is_failure
+from streamtools.tools.failures import is_failure, loggable
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ async def need_of(tool: Tool | None, call: ToolCall, *, trusted: bool, asked: bo
         tool.read(call.arguments)
     except Exception as error:  # the runner says what is wrong
         if not isinstance(error, ToolInputError):
-            log.warning("arguments_not_read", tool=tool.name, error=type(error).__qualname__)
+            log.warning("arguments_not_read", tool=tool.name, **loggable(error))
         return "nothing"
     if tool.trust == "native" and not trusted:
         return "native"
@@ -61,5 +61,5 @@ async def _wants_approval(
     except BaseException as error:
         if not is_failure(error):
             raise
-        log.warning("approval_not_decided", tool=name, error=type(error).__qualname__)
+        log.warning("approval_not_decided", tool=name, **loggable(error))
         return True
