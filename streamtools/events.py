@@ -179,7 +179,8 @@ class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
 class SourceError(Event, frozen=True, gc=False, tag="error"):
     """The provider, or the transport to it, reports an error. `cause` is for the log and never for the interface.
 
-    `failed_generation` is what the model wrote, complete, where the provider refuses to read the call in it.
+    `failed_generation` is what the model wrote, complete, where the provider refuses to read the call in it. `url` is
+    what was asked, as far as it is known: host and path, nothing that may be a credential; it is for the log, too.
     """
 
     type: ClassVar[Literal["error"]] = "error"
@@ -188,6 +189,7 @@ class SourceError(Event, frozen=True, gc=False, tag="error"):
     status: int | None = None
     cause: str | None = None
     failed_generation: str | None = None
+    url: str | None = None
 
 
 class SourceWarning(Event, frozen=True, gc=False, tag="warning"):

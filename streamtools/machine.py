@@ -325,8 +325,8 @@ class StreamMachine:
                 events.append(Warning(code, message, raw, count, seq=self.number()))
             case SourceRaw(data):
                 events.append(Raw(data, seq=self.number()))
-            case SourceError(message, code, status, cause, generation):
-                log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause)
+            case SourceError(message, code, status, cause, generation, url):
+                log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
                 salvaged = self._salvage(generation) if generation else []
                 events += salvaged or self._fail(code, message, status)
             case SourceUsage(usage) if self._step and not (self._open or self._asked):  # behind its turn

@@ -165,6 +165,21 @@ async def test_nothing_private_of_a_refusal_is_logged(status: int, log: Lines, t
     assert [line for line in log.lines if "stream_failed" in line]
 
 
+async def test_where_a_provider_was_asked_is_logged(log: Lines) -> None:
+    """Host and path, which show a wrong `base_url`; neither the query nor the user, which httpx tells."""
+    async with Loopback([b'{"detail":"Not Found"}'], status=404, declared="application/json") as server:
+        here = server.url.partition("://")[2]
+        for base_url in (f"http://me:{SECRETS['key']}@{here}?key={SECRETS['key']}", "http://127.0.0.1:1/v2"):
+            model = OpenAIChat("m", base_url=base_url, api_key=SECRETS["key"], retries=0)
+            async with chat(model, [User("Hello")]) as events:
+                assert "error" in [event.type async for event in events]
+
+    refused, unreachable = [line for line in log.lines if "stream_failed" in line]
+    assert f"'url': '{here}" in refused
+    assert "'url': '127.0.0.1:1/v2/chat/completions'" in unreachable
+    assert SECRETS["key"] not in refused + unreachable
+
+
 async def test_nothing_private_of_a_recording_is_logged(log: Lines, tmp_path: Path) -> None:
     """What is recorded is logged nowhere, whatever it ends with."""
 

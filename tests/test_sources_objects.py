@@ -410,7 +410,13 @@ async def test_groq_refuses_before_the_stream_begins() -> None:
         client.stream("POST", server.url) as response,
     ):
         assert await collect(sources.openai(response)) == [
-            SourceError("m", status=400, cause="tool_use_failed", failed_generation="x" * 200_000)
+            SourceError(
+                "m",
+                status=400,
+                cause="tool_use_failed",
+                failed_generation="x" * 200_000,
+                url=server.url.partition("://")[2],
+            )
         ]
 
 

@@ -28,11 +28,12 @@ from http import HTTPStatus
 from typing import Any
 
 import anyio.lowlevel
+import msgspec
 
 from streamtools.errors import UnreadableSource
 from streamtools.events import SourceError
 from streamtools.sources.adapter import decode
-from streamtools.sources.words import read_fault
+from streamtools.sources.words import read_fault, url_of
 
 BODY = 1024 * 1024
 """Bytes of an error's body that are read: a provider that refuses a call sends what the model wrote, whole."""
@@ -106,8 +107,10 @@ class Reading:
             value = None
         fault = read_fault(value)
         if failed:
-            return fault._replace(status=status).event(_phrase(status))
-        return fault.event(_ASK_FOR_ONE if isinstance(value, dict) and "choices" in value else _NO_STREAM)
+            told = fault._replace(status=status).event(_phrase(status))
+        else:
+            told = fault.event(_ASK_FOR_ONE if isinstance(value, dict) and "choices" in value else _NO_STREAM)
+        return msgspec.structs.replace(told, url=url_of(self._response))
 
     async def aclose(self) -> None:
         """Close the iterator and the response, even in mid-read. Their exceptions are of no use to anybody."""

@@ -85,6 +85,22 @@ def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None
     return Usage(**counts)
 
 
+def shown_url(url: object) -> str | None:
+    """Return the host and the path of a URL, for the log, or None; a query or a user may be a credential."""
+    host, slash, path = re.split("[?#]", str(url).partition("://")[2], maxsplit=1)[0].partition("/")
+    shown = host.rpartition("@")[2] + slash + path
+    return bounded(shown, 300) or None
+
+
+def url_of(response: object) -> str | None:
+    """Return what a response says that was asked, as `shown_url` does, or None where it does not say."""
+    try:
+        url = getattr(response, "url", None)
+    except RuntimeError:  # of httpx, where a response was made by hand
+        return None
+    return None if url is None else shown_url(url)
+
+
 class Fault(NamedTuple):
     """What a provider reports as an error. `kind` holds its types and codes: for the log, not for a reader."""
 

@@ -48,6 +48,7 @@ class Response:
     def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between: float) -> None:
         self.status_code: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
+        self.url = getattr(response, "url", None)
         self._opened = opened
         self._reading = Reading(response)
         self._between = between

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
 
 import anyio
+import msgspec
 import structlog
 
 from streamtools.conversation.models.response import CLOSING, Response, Timeouts, open_response
@@ -24,6 +25,7 @@ from streamtools.events import SourceError
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.adapter import interrupted
 from streamtools.sources.objects import name_of
+from streamtools.sources.words import shown_url
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -151,10 +153,12 @@ class Sending:
                 if self._response is not None:
                     failed = interrupted(name_of(error))
                     await self._drop()
+                failed = msgspec.structs.replace(failed, url=shown_url(request.url))
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
         await self._drop()
-        return Attempt(SourceError(f"the provider did not answer within {timeouts.first_byte:g} s", cause="first_byte"))
+        message = f"the provider did not answer within {timeouts.first_byte:g} s"
+        return Attempt(SourceError(message, cause="first_byte", url=shown_url(request.url)))
 
     async def _redirected(self, response: Response) -> SourceError:
         await self._drop()
@@ -164,7 +168,11 @@ class Sending:
         except ValueError:
             host = "elsewhere"
         shown = host if host.isprintable() and len(host) < 300 else "elsewhere"
-        return SourceError(f"the provider redirects to {shown}; nothing was sent there", status=response.status_code)
+        return SourceError(
+            f"the provider redirects to {shown}; nothing was sent there",
+            status=response.status_code,
+            url=shown_url(self._request.url),
+        )
 
     async def _give_up(self, state: RetryCallState) -> None:
         """Close what an attempt has left, before the next."""
