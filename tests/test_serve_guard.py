@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import anyio
 import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
+from streamtools.conversation import Message, chat
+from streamtools.web.conversations import Conversations
 from streamtools.web.guard import MAX_BODY, Guard
 from streamtools.web.page import make_page
-from tests.answering import browser, opened, saying
+from tests.answering import Answering, browser, opened, saying
+from tests.provider import Provider
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +76,9 @@ async def test_every_answer_has_the_headers(path: str) -> None:
         ("localhost.evil.example", 421),
         ("127.0.0.1.evil.example", 421),
         ("[::1", 421),
+        ("evil.example@localhost", 421),
+        ("localhost/evil", 421),
+        ("localhost.", 421),
         ("", 421),
     ],
 )
@@ -156,6 +162,63 @@ async def test_a_body_that_is_no_question_is_refused(body: bytes) -> None:
         assert 400 == response.status_code
         assert response.json()["error"]
         assert [] == page.provider.requests
+
+
+async def test_a_length_of_thousands_of_digits_is_too_long() -> None:
+    """Such a number Python does not read, and not every server refuses it."""
+    sent = []
+
+    async def send(message):  # type: ignore[no-untyped-def]
+        sent.append(message)
+
+    fields = {"host": "localhost", "origin": "http://localhost", "content-type": "application/json"}
+    headers = [(name.encode(), value.encode()) for name, value in {**fields, "content-length": "9" * 5000}.items()]
+    guard = Guard(lambda *_: pytest.fail("it was passed on"), policy="")
+    await guard({"type": "http", "method": "POST", "headers": headers}, None, send)  # type: ignore[arg-type]
+
+    assert 413 == sent[0]["status"]
+
+
+async def test_a_call_is_decided_whatever_its_id() -> None:
+    """Providers name calls as they like: a slash is a part of the name."""
+    async with opened(saying("Hello.")) as page:
+        run = await page.ask("Hi")
+        decided = await page.tell(f"/runs/{run}/calls/a%2Fb", {"approve": False})
+
+    assert (409, "call 'a/b' waits for no decision") == (decided.status_code, decided.json()["error"])
+
+
+async def test_a_conversation_that_is_refused_its_first_answer_is_forgotten() -> None:
+    """Nobody has its key, and those who have one keep theirs."""
+    conversations = Conversations()
+    async with opened(saying(hold=True), conversations=conversations, max_running=1) as page:
+        run = await page.ask("Hi")
+        async with browser(page.server) as other:
+            refused = [await other.post("/runs", json={"question": "Hi"}) for _ in range(3)]
+        assert 1 == len(conversations)
+        await page.tell(f"/runs/{run}/stop")
+
+    assert [503, 503, 503] == [each.status_code for each in refused]
+
+
+async def test_a_conversation_that_is_ended_while_it_is_asked_gets_no_answer() -> None:
+    """The run that nobody could find is stopped at once."""
+    conversations = Conversations()
+
+    class Ending(Answering):
+        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+            (kept,) = conversations._kept.values()
+            conversations.forget(kept[1])
+            return super().answer(question, history, suggestion=suggestion)
+
+    async with (
+        Provider(saying(hold=True)) as provider,
+        opened(answerer=Ending(provider), conversations=conversations) as page,
+    ):
+        response = await page.tell("/runs", {"question": "Hi"})
+
+    assert 409 == response.status_code
+    assert "set-cookie" not in response.headers
 
 
 async def test_a_request_that_breaks_off_harms_nobody() -> None:

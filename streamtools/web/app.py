@@ -75,7 +75,7 @@ def make_app(
         ("POST", "/runs", chats.ask),
         ("GET", "/runs/{run}/events", chats.events),
         ("POST", "/runs/{run}/stop", chats.stop),
-        ("POST", "/runs/{run}/calls/{call}", chats.decide),
+        ("POST", "/runs/{run}/calls/{call:path}", chats.decide),
     ]
     app = Starlette(
         routes=[Route(path, function, methods=[method]) for method, path, function in routes],
@@ -153,10 +153,17 @@ class _Chats:
             told = len(answer.history)
             run = await self._runs.start(answer, owner=conversation.key)
         except (TooManyRuns, ClosedError):
+            if not conversation.turns:  # nobody has its key
+                self._conversations.forget(conversation)
             raise HTTPException(503, "too many answers are being given at the same time") from None
         finally:
             conversation.is_asking = False
         conversation.add(Turn(question, run, answer, told))
+        if (
+            self._conversations.find(conversation.key) is None
+        ):  # forgotten meanwhile, when there was no run to be stopped
+            run.cancel()
+            raise HTTPException(409, "the conversation was ended meanwhile")
         response = JSONResponse({"run": run.id, "question": question}, 201)
         response.set_cookie(self._cookie, conversation.key, httponly=True, samesite="strict")
         return response

@@ -69,11 +69,13 @@ class Guard:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return refuse(415, "the body has to be JSON")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MAX_BODY:
+        if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY:
             return refuse(413, f"the body may have {MAX_BODY} bytes")
         return None
 
     def _is_ours(self, host: str) -> bool:
+        if not {*"@/?#\\"}.isdisjoint(host):  # it is more than a name and a port
+            return False
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
