@@ -21,7 +21,7 @@ pytestmark = pytest.mark.sdk
 
 Run = Callable[..., str]
 
-PASSED = 12
+PASSED = 13
 """Tests of the project."""
 
 
