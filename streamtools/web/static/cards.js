@@ -34,7 +34,7 @@ class Card {
     this.node.dataset.state = state;
     this.state.textContent = words;
     this.node.setAttribute("aria-label", `Call of ${this.name.textContent}: ${words}`);
-    this.brief.textContent = state !== "asking" && this.call ? brief(this.call.arguments) : this.brief.textContent;
+    this.brief.textContent = state !== "asking" && this.call ? this.arguments : this.brief.textContent;
     if (state !== "asking") this.actions.replaceChildren();
     if (state !== "executing") this.bar.hidden = true;
   }
@@ -50,15 +50,15 @@ class Card {
         this.brief.textContent = crop(this.written, 200);
         break;
       case "call":
-        this.know(event.call);
+        this.know(event.call, line);
         this.turn("ready");
         break;
       case "approval-requested":
-        this.know(event.call);
+        this.know(event.call, line);
         this.ask(event, line);
         break;
       case "executing":
-        this.know(event.call);
+        this.know(event.call, line);
         this.said.textContent = "";
         this.turn("executing");
         break;
@@ -66,23 +66,24 @@ class Card {
         this.progress(event.data);
         break;
       case "executed":
-        this.know(event.call);
+        this.know(event.call, line);
         this.said.textContent = event.message ?? "";
         this.turn("executed", `executed · ${seconds(event.elapsed)}`);
-        this.folded.append(unfolding("Result", () => pretty(event.result)));
+        this.folded.append(unfolding("Result", () => pretty(exact(line).result)));
         break;
       case "error":
-        this.fail(event);
+        this.fail(event, line);
         break;
     }
   }
 
-  know(call) {
+  know(call, line) {
     if (this.call) return;
     this.call = call;
     this.name.textContent = call.name;
-    this.brief.textContent = brief(call.arguments);
-    this.folded.append(unfolding("Arguments", () => pretty(call.arguments)));
+    this.arguments = brief(exact(line).call.arguments);
+    this.brief.textContent = this.arguments;
+    this.folded.append(unfolding("Arguments", () => pretty(exact(line).call.arguments)));
   }
 
   progress(data) {
@@ -103,7 +104,7 @@ class Card {
     this.turn("asking");
     this.said.textContent = `May it run?${time ? ` Without an answer by ${time} it will not.` : ""}`;
     this.brief.textContent = "";
-    const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(event.call.arguments));
+    const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(exact(line).call.arguments));
     const reason = element("input", { type: "text", placeholder: "Why not? (optional, told to the model)",
       "aria-label": "Reason for denying", maxlength: "500" });
     const answer = async (approve) => {
@@ -119,8 +120,8 @@ class Card {
       button("Approve", () => answer(true), { class: "primary" }), button("Deny", () => answer(false)), reason);
   }
 
-  fail(event) {
-    if (event.call) this.know(event.call);
+  fail(event, line) {
+    if (event.call) this.know(event.call, line);
     this.said.textContent = sentence(event.message);
     const words = UNSUCCESSFUL[event.code] ?? "Failed";
     this.turn(event.code === "tool_denied" ? "denied" : "failed", words);

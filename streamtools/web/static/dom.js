@@ -65,6 +65,13 @@ function unfolding(summary, text, attributes = {}) {
   return shown;
 }
 
+// What JSON says, to be shown: with its numbers as they are written, which `JSON.parse` rounds.
+function exact(line) {
+  if (!JSON.rawJSON) return JSON.parse(line); // a browser of before 2025
+  return JSON.parse(line, (name, value, { source }) =>
+    typeof value === "number" && String(value) !== source ? JSON.rawJSON(source) : value);
+}
+
 function pretty(value) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "null";
 }

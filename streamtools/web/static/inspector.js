@@ -68,6 +68,6 @@ class Inspector {
     if (row.querySelector("pre")) return;
     const pre = element("pre");
     row.append(pre);
-    new LongText(pre).append(JSON.stringify(this.lines[row.dataset.at].event, null, 2));
+    new LongText(pre).append(pretty(exact(this.lines[row.dataset.at].line)));
   }
 }

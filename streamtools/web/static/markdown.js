@@ -2,7 +2,7 @@
 // Markdown that a model writes, while it writes it. HTML in it is text, images are links, links lead only to the web.
 //
 // Blocks that are complete are made once; only the last one is made anew, and not more often than it takes time. A block
-// that is very long stays as the text that it is.
+// that is very long, or nested deeper than the renderer can follow, stays as the text that it is.
 
 const BLOCK = 16384; // characters up to which one block is Markdown
 const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
@@ -10,8 +10,17 @@ const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h
 
 const escaped = (text) => text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
 
+// Whether a table would have more cells than characters: each row is filled up to the width of its head.
+function isBloated(source) {
+  if (!/^[^\n]*\|[^\n]*\n[ \t|:-]+(?:\n|$)/.test(source)) return false;
+  const block = source.split(/\n[ \t]*\n/, 1)[0];
+  const cells = source.slice(0, source.indexOf("\n")).split("|").length * block.split("\n").length;
+  return cells > Math.max(256, block.length);
+}
+
 const markdown = new marked.Marked({
   gfm: true,
+  tokenizer: { table: (source) => (isBloated(source) ? undefined : false) }, // false: as it does without us
   renderer: {
     html: (token) => escaped(token.raw ?? token.text),
     image: (token) => {
@@ -60,7 +69,7 @@ class MarkdownText {
       return;
     }
     this.text += text;
-    if (this.text.length - this.settled > 4 * BLOCK) this.settle(); // much came between two frames
+    if (this.text.length - this.settled > 4 * BLOCK) this.attempt(() => this.settle()); // much came between two frames
   }
 
   // Shows what has come; true if something is left for later.
@@ -68,12 +77,22 @@ class MarkdownText {
     if (this.plain || !this.text) return false;
     if (!final && now < this.due) return true;
     const begin = performance.now();
-    this.settle();
-    if (this.text.length > BLOCK) this.turnPlain();
-    else this.tail.replaceChildren(render(markdown.lexer(this.text)));
+    this.attempt(() => {
+      this.settle();
+      if (this.text.length > BLOCK) this.turnPlain();
+      else this.tail.replaceChildren(render(markdown.lexer(this.text)));
+    });
     this.cost = performance.now() - begin;
     this.due = now + 8 * this.cost;
     return false;
+  }
+
+  attempt(make) {
+    try {
+      make();
+    } catch (error) {
+      this.turnPlain(); // a stack has an end
+    }
   }
 
   // Makes the blocks that no further line can change: all but the last of those whose lines are complete.

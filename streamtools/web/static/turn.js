@@ -50,7 +50,7 @@ class Turn {
   show(now) {
     let left = false;
     for (const part of this.parts) left = part.show(now, this.ended) || left;
-    this.parts = this.ended && !left ? [] : this.parts.slice(-2);
+    if (this.ended && !left) this.parts = [];
     return left;
   }
 
@@ -65,8 +65,8 @@ class Turn {
       part.outer = element("details", { class: "reasoning" }, element("summary", {}, "Reasoning"), part.node);
     }
     this.put(part.outer);
-    for (const before of this.parts) before.show(0, true);
-    this.parts.push(part);
+    current?.show(0, true); // as it stays
+    this.parts = [part];
     return part;
   }
 
