@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
-
-server = MCPServer("weather", log_level="CRITICAL")
 
 
 class Weather(BaseModel):
@@ -17,30 +14,38 @@ class Weather(BaseModel):
     celsius: float
 
 
-@server.tool()  # type: ignore[untyped-decorator]  # the SDK is not there for the type checker
 async def weather(city: str) -> Weather:
     """Tell how warm it is."""
     return Weather(city=city, celsius=21)
 
 
-@server.tool(structured_output=False)  # type: ignore[untyped-decorator]
 async def note(text: str) -> str:
     """Take a note."""
     return f"noted: {text}"
 
 
-@server.tool()  # type: ignore[untyped-decorator]
 async def refuse() -> str:
     """Refuse."""
     raise ValueError("not on Sundays")
 
 
-@server.tool()  # type: ignore[untyped-decorator]
-async def work(context: Context[Any, Any]) -> str:
-    """Work, and tell how far it is."""
-    await context.report_progress(1, 2, "half")
-    return "done"
+def serve() -> None:
+    """Serve these tools, and one that tells how far it is, until the other side is gone."""
+    from mcp.server.mcpserver import Context, MCPServer
+
+    async def work(context: Any) -> str:
+        """Work, and tell how far it is."""
+        await context.report_progress(1, 2, "half")
+        return "done"
+
+    work.__annotations__["context"] = Context  # by which the SDK knows whom to give it
+    server = MCPServer("weather", log_level="CRITICAL")
+    server.add_tool(weather)
+    server.add_tool(note, structured_output=False)
+    server.add_tool(refuse)
+    server.add_tool(work)
+    server.run()
 
 
 if __name__ == "__main__":
-    server.run()
+    serve()

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from streamtools import ToolRegistry, ToolStream, sources
 from streamtools.errors import Code
@@ -24,6 +22,9 @@ SERVER = Path(__file__).with_name("mcp_server.py")
 @asynccontextmanager
 async def opened() -> AsyncIterator[ToolRegistry]:
     """The tools of the server."""
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     command = StdioServerParameters(command=sys.executable, args=[str(SERVER)])
     async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
