@@ -45,9 +45,13 @@ async def test_a_conversation_is_held_again(server: str, tmp_path: Path) -> None
 
 
 async def test_a_recording_through_the_client_of_openai(server: str, tmp_path: Path) -> None:
-    """The client of openai's own, on its own HTTP client with our transport, and ours: the same events."""
-    openai = pytest.importorskip("openai")
-    httpx2 = pytest.importorskip("httpx2")
+    """The client of openai's own, on its own HTTP client with our transport, and ours: the same events.
+
+    It takes the extra `sdks`.
+    """
+    import httpx2
+    import openai
+
     path = tmp_path / "live.jsonl"
     shared: dict[str, Any] = {"api_key": "x", "base_url": f"{server}/v1", "max_retries": 0, "timeout": 300}
     body: dict[str, Any] = {"model": "any", "stream": True, "temperature": 0, "seed": 7, "max_tokens": 40}
