@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def client_of(library: str, transport: Any, *, blocking: bool = False, url: str 
     """Return a client of openai's, on an HTTP client of `library` with this transport."""
     import openai
 
-    http = pytest.importorskip(library)
+    http: Any = import_module(library)
     shared: dict[str, Any] = {"api_key": "x", "base_url": url, "max_retries": 0}
     if blocking:
         return openai.OpenAI(http_client=http.Client(transport=transport), **shared)
@@ -71,7 +72,7 @@ async def test_faults_are_those_of_the_library(library: str) -> None:
     """
     import openai
 
-    http = pytest.importorskip(library)
+    http: Any = import_module(library)
     clock = VirtualClock()
     faults: list[tuple[Any, type[Exception]]] = [
         ({"reset_after": 999}, http.ReadError),
@@ -97,7 +98,7 @@ async def test_faults_are_those_of_the_library(library: str) -> None:
 @libraries
 async def test_what_the_client_asks_is_recorded_and_matched(library: str, serve: Serve, tmp_path: Path) -> None:
     """A stream that was recorded on its way to the SDK is found again by its request, and another one is not."""
-    http, provider, path = pytest.importorskip(library), BY_NAME["openai"], tmp_path / "a.jsonl"
+    http, provider, path = import_module(library), BY_NAME["openai"], tmp_path / "a.jsonl"
     url = serve(provider.body, provider.declared)
 
     async def ask(transport: Any, model: str = "m") -> list[UIEvent]:
