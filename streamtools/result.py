@@ -12,16 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.conversation.messages import (
-    Answer,
-    Format,
-    Step,
-    Thought,
-    Unanswered,
-    steps_to_history,
-    write_behind,
-    write_messages,
-)
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -36,6 +26,16 @@ from streamtools.events import (
     Usage,
     UsageReport,
     Warning,
+)
+from streamtools.history import (
+    Answer,
+    Format,
+    Step,
+    Thought,
+    Unanswered,
+    steps_to_history,
+    write_behind,
+    write_messages,
 )
 from streamtools.parsing.dialects import Dialect
 from streamtools.tools import ToolOutcome

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from streamtools import ToolError, ToolStream, TurnResult, tool
 from streamtools.calls import ToolCall
-from streamtools.conversation.messages import (
+from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
+from streamtools.history import (
     Answer,
     Assistant,
     Message,
@@ -28,7 +29,6 @@ from streamtools.conversation.messages import (
     without_reasoning,
     write_messages,
 )
-from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from tests.history_rules import RULES, breaches
 from tests.stories import Script

@@ -21,8 +21,6 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "streamtools"
 
 VOCABULARY = {"errors", "calls", "events"}
-HISTORY = {f"conversation.{each}" for each in ("history", "parts", "reading", "formats", "messages")}
-CONVERSATION = {f"conversation.{each}" for each in ("chatting", "emulation", "models", "prompts")}
 STAGES = {
     "sources",
     "parsing",
@@ -58,34 +56,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "machine": {*VOCABULARY, "parsing", "turn"},
     "extracting": {*VOCABULARY, "sources", "parsing", "tools", "machine"},
     # what was said so far: read from anywhere, written for each provider
-    "conversation": {*CONVERSATION, *HISTORY},  # by name: nothing is loaded before it is used
-    "conversation.history": {"calls", "parsing"},
-    "conversation.parts": (),
-    "conversation.reading": {"calls", "conversation.history", "conversation.parts"},
-    "conversation.formats": {*VOCABULARY, "parsing", "conversation.history", "conversation.parts"},
-    "conversation.messages": {"calls", "parsing", *HISTORY},
-    "conversation.samples": {"tools"},
-    "conversation.prompts": {"calls", "parsing", "tools", "conversation.samples"},
-    "conversation.models": {*VOCABULARY, "sources", "parsing", "tools", *HISTORY},
-    "result": {*VOCABULARY, "parsing", "tools", "conversation.messages"},
+    "history": {*VOCABULARY, "parsing"},
+    "result": {*VOCABULARY, "parsing", "tools", "history"},
     "handover": {*VOCABULARY, "parsing", "result"},
     "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result", "handover"},
-    # calls of a model that makes none
-    "conversation.request": {"events", "conversation.models"},
-    "conversation.decision": {"errors", "calls", "parsing", "tools"},
-    "conversation.inner_requests": {
-        *("events", "conversation.messages", "conversation.models", "conversation.decision"),
-    },
-    "conversation.emulation": (),
-    "conversation.emulated": {
-        *(*VOCABULARY, "machine", "conversation.models", "conversation.request", "conversation.decision"),
-        *("conversation.inner_requests", "conversation.emulation"),
-    },
-    # the loop around all of it
-    "conversation.chatting": {
-        *(*VOCABULARY, "parsing", "tools", "machine", "stream", "conversation.messages", "conversation.models"),
-        *("conversation.prompts", "conversation.request", "conversation.emulation", "conversation.emulated"),
-    },
+    # the models that answer, and the loop around all of it
+    "conversation": {*VOCABULARY, "parsing", "tools", "machine", "history", "stream", "conversation.models"},
+    "conversation.models": {*VOCABULARY, "sources", "parsing", "tools", "history"},
     "texts": {"errors", "events"},
     "replaying": {*VOCABULARY, "sources", "tools", "stream", "recording"},
     "runs": {*VOCABULARY, "tools", "stream", "result"},
@@ -94,11 +71,11 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "outputs.asgi": {*VOCABULARY, "outputs", "runs", "stream", "tools"},
     "web": {
         *("errors", "events", "tools", "runs", "outputs.asgi"),
-        *("conversation.chatting", "conversation.messages"),
+        *("history", "conversation"),
     },
     # the two doors
-    "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION},
-    "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", *CONVERSATION, "__init__", "web"},
+    "__init__": {*VOCABULARY, *STAGES, "replaying", "conversation"},
+    "cli": {*VOCABULARY, *STAGES, "replaying", "conversation", "conversation.models", "__init__", "web"},
     "__main__": {"cli"},
     # for those who test what they build on it
     "testing": {
@@ -143,7 +120,15 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"scripted"},
         {"__init__"},
     ),
-    "conversation.formats": (
+    "history": ({"messages", "parts"}, {"formats", "reading"}, {"writing"}, {"__init__"}),
+    "conversation": (
+        {"messages", "models", "emulation", "samples", "decision"},
+        {"prompts", "request", "inner_requests"},
+        {"emulated"},
+        {"chatting"},
+        {"__init__"},
+    ),
+    "history.formats": (
         {"__init__", "plain"},
         {"turns"},
         {"openai", "responses", "anthropic", "gemini", "ollama"},
@@ -173,21 +158,9 @@ MAY_USE: dict[str, Collection[str]] = {
     "turn": {"msgspec"},
     "machine": {"structlog"},
     "extracting": (),
-    "conversation": (),
-    "conversation.history": {"msgspec"},
-    "conversation.parts": (),
-    "conversation.reading": (),
-    "conversation.formats": (),
-    "conversation.messages": (),
-    "conversation.samples": (),
-    "conversation.prompts": (),
+    "history": {"msgspec"},
+    "conversation": {"anyio", "msgspec"},
     "conversation.models": {"anyio", "httpx", "msgspec", "structlog", "tenacity"},
-    "conversation.request": (),
-    "conversation.decision": (),
-    "conversation.inner_requests": (),
-    "conversation.emulation": (),
-    "conversation.emulated": {"msgspec"},
-    "conversation.chatting": {"anyio"},
     "result": (),
     "handover": {"anyio"},
     "stream": {"anyio", "structlog"},
@@ -216,10 +189,7 @@ SANS_IO = (
     "extracting",
     *(f"outputs.{each.stem}" for each in sorted((PACKAGE / "outputs").glob("[!_]*.py"))),  # but not the rim, nor the
     # functions that make encoders, of which one asks the clock when an answer was made
-    "conversation.history",
-    "conversation.parts",
-    "conversation.reading",
-    "conversation.formats",
+    "history",
     "conversation.messages",
     "conversation.samples",
     "conversation.prompts",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.conversation.messages import User, read_messages, write_messages
+from streamtools.history import User, read_messages, write_messages
 
 PICTURE = "data:image/png;base64,iVBORw=="
 ADDRESS = "https://example.org/a.png"

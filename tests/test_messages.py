@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.messages import (
+from streamtools.history import (
     Answer,
     Assistant,
     Message,

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from streamtools import tool
-from streamtools.conversation.messages import Answer, Assistant, Message, Results, System, User
 from streamtools.conversation.models import (
     AnthropicMessages,
     Ask,
@@ -21,6 +20,7 @@ from streamtools.conversation.models import (
     latitude_request,
 )
 from streamtools.conversation.models.anthropic import MAX_TOKENS
+from streamtools.history import Answer, Assistant, Message, Results, System, User
 from streamtools.tools import ToolChoice, ToolRegistry
 
 

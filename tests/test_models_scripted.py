@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from streamtools.conversation.messages import User
 from streamtools.conversation.models import Ask, ScriptedModel
 from streamtools.conversation.models.scripted import Answer
 from streamtools.errors import Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.history import User
 
 pytestmark = pytest.mark.anyio
 

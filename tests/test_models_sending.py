@@ -15,7 +15,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from streamtools import ToolStream
-from streamtools.conversation.messages import User
 from streamtools.conversation.models import (
     AnthropicMessages,
     Ask,
@@ -30,6 +29,7 @@ from streamtools.conversation.models import (
 from streamtools.conversation.models.response import NothingCame
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import Done, ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.history import User
 from streamtools.sources import Source
 from tests.loopback import Loopback
 from tests.provider import Provider

@@ -14,7 +14,6 @@ from streamtools import ToolCall, ToolOutcome, TurnResult, UiTexts
 from streamtools.cli.printable import Printable, crop, one_line, printable
 from streamtools.cli.summary import describe, seconds_text
 from streamtools.cli.transcript import Terminal, Transcript
-from streamtools.conversation.messages import Step
 from streamtools.errors import Code
 from streamtools.events import (
     ApprovalRequested,
@@ -41,6 +40,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
+from streamtools.history import Step
 
 _WEATHER = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="hash_marker", raw="###:{}")
 

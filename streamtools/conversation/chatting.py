@@ -18,7 +18,13 @@ from anyio.abc import TaskGroup
 from streamtools.calls import ToolCall
 from streamtools.conversation.emulated import EmulatedReply
 from streamtools.conversation.emulation import Emulation, Mode, check
-from streamtools.conversation.messages import (
+from streamtools.conversation.models.base import Ask, Model
+from streamtools.conversation.prompts import Example, augment_system_prompt
+from streamtools.conversation.prompts import few_shot as write_examples
+from streamtools.conversation.request import Reply
+from streamtools.errors import Code
+from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
+from streamtools.history import (
     Answer,
     Assistant,
     Format,
@@ -34,12 +40,6 @@ from streamtools.conversation.messages import (
     write_behind,
     write_messages,
 )
-from streamtools.conversation.models.base import Ask, Model
-from streamtools.conversation.prompts import Example, augment_system_prompt
-from streamtools.conversation.prompts import few_shot as write_examples
-from streamtools.conversation.request import Reply
-from streamtools.errors import Code
-from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
 from streamtools.machine import StreamMachine
 from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.parsing.options import ParserOptions

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from streamtools.conversation.decision import write_question
-from streamtools.conversation.messages import System, calls_as_text
 from streamtools.conversation.models.base import AUTO, Ask
 from streamtools.events import SourceError
+from streamtools.history import System, calls_as_text
 
 _OF_TOOLS = ("tools", "tool_choice", "toolConfig", "tool_config", "parallel_tool_calls", "functions", "function_call")
 _OF_THE_ANSWER = (

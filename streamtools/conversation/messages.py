@@ -1,40 +1,24 @@
-"""The messages of a request, written for every provider and read from all but Gemini; sans-IO.
+"""The messages of a conversation, for those who import them from here: all of it is in `streamtools.history`."""
 
-`read_messages` makes one canonical history of what a caller has, and `write_messages` the messages of one provider's
-request from it. In between there is one form (`history`), so that a conversation may go on with another provider.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, get_args
-
-from streamtools.calls import NATIVE, ToolCall
-from streamtools.conversation.formats import anthropic, gemini, ollama, openai, responses
-from streamtools.conversation.formats.plain import plain
-from streamtools.conversation.formats.turns import answered_by_user, tell_in_text
-from streamtools.conversation.history import (
-    NOT_RUN,
+from streamtools.history import (
     Answer,
     Assistant,
+    Format,
     Message,
     Results,
     Step,
     System,
     Thought,
-    Unanswered,
     User,
     calls_as_text,
-    settle,
+    read_messages,
     steps_to_history,
     system_prompt,
     without_reasoning,
+    write_messages,
 )
-from streamtools.conversation.reading import read_messages
-from streamtools.parsing.dialects import Dialect
 
 __all__ = [
-    "NOT_RUN",
     "Answer",
     "Assistant",
     "Format",
@@ -43,69 +27,11 @@ __all__ = [
     "Step",
     "System",
     "Thought",
-    "Unanswered",
     "User",
-    "answered_by_user",
     "calls_as_text",
     "read_messages",
-    "settle",
     "steps_to_history",
     "system_prompt",
     "without_reasoning",
-    "write_behind",
     "write_messages",
 ]
-
-Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama"]
-
-_WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
-    "openai": openai.write,
-    "responses": responses.write,
-    "anthropic": anthropic.write,
-    "gemini": gemini.write,
-    "ollama": ollama.write,
-}
-
-
-def write_behind(
-    calls: Sequence[ToolCall],
-    history: Sequence[Message],
-    format: Format | str,
-    *,
-    dialects: Sequence[Dialect] = (),
-    unanswered: Unanswered = None,
-) -> list[dict[str, Any]]:
-    """Return the messages of a history that goes on behind a turn with these calls, and begins with what came of them.
-
-    The rules and the errors are those of `write_messages`.
-    """
-    native = tuple(call for call in calls if call.dialect == NATIVE)
-    in_text = tuple(call for call in calls if call.dialect != NATIVE)
-    turn = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
-    before = write_messages([turn], format, dialects=dialects, unanswered="leave")
-    return write_messages([turn, *history], format, dialects=dialects, unanswered=unanswered)[len(before) :]
-
-
-def write_messages(
-    history: Sequence[Message],
-    format: Format | str,
-    *,
-    dialects: Sequence[Dialect] = (),
-    unanswered: Unanswered = None,
-) -> list[dict[str, Any]]:
-    """Return the messages of a request, which share nothing with the history.
-
-    Answers to calls in text stand in one user message, one block a call, in the form of the call's dialect, which is
-    one of `dialects`; there what looks like structure is disarmed. What the user says next follows in the same message.
-    `unanswered` says what becomes of calls without an answer; a call in text has one too if a user's message behind it
-    holds a result in the form of its dialect. `"anthropic"` and `"gemini"` want the system's words
-    outside of the messages: see `system_prompt`.
-
-    Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
-    no place for.
-    """
-    if format not in _WRITERS:
-        raise ValueError(f"messages are written for {', '.join(get_args(Format))}, and not for {format!r}")
-    settled = tell_in_text(settle(answered_by_user(history, dialects), unanswered), dialects)
-    messages: list[dict[str, Any]] = plain(_WRITERS[format](settled))
-    return messages

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from streamtools.conversation.chatting import Chat
-from streamtools.conversation.messages import Assistant, Message
+from streamtools.history import Assistant, Message
 from streamtools.runs import Run
 
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from streamtools import ToolError, ToolStream
-from streamtools.conversation.messages import Message, System, User, steps_to_history, write_messages
 from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
+from streamtools.history import Message, System, User, steps_to_history, write_messages
 from tests.history_rules import breaches
 from tests.stories import Script
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.conversation.messages import system_prompt, write_messages
 from streamtools.conversation.models.base import Ask
 from streamtools.conversation.models.body import complete, definitions
 from streamtools.conversation.models.http import HTTPModel
+from streamtools.history import system_prompt, write_messages
 from streamtools.tools import ToolChoice
 
 MAX_TOKENS = 8192

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from streamtools.conversation.messages import Message
+from streamtools.history import Message
 from streamtools.parsing.dialects import Dialect
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from streamtools.conversation.messages import system_prompt, write_messages
 from streamtools.conversation.models.base import Ask
 from streamtools.conversation.models.body import complete, definitions
 from streamtools.conversation.models.http import HTTPModel
+from streamtools.history import system_prompt, write_messages
 from streamtools.tools import ToolChoice
 
 _NAMES = {

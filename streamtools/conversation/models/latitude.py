@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from streamtools.conversation.messages import Message, read_messages, write_messages
+from streamtools.history import Message, read_messages, write_messages
 from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.tools import ToolRegistry, ToolsLike
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names
-from streamtools.conversation.history import Assistant, Message, Results, System
-from streamtools.conversation.parts import ollama_parts
+from streamtools.history.formats.turns import Names
+from streamtools.history.messages import Assistant, Message, Results, System
+from streamtools.history.parts import ollama_parts
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:

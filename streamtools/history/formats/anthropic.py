@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names, in_order
-from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought
-from streamtools.conversation.parts import anthropic_parts
+from streamtools.history.formats.turns import Names, in_order
+from streamtools.history.messages import Answer, Assistant, Message, Results, System, Thought
+from streamtools.history.parts import anthropic_parts
 
 _FAILED = "the call failed"  # an error without words is refused
 _odd = re.compile(r"[^A-Za-z0-9_-]")

@@ -11,8 +11,8 @@ from itertools import takewhile
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall, compact
-from streamtools.conversation.formats.plain import plain
-from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought, User
+from streamtools.history.formats.plain import plain
+from streamtools.history.messages import Answer, Assistant, Message, Results, System, Thought, User
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise
 

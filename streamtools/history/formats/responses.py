@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names, arguments_text, in_order
-from streamtools.conversation.history import Assistant, Message, Results, System, Thought
-from streamtools.conversation.parts import responses_parts
+from streamtools.history.formats.turns import Names, arguments_text, in_order
+from streamtools.history.messages import Assistant, Message, Results, System, Thought
+from streamtools.history.parts import responses_parts
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall, read_envelope
-from streamtools.conversation.history import Answer, Assistant, Message, Results, System, Thought, User
-from streamtools.conversation.parts import read_part
+from streamtools.history.messages import Answer, Assistant, Message, Results, System, Thought, User
+from streamtools.history.parts import read_part
 
 
 def read_messages(messages: Iterable[Mapping[str, Any] | Message]) -> list[Message]:

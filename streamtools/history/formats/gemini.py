@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import Rejected, ToolCall, decode_json
-from streamtools.conversation.formats.turns import Names
-from streamtools.conversation.history import Answer, Assistant, Message, Results, System
-from streamtools.conversation.parts import gemini_parts
+from streamtools.history.formats.turns import Names
+from streamtools.history.messages import Answer, Assistant, Message, Results, System
+from streamtools.history.parts import gemini_parts
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.formats.turns import Names, arguments_text
-from streamtools.conversation.history import Assistant, Message, Results, System
+from streamtools.history.formats.turns import Names, arguments_text
+from streamtools.history.messages import Assistant, Message, Results, System
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
