@@ -25,11 +25,9 @@ from streamtools.events import (
 )
 from streamtools.native import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
-from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.options import Options, ParserOptions
 
-_SALVAGE = [each for name, each in DIALECTS.items() if each.auto or name in ("raw_json", "json_array")]
-"""The dialects in which a call is looked for that a provider refused to read."""
 _BLOCK = 64 * 1024
 """Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
 
@@ -102,7 +100,7 @@ class Turn:
     def find_calls(self, generation: str) -> list[UIEvent]:
         """Return what tells of the calls in a text that a model has written, whole, and its provider could not read."""
         options: ParserOptions = {**self._options, "in_reasoning": False}
-        apart = Parser(_SALVAGE, self._tools, **options)
+        apart = Parser(_salvage(), self._tools, **options)
         events = apart.feed(generation) + apart.close()
         told = {call.id for call in apart.calls}
         return [event for event in events if _call_id(event) in told]
@@ -180,6 +178,11 @@ class Turn:
         self.deltas.clear()
         if self.room < 0:
             self._blocks.clear()
+
+
+def _salvage() -> list[Dialect]:
+    """Return the dialects in which a call is looked for that a provider refused to read."""
+    return [each for name, each in DIALECTS.items() if each.auto or name in ("raw_json", "json_array")]
 
 
 def _call_id(event: UIEvent) -> str | None:

@@ -12,5 +12,5 @@ VARIANTS: dict[str, Dialect] = {
 }
 """With a nonce."""
 
-KNOWN = DIALECTS | VARIANTS
+KNOWN = {**DIALECTS, **VARIANTS}
 """All that the laws are checked for."""

@@ -2,40 +2,22 @@
 
 Each module names the source of its form: where it is defined. Few templates were at hand when this was written, so what
 holds is what the tests say; where a model's template differs, the template is right.
+
+The table knows its ids; a dialect is made, and its module imported, when it is asked for. There are fifty, each with
+patterns to be compiled, and most programs need the two that are armed by default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from operator import attrgetter
 from typing import TypeAlias
 
-from streamtools.parsing.dialects.anthropic import anthropic_xml
-from streamtools.parsing.dialects.atem import atem_xml
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag
-from streamtools.parsing.dialects.cohere import cohere_action_json
-from streamtools.parsing.dialects.deepseek import deepseek_v3, deepseek_v31
-from streamtools.parsing.dialects.deepseek_dsml import deepseek_dsml
-from streamtools.parsing.dialects.functionary import functionary_v32
-from streamtools.parsing.dialects.gemma import functiongemma, gemma4
-from streamtools.parsing.dialects.gigachat import gigachat3
-from streamtools.parsing.dialects.glm import glm_xml, hunyuan_xml, poolside_xml
-from streamtools.parsing.dialects.harmony import harmony
 from streamtools.parsing.dialects.hash_marker import hash_marker
-from streamtools.parsing.dialects.hermes import hermes_json
-from streamtools.parsing.dialects.inkling import inkling
-from streamtools.parsing.dialects.json_tags import json_tag_dialects
-from streamtools.parsing.dialects.kimi import kimi_k2
-from streamtools.parsing.dialects.kimi_k3 import kimi_k3_xtml
-from streamtools.parsing.dialects.markerless import json_array, llama3_json, raw_json
-from streamtools.parsing.dialects.minicpm import minicpm5_xml
-from streamtools.parsing.dialects.minimax import minimax_m2_xml, minimax_m3_xml
-from streamtools.parsing.dialects.mistral import mistral_args, mistral_list
-from streamtools.parsing.dialects.morph import morph_xml
-from streamtools.parsing.dialects.pythonic import lfm2_pythonic, olmo3_pythonic, pythonic, pythonic_llama4
-from streamtools.parsing.dialects.qwen import k_exaone2_xml, llama31_function_tag, qwen3_coder_xml, seed_oss_xml
-from streamtools.parsing.dialects.step import step3_xml
 from streamtools.parsing.dialects.tilde_fence import tilde_fence
 
 __all__ = [
@@ -51,65 +33,84 @@ __all__ = [
     "tilde_fence",
 ]
 
-_JSON = json_tag_dialects()
-
-DIALECTS: dict[str, Dialect] = {
-    dialect.id: dialect
-    for dialect in (
-        hash_marker(),
-        tilde_fence(),
-        hermes_json(),
-        qwen3_coder_xml(),
-        harmony(),
-        kimi_k3_xtml(),
-        cohere_action_json(),
-        llama3_json(),
-        llama31_function_tag(),
-        mistral_list(),
-        mistral_args(),
-        deepseek_v3(),
-        deepseek_v31(),
-        deepseek_dsml(),
-        glm_xml(),
-        kimi_k2(),
-        pythonic(),
-        pythonic_llama4(),
-        olmo3_pythonic(),
-        lfm2_pythonic(),
-        gemma4(),
-        functiongemma(),
-        minimax_m2_xml(),
-        minimax_m3_xml(),
-        seed_oss_xml(),
-        anthropic_xml(),
-        _JSON["granite_list"],
-        _JSON["granite20b_function_call"],
-        _JSON["internlm2"],
-        _JSON["interns1"],
-        _JSON["tool_calls_list"],
-        _JSON["toolcall_list"],
-        _JSON["functools_list"],
-        functionary_v32(),
-        _JSON["cohere_legacy_action"],
-        _JSON["hunyuan_a13b_list"],
-        hunyuan_xml(),
-        step3_xml(),
-        poolside_xml(),
-        minicpm5_xml(),
-        morph_xml(),
-        k_exaone2_xml(),
-        gigachat3(),
-        _JSON["ernie45_json"],
-        _JSON["xlam_json"],
-        _JSON["longcat_json"],
-        _JSON["apertus_list"],
-        inkling(),
-        atem_xml(),
-        _JSON["json_begin_end"],
-        raw_json(),
-        json_array(),
-    )
+_HOMES = {
+    "hash_marker": "hash_marker",
+    "tilde_fence": "tilde_fence",
+    "hermes_json": "hermes",
+    "qwen3_coder_xml": "qwen",
+    "harmony": "harmony",
+    "kimi_k3_xtml": "kimi_k3",
+    "cohere_action_json": "cohere",
+    "llama3_json": "markerless",
+    "llama31_function_tag": "qwen",
+    "mistral_list": "mistral",
+    "mistral_args": "mistral",
+    "deepseek_v3": "deepseek",
+    "deepseek_v31": "deepseek",
+    "deepseek_dsml": "deepseek_dsml",
+    "glm_xml": "glm",
+    "kimi_k2": "kimi",
+    "pythonic": "pythonic",
+    "pythonic_llama4": "pythonic",
+    "olmo3_pythonic": "pythonic",
+    "lfm2_pythonic": "pythonic",
+    "gemma4": "gemma",
+    "functiongemma": "gemma",
+    "minimax_m2_xml": "minimax",
+    "minimax_m3_xml": "minimax",
+    "seed_oss_xml": "qwen",
+    "anthropic_xml": "anthropic",
+    "granite_list": "json_tags",
+    "granite20b_function_call": "json_tags",
+    "internlm2": "json_tags",
+    "interns1": "json_tags",
+    "tool_calls_list": "json_tags",
+    "toolcall_list": "json_tags",
+    "functools_list": "json_tags",
+    "functionary_v32": "functionary",
+    "cohere_legacy_action": "json_tags",
+    "hunyuan_a13b_list": "json_tags",
+    "hunyuan_xml": "glm",
+    "step3_xml": "step",
+    "poolside_xml": "glm",
+    "minicpm5_xml": "minicpm",
+    "morph_xml": "morph",
+    "k_exaone2_xml": "qwen",
+    "gigachat3": "gigachat",
+    "ernie45_json": "json_tags",
+    "xlam_json": "json_tags",
+    "longcat_json": "json_tags",
+    "apertus_list": "json_tags",
+    "inkling": "inkling",
+    "atem_xml": "atem",
+    "json_begin_end": "json_tags",
+    "raw_json": "markerless",
+    "json_array": "markerless",
 }
+"""The module of each. It has a function of that name, but for those of `json_tags`, which are made together."""
+
+
+class _Table(Mapping[str, Dialect]):
+    """The dialects by their ids; each is made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Dialect] = {}
+
+    def __getitem__(self, id: str) -> Dialect:
+        if id not in self._made:
+            home = import_module(f"{__name__}.{_HOMES[id]}")
+            made = home.json_tag_dialects() if _HOMES[id] == "json_tags" else {id: getattr(home, id)()}
+            self._made = {**made, **self._made}  # what another thread has made meanwhile counts
+        return self._made[id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+DIALECTS: Mapping[str, Dialect] = _Table()
 """Every dialect by its id."""
 
 DEFAULT_DIALECTS = ("hash_marker", "tilde_fence")
@@ -128,17 +129,20 @@ def _tag_for_auto(tag: Tag) -> Tag:
     return replace(tag, where="start") if tag.closings and not tag.before else tag
 
 
-_UNMISTAKABLE = tuple(
-    replace(
-        dialect,
-        openers=tuple(map(_for_auto, filter(attrgetter("auto"), dialect.openers))),
-        openers_for=None,
-        tags=tuple(map(_tag_for_auto, filter(attrgetter("auto"), dialect.tags))),
-        in_code="text",
+@cache
+def _unmistakable() -> tuple[Dialect, ...]:
+    """Return what `"auto"` arms."""
+    return tuple(
+        replace(
+            dialect,
+            openers=tuple(map(_for_auto, filter(attrgetter("auto"), dialect.openers))),
+            openers_for=None,
+            tags=tuple(map(_tag_for_auto, filter(attrgetter("auto"), dialect.tags))),
+            in_code="text",
+        )
+        for dialect in DIALECTS.values()
+        if dialect.auto
     )
-    for dialect in DIALECTS.values()
-    if dialect.auto
-)
 
 
 def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
@@ -146,7 +150,7 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
     if dialects is None:
         dialects = DEFAULT_DIALECTS
     elif dialects == "auto":
-        return _UNMISTAKABLE
+        return _unmistakable()
     elif isinstance(dialects, str | Dialect):
         dialects = (dialects,)
     chosen: list[Dialect] = []
