@@ -12,15 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamtools.calls import compact
+from streamtools.parsing.dialects.neutralising import put_joiners, structure, take_joiners
 from streamtools.parsing.markers import Marker, Part, Where
 from streamtools.parsing.span import Body
-
-_TEMPLATE_MARKS = (
-    ("<", r"[|\uff5c][^<>\n]{1,256}[|\uff5c]>"),  # ChatML, Llama 3, DeepSeek, Phi, Kimi and their kin
-    ("<", r"/?(?:start_of_turn|end_of_turn|s|bos|eos|unk|pad|sop|eop)>|</?SYS>>"),  # Gemma, Llama 2, GLM
-    (r"\[", r"/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT|gMASK)\]"),  # Mistral, Llama 2, GLM
-)
-"""Tokens of chat templates: the first character of each, and the rest."""
 
 _ALONE = "A call is the whole answer: nothing comes before it."
 
@@ -166,7 +160,7 @@ class Dialect:
     def teachable(self) -> bool:
         """Whether instructions can teach it: its calls hold no tokens of a chat template, which no prompt can write."""
         example = self.write_call("f", {"a": "b"})
-        return not ("<|" in example or "<\uff5c" in example or _structure((), "").search(example))
+        return not ("<|" in example or "<\uff5c" in example or structure().search(example))
 
 
 def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
@@ -175,26 +169,16 @@ def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
     That is what the dialects reserve, and the tokens of chat templates: a tool's result is data, and a model that
     repeats it must not thereby call a tool or begin a turn. Defence in depth, not a boundary.
     """
-    return _structure(dialects, "").sub(lambda found: found[0][0] + "\u2060" + found[0][1:], text)
+    return put_joiners(text, _structure(dialects))
 
 
 def restore(value: Any, dialects: Iterable[Dialect]) -> Any:
     """Return `value`, a text or JSON that holds texts, as it was before `neutralise`: for what a model repeats."""
-    return _restore(value, _structure(dialects, "\u2060"))
+    return take_joiners(value, _structure(dialects))
 
 
-def _restore(value: Any, structure: re.Pattern[str]) -> Any:
-    if isinstance(value, str):
-        return structure.sub(lambda found: found[0][0] + found[0][2:], value) if "\u2060" in value else value
-    if isinstance(value, dict):
-        return {_restore(key, structure): _restore(each, structure) for key, each in value.items()}
-    return [_restore(each, structure) for each in value] if isinstance(value, list) else value
-
-
-def _structure(dialects: Iterable[Dialect], joiner: str) -> re.Pattern[str]:
-    """Return what finds structure that has a joiner behind its first character, or none."""
-    words = [(re.escape(word[0]), re.escape(word[1:])) for dialect in dialects for word in dialect.reserved]
-    return re.compile("|".join(f"{first}{joiner}(?:{rest})" for first, rest in (*words, *_TEMPLATE_MARKS)))
+def _structure(dialects: Iterable[Dialect]) -> re.Pattern[str]:
+    return structure(word for dialect in dialects for word in dialect.reserved)
 
 
 def _begins(parts: tuple[Part, ...], with_parts: tuple[Part, ...]) -> bool:

@@ -1,0 +1,91 @@
+"""S10: tokens of chat templates in a tool's result: none survives intact where the result travels as text.
+
+On a native channel results are left alone: there the provider keeps data and template apart. It is defence in depth: a
+server that reads the tokens of its template out of any text is the place to mend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import ToolStream
+from streamtools.events import Executed, NativeToolCall, ProviderCompleted
+from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing.dialects.base import neutralise, restore
+from tests.stories import Script, texts
+
+FAMILIES = {
+    "ChatML": "<|im_start|> <|im_end|> <|im_sep|> <|endoftext|> <|endofprompt|>",
+    "Llama 2": "<s> </s> <unk> <pad> [INST] [/INST] <<SYS>> <</SYS>>",
+    "Llama 3": "<|begin_of_text|> <|end_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|python_tag|>",
+    "Llama 4": "<|header_start|> <|header_end|> <|eot|> <|python_start|>",
+    "Mistral": "[AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_CALLS] [TOOL_RESULTS] [/TOOL_RESULTS] [SYSTEM_PROMPT]",
+    "DeepSeek": "<｜begin▁of▁sentence｜> <｜end▁of▁sentence｜> <｜User｜> <｜Assistant｜> <｜tool▁calls▁begin｜>",
+    "DeepSeek V3.2": "<｜DSML｜function_calls> </｜DSML｜function_calls> <|DSML|invoke>",
+    "Gemma": "<bos> <eos> <start_of_turn> <end_of_turn>",
+    "Gemma 4": "<|turn> <turn|> <|channel> <channel|> <|tool_call> <tool_call|> <|tool_response> <tool_response|>",
+    "harmony": "<|start|> <|channel|> <|message|> <|call|> <|return|> <|end|>",
+    "Phi, GLM": "<|user|> <|assistant|> <|system|> <|observation|> [gMASK] [sMASK] <sop> <eop>",
+    "Kimi": "<|im_user|> <|im_middle|> <|tool_calls_section_begin|> [BOS] [EOS] [EOT] [start_header_id]",
+    "Cohere": "<BOS_TOKEN> <EOS_TOKEN> <EOP_TOKEN> <|START_OF_TURN_TOKEN|> <|END_OF_TURN_TOKEN|> <|CHATBOT_TOKEN|>",
+    "Granite, InternLM": "<|start_of_role|> <|end_of_role|> <|action_start|> <|plugin|>",
+    "EXAONE": "[|system|] [|user|] [|assistant|] [|endofturn|]",
+    "Seed, Nemotron, MiniMax": "<seed:bos> <seed:eos> <extra_id_0> <SPECIAL_10> ]~!b[ ]~b] [e~[",
+}
+"""What begins or ends a turn in the templates of models, or what its tools say."""
+
+TOKENS = [token for written in FAMILIES.values() for token in written.split()]
+
+AROUND = ["<", "<|", "|>", "[", "]", "~", "###:", "<｜", "a", " ", "\n", '"']
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_no_token_survives(token: str) -> None:
+    """Whatever stands around it, and even inside of another one; nobody sees the difference, and it can be undone."""
+    for dialect in DIALECTS.values():
+        for text in (token, token * 3, f"<|{token}|>", f"[|{token}|]", f"a{token}b", f"<{token}>", f"|{token}|"):
+            safe = neutralise(text, [dialect])
+            assert token not in safe
+            assert text == safe.replace("\u2060", "")
+            assert text == restore(safe, [dialect])
+
+
+@given(st.lists(st.sampled_from([*TOKENS, *AROUND]), max_size=12).map("".join))
+def test_no_token_survives_among_others(text: str) -> None:
+    """Tokens and pieces of them, in any order."""
+    safe = neutralise(text, DIALECTS.values())
+
+    assert [] == [token for token in TOKENS if token in safe]
+    assert text == restore(safe, DIALECTS.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Array<string|number>", "a < b | c > d", "[1]", "<b>bold</b>", "x |> f <| y", "[a|b]", "<sample>", "list[int]"],
+)
+def test_other_text_is_left_alone(text: str) -> None:
+    """What only looks a little like a token is common in code."""
+    assert text == neutralise(text, [])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
+async def test_what_the_model_and_the_reader_get(native: bool) -> None:
+    """In text, the model gets no token; the interface gets the result as it was, and so does a native channel."""
+    page = "\n".join(TOKENS)
+
+    def read() -> str:
+        return page
+
+    end = ProviderCompleted(finish_reason="stop")
+    made: list[Any] = [NativeToolCall("0", "read", {}, "n")] if native else texts('~~~tool_call\n{"name":"read"}\n~~~')
+    async with ToolStream(Script([*made, end]), tools=[read]) as events:
+        shown = [event.result async for event in events if isinstance(event, Executed)]
+    sent = events.result.messages()[-1]["content"]
+
+    assert [page] == shown
+    assert (TOKENS if native else []) == [token for token in TOKENS if token in sent]
