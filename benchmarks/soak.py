@@ -1,0 +1,107 @@
+"""Two thousand streams at the same time, for minutes, with tools, faults, and readers that go away: does anything stay?
+
+    python benchmarks/soak.py --minutes 5
+
+Two processes over the loopback interface. The one that is measured holds all the streams open, and those that end are
+replaced at once; the other is the provider, and browsers. Both derive from a stream's seed what it will be, so that
+each event is held against what has to come. The exit status is 0 only if everything holds. Needs Linux, uvicorn and the
+extra `web`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.soaking.house import House
+from benchmarks.soaking.soak import Settings, soak
+from benchmarks.soaking.verdict import judge, summarise
+from benchmarks.soaking.watch import Sample
+
+_FILES = 3  # of a stream, at most: one to the provider and two of a browser, of which the other process has one
+_COLUMNS = (
+    "s",
+    "open",
+    "streams/s",
+    "events/s",
+    "calls/s",
+    "MiB",
+    "tasks",
+    "threads",
+    "files",
+    "objects",
+    "cpu %",
+    "other %",
+)
+
+
+class Table:
+    """Prints a line for each sample; rates are those since the line before."""
+
+    def __init__(self) -> None:
+        self._begin: float | None = None
+        self._before: tuple[Sample, tuple[int, int, int]] | None = None
+
+    def add(self, now: Sample, house: House) -> None:
+        """Print a line."""
+        counts = house.tally.streams, house.tally.events, house.tally.calls
+        if self._before is None or self._begin is None:
+            print(" ".join(f"{name:>9}" for name in _COLUMNS))
+            self._begin = now.at
+        else:
+            before, counted = self._before
+            time = now.at - before.at
+            rates = [(many - less) / time for many, less in zip(counts, counted, strict=True)]
+            shares = [(now.seconds - before.seconds) / time, (now.seconds_outside - before.seconds_outside) / time]
+            row = [
+                now.at - self._begin,
+                now.streams,
+                *rates,
+                now.bytes / 2**20,
+                *now[3:7],
+                *(100 * each for each in shares),
+            ]
+            print(" ".join(f"{value:>9,.{1 if place == 5 else 0}f}" for place, value in enumerate(row)), flush=True)
+        self._before = now, counts
+
+
+def allow_files(streams: int) -> None:
+    """Let this process and its child have as many open files as it takes. Exits if they may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES * streams + 200
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        sys.exit(f"{streams} streams may need {needed} open files, and {hard} are allowed: see `ulimit -Hn`")
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def main() -> int:
+    """Do it as the command line says, and return the exit status."""
+    parser = argparse.ArgumentParser(description="Many streams at the same time, for minutes: does anything stay?")
+    parser.add_argument("--streams", type=int, default=2000, help="how many are open at the same time (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for how long streams begin (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="another gives other streams (%(default)s)")
+    parser.add_argument("--pace", type=float, default=0.5, help="seconds between two chunks of a stream (%(default)s)")
+    parser.add_argument("--smoke", action="store_true", help="140 streams, 40 at a time; nothing is measured")
+    options = parser.parse_args()
+    settings = Settings(options.streams, options.minutes, seed=options.seed, pace=options.pace)
+    if options.smoke:
+        settings = Settings(40, count=140, seed=options.seed, pace=0.005, idle=1.0)
+    allow_files(settings.streams)
+    report = asyncio.run(soak(settings, Table().add))
+    print(f"\n{summarise(report)}\n")
+    for problem in [*report.here.problems, *report.browsers["problems"]]:
+        print(f"{problem}\n")
+    findings = judge(report, settings)
+    for what, holds, told in findings:
+        print(f"{'not judged' if holds is None else 'ok' if holds else 'FAILED':>10}  {what}: {told}")
+    return 1 if any(each.holds is False for each in findings) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""What all streams of the measured process share: clients, runs, and the way to ask the provider."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Self
+
+import httpx
+
+from benchmarks.soaking.errands import allowed, registry
+from benchmarks.soaking.plans import Plan
+from benchmarks.soaking.tally import Tally
+from streamtools import ToolStream, sources
+from streamtools.errors import DecisionRefused
+from streamtools.events import ApprovalRequested, UIEvent
+from streamtools.runs import Run, Runs
+
+SOURCES: dict[str, Any] = {
+    "openai": sources.openai,
+    "anthropic": sources.anthropic,
+    "ollama": sources.ollama,
+    "gemini": sources.gemini,
+}
+_STREAMS = 64  # of one client, about: its pool looks at all of its connections for each request
+_PATIENCE = 120.0  # seconds of silence, but where it is the fault
+
+
+class House:
+    """Is entered for as long as there are streams."""
+
+    def __init__(self, url: str, streams: int, *, idle: float, life: float, seed: int, count: int | None) -> None:
+        self.tally = Tally()
+        self.runs = Runs(max_running=streams + 1, keep=20.0, max_kept=500)
+        self.open = 0
+        self.life = life
+        """Seconds that a stream takes, about."""
+        self._url = url
+        self._idle = idle
+        self._seeds: Iterator[int] = itertools.islice(itertools.count(seed), count)
+        self._clients = [
+            httpx.AsyncClient(verify=False, trust_env=False, limits=httpx.Limits(max_connections=None))
+            for _ in range(-(-streams // _STREAMS))
+        ]
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        for client in self._clients:
+            await self._stack.enter_async_context(client)
+        await self._stack.enter_async_context(self.runs)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def next_seed(self) -> int | None:
+        """Return the seed of the next stream, None if no stream is to begin."""
+        return next(self._seeds, None)
+
+    def stop(self) -> None:
+        """Let no stream begin any more."""
+        self._seeds = iter(())
+
+    def _ask(self, plan: Plan) -> AbstractAsyncContextManager[httpx.Response]:
+        client = self._clients[plan.seed % len(self._clients)]
+        timeout = httpx.Timeout(_PATIENCE, read=self._idle if plan.ending == "stall" else _PATIENCE)
+        return client.stream("POST", f"{self._url}/{plan.seed}", content=b"{}", timeout=timeout)
+
+    @asynccontextmanager
+    async def answer(self, plan: Plan, ran: Counter[str], *, asks: bool) -> AsyncIterator[ToolStream]:
+        """Ask the provider, and read what it answers."""
+        source = SOURCES[plan.format]
+        async with self._ask(plan) as response:
+            stream = ToolStream(source(response), tools=registry, tool_state=ran, ask="now" if asks else "later")
+            async with stream as events:
+                self.open += 1
+                try:
+                    yield events
+                finally:
+                    self.open -= 1
+
+
+def decide(asking: ToolStream | Run, event: UIEvent, *, late: bool) -> None:
+    """Allow a call or deny it, if the event asks for that; `late` is somebody whose word may come too late."""
+    if not isinstance(event, ApprovalRequested):
+        return
+    try:
+        if allowed(event.call.arguments):
+            asking.approve(event.call.id, digest=event.digest)
+        else:
+            asking.deny(event.call.id, "too much")
+    except DecisionRefused:
+        if not late:
+            raise

@@ -1,0 +1,56 @@
+"""The world outside, as a process: the provider, and the browsers. It speaks with who started it line by line, in JSON.
+
+It tells its port, is told that of the application and how many browsers there are, and then to stop; it lets each
+browser finish, tells what it has seen, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import resource
+import sys
+from typing import Any
+
+from benchmarks.soaking.browsers import browse
+from benchmarks.soaking.provider import Provider
+from benchmarks.soaking.tally import Tally
+
+
+async def run(pace: float) -> None:
+    """Be the world outside for as long as somebody wants it."""
+    provider, tally = Provider(pace), Tally()
+    _tell({"port": await provider.start()})
+    told = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin)
+    order = json.loads(await told.readline())
+    seeds = itertools.islice(itertools.count(order["seed"]), order["count"])
+    is_over = False
+
+    async def use_browser(wait: float) -> None:
+        await asyncio.sleep(wait)
+        while not is_over and (seed := next(seeds, None)) is not None:
+            try:
+                await browse(order["port"], seed, tally)
+            except Exception as error:
+                tally.blame(f"browser of {seed}", error)
+
+    browsers = [
+        asyncio.create_task(use_browser(order["ramp"] * place / order["browsers"]))
+        for place in range(order["browsers"])
+    ]
+    await told.readline()
+    is_over = True
+    await asyncio.gather(*browsers)
+    _tell({"tally": vars(tally), "sent": provider.done})
+    await told.read()
+
+
+def _tell(value: dict[str, Any]) -> None:
+    print(json.dumps(value), flush=True)
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    asyncio.run(run(float(sys.argv[1])))

@@ -1,0 +1,88 @@
+"""The application that the browsers ask: a stream as a response, and runs that are read again from a position."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from benchmarks.soaking.house import House
+from benchmarks.soaking.plans import Plan, make_plan
+from streamtools import ToolStream
+from streamtools.errors import RunNotFound
+from streamtools.outputs.asgi import event_stream_response
+
+_OWNER = "browser"
+
+
+def application(house: House) -> Starlette:
+    """Return the application."""
+    ids: dict[int, str] = {}
+
+    @asynccontextmanager
+    async def answer(plan: Plan) -> AsyncIterator[ToolStream]:
+        async with house.answer(plan, Counter(), asks=False) as events:
+            yield events
+        if events.result.reason is None:
+            house.tally.blame(f"{plan.seed}: a response without an end: {events.result}")
+
+    async def stream(request: Request) -> Response:
+        return event_stream_response(answer(make_plan(request.path_params["seed"])))
+
+    async def run(request: Request) -> Response:
+        seed: int = request.path_params["seed"]
+        try:
+            run = await house.runs.find(ids.get(seed, ""), owner=_OWNER)
+        except RunNotFound:
+            if request.headers.get("last-event-id"):
+                house.tally.blame(f"{seed}: the run of a browser was not found")
+            run = await house.runs.start(answer(make_plan(seed)), owner=_OWNER)
+            ids[seed] = run.id
+            while len(ids) > 10_000:
+                del ids[next(iter(ids))]
+        return event_stream_response(run, request=request)
+
+    return Starlette(routes=[Route("/stream/{seed:int}", stream), Route("/run/{seed:int}", run)])
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals alone, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.port: int = 0
+        self.listens = anyio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Start."""
+        await super().startup(sockets)
+        self.port = self.servers[0].sockets[0].getsockname()[1]
+        self.listens.set()
+
+
+@asynccontextmanager
+async def serving(house: House) -> AsyncIterator[int]:
+    """Serve the application for as long as it lasts, on the port that this gives."""
+    config = uvicorn.Config(
+        application(house), host="127.0.0.1", port=0, lifespan="off", log_config=None, access_log=False, backlog=2048
+    )
+    server = _Server(config)
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.serve)
+        await server.listens.wait()
+        yield server.port
+        server.should_exit = True

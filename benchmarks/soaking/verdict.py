@@ -1,0 +1,77 @@
+"""What a soak has to show, held against what it has shown."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import NamedTuple
+
+from benchmarks.soaking.plans import FAULTS
+from benchmarks.soaking.soak import Report, Settings
+from benchmarks.soaking.watch import GROWTH, growth
+
+_FULL = 0.95
+"""The share of the streams that has to be open at a time: between two, a slot asks the provider."""
+
+_SATURATED = 0.9
+"""The share of a processor above which streams are no more as many at the same time as they seem."""
+
+
+class Finding(NamedTuple):
+    """Something that has to hold; `holds` is None where it was not looked at."""
+
+    what: str
+    holds: bool | None
+    told: str
+
+
+def judge(report: Report, settings: Settings) -> list[Finding]:
+    """Return what holds and what does not."""
+    here, browsers = report.here, report.browsers
+    seen = here.seen + Counter(browsers["seen"])
+    missing = [fault for fault in FAULTS if not report.sent[fault]]
+    wrong = here.wrong + browsers["wrong"]
+    findings = [
+        Finding("no event was lost, doubled or wrong", not wrong, f"{wrong} problems in {_streams(report):,} streams"),
+        Finding("each kind of fault was met", not missing, f"not {', '.join(missing)}" if missing else _counts(seen)),
+        Finding("nothing of the package is left", not report.left, f"{report.left or 'no object'}"),
+    ]
+    if settings.count is not None:
+        return findings
+    samples = [sample for sample in report.samples if sample.at <= report.until]
+    if len(samples) < 8:
+        return [*findings, Finding("memory is flat", None, "there are too few samples to tell")]
+    many = statistics.median(sample.streams for sample in samples[len(samples) // 4 :])
+    full = many >= _FULL * settings.streams
+    findings.append(Finding("the streams are open at the same time", full, f"{many:,.0f} of {settings.streams:,}"))
+    ratio = growth(samples)
+    findings.append(Finding("memory is flat", ratio <= GROWTH, f"last quarter by second quarter: {ratio:.4f}"))
+    first, last = samples[len(samples) // 4], samples[-1]
+    share = (last.seconds - first.seconds) / (last.at - first.at)
+    findings.append(Finding("the processor is not saturated", share < _SATURATED, f"{share:.0%} of one"))
+    return findings
+
+
+def summarise(report: Report) -> str:
+    """Return the counts, one kind a line."""
+    here, browsers = report.here, report.browsers
+    return "\n".join(
+        (
+            f"streams: {_streams(report):,}, of them {browsers['streams']:,} by browsers",
+            f"events: {here.events + browsers['events']:,}, calls: {here.calls + browsers['calls']:,}",
+            f"readers that came back: {here.resumed + browsers['resumed']:,}",
+            f"answers that the provider gave to their end: {_counts(report.sent)}",
+            f"of them read to their end: {_counts(here.seen + Counter(browsers['seen']))}",
+            f"left before: {_counts(here.left + Counter(browsers['left']))}",
+            f"calls ended as: {_counts(here.outcomes + Counter(browsers['outcomes']))}",
+            f"logged: {_counts(report.logged)}",
+        )
+    )
+
+
+def _streams(report: Report) -> int:
+    return report.here.streams + int(report.browsers["streams"])
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {many:,}" for name, many in sorted(counts.items())) or "none"

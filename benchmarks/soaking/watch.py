@@ -1,0 +1,126 @@
+"""What the measured process holds at a moment, and whether that grows. Needs Linux: figures are those of /proc."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import statistics
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from benchmarks.soaking.tally import Tally
+
+GROWTH = 1.02
+"""What the memory of the last quarter may be, at most, of that of the second."""
+
+_EXPECTED = {
+    "tool_call_failed",
+    "tool_result_dropped",
+    "stream_failed",
+    "socket.send() raised exception.",  # asyncio, of more than five writes in the turn in which a client has gone
+}
+"""What is logged of faults such as ours; nothing else may be, above the level of information."""
+
+
+class Sample(NamedTuple):
+    """One moment. Seconds are processor times, of this process and of the provider's; bytes are those in memory."""
+
+    at: float
+    streams: int
+    bytes: int
+    tasks: int
+    threads: int
+    files: int
+    objects: int
+    seconds: float
+    seconds_outside: float
+
+
+def ours() -> Counter[str]:
+    """Return how many objects of the package's own types the garbage collector knows, by type."""
+    found = (type(thing) for thing in gc.get_objects())
+    return Counter(kind.__qualname__ for kind in found if kind.__module__.partition(".")[0] == "streamtools")
+
+
+def take_sample(outside: int, streams: int) -> Sample:
+    """Return what there is now; `outside` is the id of the other process, `streams` how many are open."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return Sample(
+        time.monotonic(),
+        streams,
+        pages * os.sysconf("SC_PAGE_SIZE"),
+        len(asyncio.all_tasks()),
+        threading.active_count(),
+        len(list(Path("/proc/self/fd").iterdir())),
+        len(gc.get_objects()),
+        time.process_time(),
+        _seconds_of(outside),
+    )
+
+
+def _seconds_of(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def growth(samples: list[Sample]) -> float:
+    """Return the memory of the last quarter of the time by that of the second, both by their medians."""
+    quarter = len(samples) // 4
+    before, after = samples[quarter : 2 * quarter], samples[-quarter:]
+    return statistics.median(each.bytes for each in after) / statistics.median(each.bytes for each in before)
+
+
+@contextmanager
+def watched(tally: Tally) -> Iterator[Counter[str]]:
+    """Blame the tally for what goes wrong beside the streams: warnings, lost exceptions, logs. Gives what is logged."""
+    logged: Counter[str] = Counter()
+
+    def note(logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
+        if method not in ("debug", "info"):
+            name = str(event["event"])
+            logged[name] += 1
+            if name not in _EXPECTED:
+                tally.blame(f"logged: {event}")
+        raise structlog.DropEvent
+
+    def lose(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        tally.blame(f"lost: {context}", context.get("exception"))
+
+    def emit(record: logging.LogRecord) -> None:
+        logged[record.getMessage()] += 1
+        if record.getMessage() not in _EXPECTED:
+            tally.blame(f"logged: {record.name}: {record.getMessage()}")
+
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = emit  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    before, settings = structlog.is_configured(), structlog.get_config()
+    structlog.configure(processors=[note])
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lose)
+    hooks = sys.unraisablehook, threading.excepthook
+    sys.unraisablehook = lambda lost: tally.blame(f"lost: {lost.err_msg} {lost.object!r}", lost.exc_value)
+    threading.excepthook = lambda lost: tally.blame(f"lost in a thread: {lost.thread}", lost.exc_value)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = lambda message, category, file, line, *_: tally.blame(
+                f"warning: {category.__name__}: {message} ({file}:{line})"
+            )
+            yield logged
+    finally:
+        sys.unraisablehook, threading.excepthook = hooks
+        loop.set_exception_handler(None)
+        structlog.configure(**settings) if before else structlog.reset_defaults()
+        logging.getLogger().removeHandler(handler)
