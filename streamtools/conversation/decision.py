@@ -23,10 +23,13 @@ LENGTH = 256 * 1024
 """Characters of a decision that are read."""
 _WORK = 8 * LENGTH  # characters that are looked at in all: hostile brackets are read from each of them on
 _DEEP = 10_000  # what JSON counts for that nests deeper than Python reads
+_PIECE = 256  # characters in which the end of a value is looked for at first
+_TOKEN = 16  # characters of JSON that are together one token, outside of strings and numbers
 
 _marked = re.compile(r"JSON_BEGIN\b(.*?)(?:\bJSON_END\b|\Z)", re.DOTALL)
 _fence = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)\n?")
 _begins = re.compile(r"[{\[]")
+_decoder = json.JSONDecoder(strict=False)
 
 _FORM = '{"tools":[{"tool":"NAME","arguments":{}}]}'
 _NO_TOOLS = '{"tools":[]}'
@@ -105,7 +108,6 @@ def _values(places: Sequence[str]) -> Iterator[Any]:
 
     What is not read as JSON anywhere else, an object in which a key stands twice say, is none here.
     """
-    decoder = json.JSONDecoder(strict=False)
     work = 0
     for place in places:
         text = place
@@ -116,17 +118,34 @@ def _values(places: Sequence[str]) -> Iterator[Any]:
             pass
         at = 0
         while (found := _begins.search(text, at)) and work < _WORK:
-            at = found.end()
-            try:
-                _, at = decoder.raw_decode(text, found.start())
-            except json.JSONDecodeError as error:
-                work += error.pos - found.start()
+            length, read = _measure(text, found.start())
+            if length is None:
+                at = found.end()
+                work += read
                 continue
-            except RecursionError:
-                work += _DEEP
-                continue
+            at = found.start() + length
             with contextlib.suppress(Rejected):
                 yield decode_json(text[found.start() : at]).value
+
+
+def _measure(text: str, begin: int) -> tuple[int | None, int]:
+    """Return the length of the JSON value that begins there, None if there is none, and how much has been looked at.
+
+    It is read from longer and longer pieces of the text, because of an error `json` counts the lines before it: with
+    the whole text, each bracket in it would cost as much as all that stands before.
+    """
+    size = _PIECE
+    while True:
+        piece = text[begin : begin + size]
+        try:
+            return _decoder.raw_decode(piece)[1], size
+        except json.JSONDecodeError as error:
+            cut = len(piece) - error.pos < _TOKEN or error.msg.startswith("Unterminated string")
+            if not cut or begin + size >= len(text):
+                return None, len(piece) if cut else error.pos
+        except RecursionError:
+            return None, _DEEP
+        size *= 4
 
 
 def _read(value: Any) -> list[Wanted] | None:

@@ -1,0 +1,39 @@
+"""What fuzzing has found, each by the name of what was wrong, with an input that showed it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from streamtools.conversation.decision import read_decision
+
+
+@pytest.mark.parametrize("hostile", ['{"tos":[{', "[1, x ", "{ ", '{"a": "b" c ', '["\n{'])
+def test_brackets_in_a_decision_cost_what_stands_behind_them(hostile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each error, `json` counts the lines before it; it is not given all of the answer to do so."""
+    counted = 0
+    plain = json.JSONDecodeError.__init__
+
+    def count(error: json.JSONDecodeError, message: str, text: str, place: int) -> None:
+        nonlocal counted
+        counted += place
+        plain(error, message, text, place)
+
+    monkeypatch.setattr(json.JSONDecodeError, "__init__", count)
+    answer = hostile * 20 + "x" * 100_000 + hostile * 2_000
+
+    read_decision(answer)
+
+    assert counted < 300 * len(answer)
+
+
+@pytest.mark.parametrize("length", [200, 255, 256, 257, 1_000, 1_024, 20_000])
+@pytest.mark.parametrize("end", ["true", "null", "-1.5e+10", '"\\ud83d\\ude00"', '"\\\\"', "[]"])
+def test_a_decision_of_any_length_is_read_whole(length: int, end: str) -> None:
+    """It is looked for in pieces, and no piece ends it."""
+    for more in range(12):
+        arguments = {"a": "x" * (length - 40 + more), "b": json.loads(end)}
+        written = '{"tool":"f","arguments":{"a":' + json.dumps(arguments["a"]) + f',"b":{end}}}}}'
+
+        assert arguments == read_decision(f"So: {written} is it.").calls[0].arguments
