@@ -27,6 +27,7 @@ from streamtools.testing.laws import (
     assert_deltas_tell_the_arguments,
     assert_paired,
 )
+from tests.bounds import assert_within_limits
 from tests.families import ENVELOPES, MARKERS, MARKUP, TEMPLATE_TAGS
 from tests.promptness import assert_prompt
 from tests.reference import begins_with, examples, may_become
@@ -187,15 +188,9 @@ def test_limits_bound_what_is_kept(ids: Ids, data: st.DataObject) -> None:
     """No call, good or bad, is kept beyond the limit, and no turn has more calls than are allowed."""
     text, how = data.draw(readings(ids))
     limits = how.get("limits", DEFAULT_LIMITS)
-    longest_marker = 160
     events = feed(cut(text, data.draw(cuts)), **how | {"on_malformed": "error"})
 
-    for each in events:
-        if isinstance(each, Error):
-            assert len(each.raw or "") <= max(limits.call, longest_marker)
-        elif isinstance(each, Call):
-            assert len(each.call.raw) <= limits.call
-    assert sum(isinstance(each, Call) for each in events) <= limits.calls
+    assert_within_limits(events, limits)
 
 
 def traits(text: str, how: Options) -> list[str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-import types
 from typing import Any, Literal
 
-import msgspec
 import pytest
 
 from streamtools import Parser, parse
 from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import Error, Thinking, Warning
+from tests.bounds import stored
 from tests.reading import Brief, call, error, raws, read, warning
 
 F = '###:{"name":"f"}'
@@ -156,24 +154,6 @@ def test_one_limit_is_enough(on_malformed: Literal["error", "text"]) -> None:
 
     assert [Code.TOO_DEEP, Code.SKIPPED] == codes
     assert 2 == sum(isinstance(event, Thinking) for event in events)
-
-
-def stored(root: object) -> int:
-    """Return how many characters all strings hold that can be reached from `root`, without code and patterns."""
-    seen: set[int] = set()
-    found = 0
-    rest: list[Any] = [root]
-    while rest:
-        each = rest.pop()
-        if id(each) in seen or isinstance(each, type | types.ModuleType | types.FunctionType | types.CodeType):
-            continue
-        seen.add(id(each))
-        if isinstance(each, str):
-            found += len(each)
-        rest += gc.get_referents(each)
-        if isinstance(each, msgspec.Struct):  # the collector does not see into events
-            rest += msgspec.structs.astuple(each)
-    return found
 
 
 @pytest.mark.parametrize(

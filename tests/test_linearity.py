@@ -6,36 +6,20 @@ of its calls, or read again from its beginning with each delta, makes that numbe
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import pytest
 
 from streamtools import Parser
+from tests.bounds import characters_handled
 
 
-def characters_handled(deltas: Sequence[str], **options: Any) -> int:
-    """Return how many characters are passed to functions of the package while `deltas` are read."""
-    handled = 0
-
-    def count(frame: FrameType, what: str, _: object) -> None:
-        nonlocal handled
-        if what == "call" and "streamtools" in frame.f_code.co_filename:
-            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-            handled += sum(len(value) for name in names if isinstance(value := frame.f_locals.get(name), str))
-
+def read(deltas: Sequence[str], **options: Any) -> None:
     parser = Parser(**options)
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        for delta in deltas:
-            parser.feed(delta)
-        parser.close()
-    finally:
-        sys.setprofile(before)
-    return handled
+    for delta in deltas:
+        parser.feed(delta)
+    parser.close()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +48,8 @@ def test_twice_the_text_is_twice_the_work(begin: str, more: str, options: dict[s
 
     def work(length: int) -> int:
         text = begin + more * (length // len(more))
-        return characters_handled([text[at : at + size] for at in range(0, len(text), size)], **options)
+        deltas = [text[at : at + size] for at in range(0, len(text), size)]
+        return characters_handled(lambda: read(deltas, **options))
 
     once, twice = work(16_384), work(32_768)
 

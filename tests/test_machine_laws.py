@@ -222,14 +222,9 @@ def test_done_tells_the_truth(source: list[SourceEvent], options: dict[str, Any]
     """How a run has ended is what its source events say, and nothing that the text says changes it."""
     options |= {"judge": None, "after_call": "show"}
     events = run(source, **options)
-    done = _done(events)
 
-    reason, finish, conversation = _ending(source)
-    if done.finish_reason == "tool_calls" and any(
-        isinstance(each, Call) and each.call.dialect == "native" for each in events
-    ):
-        finish = "tool_calls" if finish == "stop" else finish  # whatever the provider says of native calls
-    assert (done.reason, done.finish_reason, done.conversation_id) == (reason, finish, conversation)
+    assert_truthful(source, events)
+    done = _done(events)
     tell(f"{done.reason}: {done.finish_reason}")
 
 
@@ -243,6 +238,17 @@ def test_conservation(chain: list[Turn], places: list[list[int]], options: dict[
         parser.feed(turn.text)
         parser.close()
         assert_conserved(turn.text, events, stopped=parser.stopped)
+
+
+def assert_truthful(source: Iterable[SourceEvent], events: list[UIEvent]) -> None:
+    """`done` says how the source has ended, where nobody judges the calls and nothing is stopped behind them."""
+    done = _done(events)
+    reason, finish, conversation = _ending(source)
+    if done.finish_reason == "tool_calls" and any(
+        isinstance(each, Call) and each.call.dialect == "native" for each in events
+    ):
+        finish = "tool_calls" if finish == "stop" else finish  # whatever the provider says of native calls
+    assert (done.reason, done.finish_reason, done.conversation_id) == (reason, finish, conversation)
 
 
 def _done(events: list[UIEvent]) -> Done:
@@ -274,6 +280,7 @@ def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]
                     return "failed", finish, conversation
             case ChainCompleted():
                 finish = ("other" if lost else "stop") if open_ else finish or "stop"
+                lost = lost and not open_  # it has been told, with the turn that it belongs to
                 open_, earned, conversation = False, True, each.conversation_id
             case _:
                 begun, open_, earned = True, True, False

@@ -1,0 +1,74 @@
+"""What a reader of a stream may keep, and how much it may do: counted, not timed, and not weighed by the system."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from streamtools.calls import Limits
+from streamtools.events import Call, Error, UIEvent
+
+LONGEST_MARKER = 160
+"""No marker, with the white space that may stand in it, has more characters."""
+
+
+def stored(root: object) -> int:
+    """Return how many characters and bytes can be reached from `root`, without those of code and patterns."""
+    seen: set[int] = set()
+    found = 0
+    rest: list[Any] = [root]
+    while rest:
+        each = rest.pop()
+        if id(each) in seen or isinstance(each, type | types.ModuleType | types.FunctionType | types.CodeType):
+            continue
+        seen.add(id(each))
+        if isinstance(each, str | bytes | bytearray):
+            found += len(each)
+        rest += gc.get_referents(each)
+        if isinstance(each, msgspec.Struct):  # the collector does not see into events
+            rest += msgspec.structs.astuple(each)
+    return found
+
+
+def characters_handled(work: Callable[[], object]) -> int:
+    """Return how many characters and bytes are passed to functions of the package while `work` is done.
+
+    A text that is handed on whole again and again, or read again from its beginning, makes that number grow.
+    """
+    handled = 0
+
+    def count(frame: FrameType, what: str, _: object) -> None:
+        nonlocal handled
+        if what == "call" and "streamtools" in frame.f_code.co_filename:
+            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+            given = (frame.f_locals.get(name) for name in names)
+            handled += sum(len(value) for value in given if isinstance(value, str | bytes))
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return handled
+
+
+def assert_within_limits(events: Iterable[UIEvent], limits: Limits) -> None:
+    """No call, good or bad, is kept beyond the limit, and no turn has more calls than are allowed.
+
+    The events are those of a parser, in which malformed calls are errors.
+    """
+    calls = 0
+    for each in events:
+        if isinstance(each, Error):
+            assert len(each.raw or "") <= max(limits.call, LONGEST_MARKER), f"kept beyond the limit: {each}"
+        elif isinstance(each, Call):
+            assert len(each.call.raw) <= limits.call, f"kept beyond the limit: {each}"
+            calls += 1
+    assert calls <= limits.calls, f"{calls} calls, of {limits.calls}"
