@@ -1,0 +1,40 @@
+"""All targets, by name, in the order of what is most at risk. Each is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from streamtools.sources import ADAPTERS
+from tests.fuzz.target import Target
+from tests.fuzz.targets import decisions, dialects, frames, machine, sources
+from tests.variants import KNOWN
+
+_FIRST = ("frames", "machine", "decisions", *(f"dialect:{each}" for each in DEFAULT_DIALECTS))
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "frames": frames.make,
+    "machine": machine.make,
+    "decisions": decisions.make,
+    **{f"dialect:{each}": partial(dialects.make, each) for each in DEFAULT_DIALECTS},
+    "auto": dialects.make_auto,
+    **{f"source:{each}": partial(sources.make, each) for each in (*ADAPTERS, *sources.OTHERS)},
+    **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in DEFAULT_DIALECTS},
+}
+
+
+def choose(names: Iterable[str]) -> list[str]:
+    """Return the names of targets that are meant: `all`, `first`, a name, or a kind, as `source` is.
+
+    Raises LookupError for one that there is not.
+    """
+    chosen: dict[str, None] = {}
+    for name in names:
+        groups = {"all": list(TARGETS), "first": list(_FIRST)}
+        kind = [each for each in TARGETS if each.startswith(f"{name}:")]
+        found = groups.get(name) or ([name] if name in TARGETS else kind)
+        if not found:
+            raise LookupError(f"no target is named {name!r}; see --list")
+        chosen |= dict.fromkeys(found)
+    return list(chosen)

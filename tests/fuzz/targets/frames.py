@@ -1,0 +1,82 @@
+"""Frames: the decoders of SSE and NDJSON say what the whole stream says, at any cut and under any limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from streamtools.calls import DEFAULT_LIMITS
+from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
+from tests.bounds import characters_handled, stored
+from tests.cuts import cut
+from tests.fuzz.target import Input, Target, seeds
+from tests.provider_streams import PROVIDERS
+from tests.test_frames import CASES, LINES, frames, reference
+
+_CHOICES = {"limit": (DEFAULT_LIMITS.frame, 1, 8, 40, 200), "lines": (False, True)}
+_WORK = 40  # times as many bytes as there are in a stream are passed to functions while it is read in pieces
+_PUMPED = 20_000  # bytes of a stream that goes on and on
+
+
+def check(given: Input) -> Iterator[object]:
+    """Compare with the reference, with any other cut, and with the limits."""
+    how = given.choose_all(_CHOICES)
+    limit: int = how["limit"]
+    make = LineDecoder if how["lines"] else SSEDecoder
+    stream = given.body
+    whole = frames(make(limit), [stream])
+    for chunks in ([stream[at : at + 1] for at in range(len(stream))], cut(stream, given.places(len(stream)))):
+        assert whole == frames(make(limit), chunks), f"cut as {chunks!r}"
+    if how["lines"]:
+        assert whole == _read_lines(stream, limit)
+    elif limit == DEFAULT_LIMITS.frame:
+        assert whole == reference(stream)
+    else:
+        assert [each for each in whole if isinstance(each, Skipped)] == _skipped(stream, limit)
+    if given.wants(0) and limit <= 200 and stream:
+        _keeps_little(make(limit), stream, limit)
+    if given.wants(1) and len(stream) > 8:
+        pieces = [stream[at : at + 4] for at in range(0, len(stream), 4)]
+        handled = characters_handled(lambda: frames(make(DEFAULT_LIMITS.frame), pieces))
+        assert handled <= _WORK * len(stream), f"{handled} bytes are handled for {len(stream)}"
+    yield how["lines"], limit
+    for each in whole:
+        yield type(each)
+        if isinstance(each, Frame):
+            yield each.event[:8], bool(each.id), each.data[:6], min(each.data.count(b"\n"), 3)
+
+
+def _blocks(stream: bytes, end: bytes) -> list[bytes]:
+    return re.sub(rb"\r\n?", b"\n", stream.removeprefix(b"\xef\xbb\xbf")).split(end)
+
+
+def _read_lines(stream: bytes, limit: int) -> list[Framed]:
+    """Lines, read from the whole."""
+    lines = _blocks(stream, b"\n")
+    over = [Skipped(len(line)) if len(line) > limit else Frame(line) for line in lines]
+    return [each for each in over if isinstance(each, Skipped) or each.data.strip()]
+
+
+def _skipped(stream: bytes, limit: int) -> list[Skipped]:
+    """What is over the limit, read from the whole."""
+    blocks = _blocks(stream, b"\n\n")
+    blocks[-1] = blocks[-1].removesuffix(b"\n")
+    return [Skipped(len(block)) for block in blocks if len(block) > limit]
+
+
+def _keeps_little(decoder: SSEDecoder | LineDecoder, stream: bytes, limit: int) -> None:
+    """However long it goes on, no more is kept than a frame, the last id and the last name."""
+    before = stored(decoder)
+    for _ in range(_PUMPED // len(stream) + 1):
+        decoder.feed(stream)
+    kept = stored(decoder) - before
+    assert kept <= 4 * limit + 64, f"{kept} bytes are kept, where a frame has {limit}"
+
+
+def make() -> Target:
+    """Return the target."""
+    bodies = [stream for stream, _ in CASES.values()] + [stream for stream, _ in LINES.values()]
+    bodies += [provider.body[:2000] for provider in PROVIDERS]
+    words = [b"data", b"data: ", b"event: ", b"id: ", b"retry: ", b"\n\n", b"\r", b"\r\n", b"\r\n\r\n", b":", b"\xff"]
+    words += [b"\xef\xbb\xbf", b"{", b"[{", b"}\n", b"data: {}\n\n", b"event: a\ndata: 1\nid: 7\n\n", b"\0", b"id: 7"]
+    return Target("frames", check, lambda: list(seeds(bodies, _CHOICES, laws=2)), words)

@@ -1,0 +1,211 @@
+"""The machine: any source events in any order give one run, in order, with one truthful end and all calls paired.
+
+A body is records, each a letter and its text, with a control character between: easy to cut, to swap and to repeat.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from streamtools import coalesce
+from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.errors import Code
+from streamtools.events import (
+    ChainCompleted,
+    Done,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    Usage,
+    read_source_event,
+    read_ui_event,
+)
+from streamtools.outputs import validate
+from streamtools.testing.feeding import cut
+from streamtools.testing.laws import assert_one_ending, assert_paired
+from tests.fuzz.target import Input, Target, encode, seeds
+from tests.fuzz.targets.dialects import CHOICES as READING
+from tests.provider_streams import PROVIDERS
+from tests.strategies import armed
+from tests.test_machine_laws import REASONS, assert_truthful, judge, run
+
+_RECORD, _FIELD = "\x1e", "\x1f"
+
+CHOICES: dict[str, Sequence[Any]] = {
+    "execute": ("completed", "eager", "never"),
+    "native_tool_calls": (None, True, False),
+    "self_contained": (False, True),
+    "judge": (None, judge),
+    "call_deltas": READING["call_deltas"],
+    "on_malformed": READING["on_malformed"],
+    "after_call": READING["after_call"],
+    "reasoning": READING["reasoning"],
+    "trim": READING["trim"],
+    "limits": (*READING["limits"], Limits(text=5), Limits(call=60, calls=2, text=50)),
+}
+_HOW: dict[str, Sequence[Any]] = {"cancel": (False, False, True), "idle": (False, True)}
+_REASONS: dict[str, Any] = {each: each for each in REASONS if each}
+_IDS = ("hash_marker", "tilde_fence")
+
+
+def _native(key: str, name: str, arguments: str, *rest: str) -> SourceEvent:
+    given: Any = arguments
+    if arguments.startswith("="):
+        try:
+            given = json.loads(arguments[1:])
+        except (ValueError, RecursionError):
+            given = None
+    flags = "".join(rest)
+    return NativeToolCall(
+        key,
+        name or None,
+        given,
+        "x" if "x" in flags else None,
+        provider_executed="p" in flags,
+        answerable="n" not in flags,
+    )
+
+
+def _end(reason: str, text: str = "", calls: str = "", *rest: str) -> SourceEvent:
+    return ProviderCompleted(
+        text=text or None,
+        tool_calls=[NativeToolCall("0", calls, "{}", None)] if calls else None,
+        finish_reason=_REASONS.get(reason),
+        usage=Usage(input=1) if rest else None,
+        ends_run=not rest,
+    )
+
+
+_READERS: dict[str, tuple[int, Callable[..., SourceEvent]]] = {
+    "t": (1, lambda text, *_: TextDelta(text)),
+    "r": (1, lambda text, *_: ReasoningDelta(text)),
+    "s": (3, lambda key, id, name, *_: ToolCallStart(key, id or None, name or None)),
+    "d": (2, lambda key, text, *_: ToolCallDelta(key, text)),
+    "n": (3, _native),
+    "e": (1, _end),
+    "c": (1, lambda id, *_: ChainCompleted(id or None)),
+    "x": (1, lambda text, *_: SourceError(text, Code.STREAM_INTERRUPTED if "i" in text else Code.UPSTREAM_ERROR)),
+    "w": (1, lambda text, *_: SourceWarning(Code.SKIPPED if "s" in text else Code.BAD_FRAME, text)),
+    "u": (1, lambda text, *_: SourceUsage(Usage(input=len(text)))),
+    "j": (1, lambda text, *_: SourceRaw({"odd": text})),
+}
+"""The letters of records: how many fields each has at least, and what it makes of them."""
+
+
+def read(text: str) -> list[SourceEvent]:
+    """Return the source events of a body; a record that is none is text, and one in braces is an event's JSON."""
+    events: list[SourceEvent] = []
+    for record in text.split(_RECORD):
+        if record.startswith("{"):
+            try:
+                events.append(read_source_event(record))
+            except (ValueError, RecursionError):
+                events.append(TextDelta(record))
+        elif record:
+            least, make = _READERS.get(record[0], (1, lambda *fields: TextDelta(_FIELD.join(fields))))
+            fields = record[1:].split(_FIELD)
+            events.append(make(*fields, *[""] * (least - len(fields))))
+    return events
+
+
+def check(given: Input) -> Iterator[object]:
+    """Hold one run to the laws."""
+    source = read(given.text)
+    options = given.choose_all(CHOICES) | {"dialects": armed(_IDS)}
+    cancel, idle = given.choose(10, _HOW["cancel"]), given.choose(11, _HOW["idle"])
+    events = run(source, cancel=cancel, idle=idle, **options)
+    validate(events)
+    assert_one_ending(events)
+    assert_paired(events, refused=options["on_malformed"] == "text")
+    for event in events:
+        assert type(event) is type(read_ui_event(event.to_json()))
+    if not cancel and options["judge"] is None and options["after_call"] == "show":
+        assert_truthful(source, events)
+    calm = idle or options["execute"] == "eager"  # what runs beside the stream runs beside other deltas
+    whole = coalesce(run(source, cancel=cancel, idle=calm, **options))
+    for cuts in (given.places(200), range(200)):
+        pieces = [piece for event in source for piece in _cut(event, list(cuts))]
+        assert whole == coalesce(run(pieces, cancel=cancel, idle=calm, **options)), f"cut at {cuts}"
+    yield from _outcome(events, options)
+
+
+def _cut(event: SourceEvent, places: list[int]) -> Iterator[SourceEvent]:
+    """Yield what a delta of text is in pieces; all else is as it is, and so is a delta without text."""
+    if isinstance(event, TextDelta) and event.text:
+        yield from (replace(event, text=piece) for piece in cut(event.text, places))
+    else:
+        yield event
+
+
+def _outcome(events: list[UIEvent], options: dict[str, Any]) -> Iterator[object]:
+    policy = (options["execute"], options["native_tool_calls"], options["after_call"], options["judge"] is None)
+    for one, other in itertools.pairwise(events):
+        yield type(one), getattr(one, "code", 0), type(other), getattr(other, "code", 0)
+        yield policy, type(other), getattr(other, "code", 0)
+    done = events[-1]
+    yield isinstance(done, Done) and (done.reason, done.finish_reason, min(len(done.pending), 3))
+
+
+def _bodies() -> Iterator[str]:
+    call, fenced = '###:{"name":"f","args":{"a":1}}', '~~~tool_call\n{"name":"g"}\n~~~\n'
+    runs: list[list[str]] = [
+        ["tHello ", "tworld", "estop"],
+        [f"tA {call} b", "estop", "cu-1"],
+        [f"t{fenced}", f"estop{_FIELD}{fenced}and more{_FIELD * 2}x", "tbye", "estop"],
+        ["s0\x1fx\x1ff", 'd0\x1f{"a":', "d0\x1f1}", "n0\x1ff\x1f", "etool_calls"],
+        ['n0\x1ff\x1f={"a":1}\x1fx', f"t{call}", "etool_calls", "c"],
+        ["n0\x1ff\x1f{}\x1fp", "n1\x1fg\x1f[1]\x1fn", "elength"],
+        ["rHm. ", "tHi", "u12", "wbad", "j1", "xno"],
+        ["t###:", 't{"name":', "wskipped", 't"f"}', "eother"],
+        [f"estop{_FIELD}All at once {call}", "c"],
+        [f"t{call}", f"estop{_FIELD}{call}{_FIELD}f"],
+        ["tA", "estop\x1f\x1f\x1fx", "tB", "xinterrupted"],
+        ["econtent_filter"], ["eerror"], ["epause"], ["ecancelled"], [],
+    ]  # fmt: skip
+    yield from map(_RECORD.join, runs)
+    from streamtools.sources import adapter
+
+    for provider in PROVIDERS:
+        reader = adapter(provider.adapter)
+        yield _RECORD.join(event.to_json() for event in [*reader.feed(provider.body), *reader.close()])
+
+
+def make() -> Target:
+    """Return the target."""
+    words = [_RECORD + letter for letter in _READERS] + [_FIELD, _RECORD, "\x1e{"]
+    words += [
+        '###:{"name":"f"}',
+        "~~~tool_call\n",
+        '{"name":"g"}',
+        "\n~~~",
+        "###:{",
+        '"name":"f"',
+        "<think>",
+        "</think>",
+    ]
+    words += [f"\x1ee{reason}" for reason in _REASONS] + [
+        "n0\x1ff\x1f{}",
+        '={"a":1}',
+        "s0\x1fx\x1ff",
+        "d0\x1f{",
+    ]
+    words += ["}", '"', "\n\n", "###result f: {}", "~~~tool_result f\n", " "]
+    return Target("machine", check, lambda: list(seeds(_bodies(), CHOICES | _HOW)), [encode(word) for word in words])
+
+
+assert len(CHOICES) == 10, "the places of `_HOW` follow"
+assert DEFAULT_LIMITS in CHOICES["limits"]

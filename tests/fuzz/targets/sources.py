@@ -1,0 +1,164 @@
+"""Sources: the adapter of every format, fed with what a provider, a proxy or a network may make of its bytes.
+
+No bytes raise; the cut makes no difference; each event survives JSON; a stream ends once, well or with one error, and
+nothing follows; what the machine makes of it is a run in order; and no more is kept than the limits allow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.events import (
+    ChainCompleted,
+    ProviderCompleted,
+    SourceError,
+    SourceEvent,
+    read_source_event,
+)
+from streamtools.outputs import validate
+from streamtools.sources import ADAPTERS, Adapter, Undecided
+from streamtools.testing.laws import assert_one_ending, assert_paired
+from tests.bounds import characters_handled, stored
+from tests.cuts import cut
+from tests.fuzz.target import Input, Target, seeds
+from tests.provider_streams import BY_NAME, PROVIDERS, Provider
+from tests.test_machine_laws import run
+
+Make: TypeAlias = Callable[[Limits], Adapter]
+
+OTHERS: dict[str, Make] = {"detect": lambda limits: Undecided(ADAPTERS, "", limits)}
+"""Adapters that have no name of their own."""
+
+_CHOICES: dict[str, Sequence[Any]] = {
+    "limits": (
+        DEFAULT_LIMITS,
+        Limits(frame=120),
+        Limits(call=40, depth=3, digits=4, calls=2, text=50),
+        Limits(frame=1500, call=40, depth=3, digits=4, calls=2, text=50),
+    ),
+    "cause": (None, "reset"),
+}
+_SATURATED = 8_000  # bytes behind which an adapter with small limits keeps all that it may
+_KEPT = 6_000  # characters and bytes that may be kept of three times as many more
+_WORK = 150  # times as many characters and bytes are handled as a stream has
+
+
+def read(make: Make, limits: Limits, chunks: Sequence[bytes], cause: str | None) -> list[SourceEvent]:
+    """Return the events of a whole stream, whose end comes once."""
+    adapter = make(limits)
+    events = [event for chunk in chunks for event in adapter.take(chunk)]
+    ended = adapter.ended
+    events += adapter.close(cause)
+    assert adapter.ended or not ended, "what had ended goes on"
+    assert adapter.close(cause) == [], "the end comes twice"
+    return events
+
+
+def check(make: Make, given: Input) -> Iterator[object]:
+    """Hold one stream to the laws."""
+    how = given.choose_all(_CHOICES)
+    limits, cause = how["limits"], how["cause"]
+    stream = given.body
+    events = read(make, limits, [stream], cause)
+    for chunks in ([stream[at : at + 1] for at in range(len(stream))], cut(stream, given.places(len(stream)))):
+        again = read(make, limits, chunks, cause)
+        assert events == again, f"cut as {chunks!r}: {again}"
+    for event in events:
+        assert type(event) is type(read_source_event(event.to_json()))
+    _ends_once(events, cause)
+    told = run(events, limits=limits)
+    validate(told)
+    assert_one_ending(told)
+    assert_paired(told)
+    if given.wants(0) and stream:
+        _keeps_little(make, stream)
+    if given.wants(1) and stream:
+        _works_in_proportion(make, stream)
+    yield cause, limits.frame
+    kinds = [(type(event), getattr(event, "code", None), getattr(event, "finish_reason", 0)) for event in events]
+    yield from itertools.pairwise(kinds)
+
+
+def _ends_once(events: list[SourceEvent], cause: str | None) -> None:
+    faults = [each for each in events if isinstance(each, SourceError)]
+    assert len(faults) <= 1, faults
+    assert faults == [] or events[-1] is faults[0], "something follows an error"
+    well = [each for each in events if isinstance(each, ChainCompleted | ProviderCompleted) and _is_end(each)]
+    assert cause is None or faults or well, "a stream that broke off has no end"
+
+
+def _is_end(event: SourceEvent) -> bool:
+    return isinstance(event, ChainCompleted) or (isinstance(event, ProviderCompleted) and event.ends_run)
+
+
+def _keeps_little(make: Make, stream: bytes) -> None:
+    """However long it goes on, what is kept is bounded by the limits."""
+    adapter = make(Limits(frame=2000, call=200, calls=4, text=200, depth=8))
+    count = _SATURATED // len(stream) + 1
+    for _ in range(count):
+        adapter.take(stream)
+    before = stored(adapter)
+    for _ in range(3 * count):
+        adapter.take(stream)
+    kept = stored(adapter) - before
+    assert kept < _KEPT, f"{kept} characters and bytes are kept of {3 * count * len(stream)}"
+
+
+def _works_in_proportion(make: Make, stream: bytes) -> None:
+    """The work is in proportion to the bytes, in pieces of sixteen."""
+    pumped = stream * 8
+    pieces = [pumped[at : at + 16] for at in range(0, len(pumped), 16)]
+    handled = characters_handled(lambda: read(make, DEFAULT_LIMITS, pieces, None))
+    assert handled <= _WORK * len(pumped) + 4000, f"{handled} are handled for {len(pumped)} bytes"
+
+
+def _bodies(provider: Provider) -> list[bytes]:
+    frames = provider.frames
+    return [
+        provider.body,
+        provider.broken,
+        *(b"".join(frames[:count]) for count in range(1, len(frames), 3)),
+        b"".join(frames[::2]),
+        b"".join([*frames[:3], *frames[-2:]]),
+        b"".join([*frames, *frames]),
+        provider.body.replace(b"\n", b"\r\n"),
+        b'{"error": {"message": "no"}}',
+        b"<html>Bad gateway</html>",
+        *frames,
+        *(each for frame in frames for each in (frame.replace(b'"', b"", 1), frame.replace(b"{", b"[", 1))),
+    ]
+
+
+def _words(provider: Provider) -> list[bytes]:
+    """Return the names and values that the format is made of."""
+    found = {part for frame in provider.frames for part in frame.replace(b":", b",").split(b",") if 2 < len(part) < 40}
+    common = [
+        b"data: ",
+        b"event: ",
+        b"\n\n",
+        b"null",
+        b"{}",
+        b"[]",
+        b'""',
+        b"-1",
+        b"1e999",
+        b"true",
+        b'"\\ud83d"',
+        b'"a"',
+    ]
+    return [*common, b"data: [DONE]\n\n", b'"error":', b'"error":{"message":"no"}', *sorted(found)]
+
+
+def make(name: str) -> Target:
+    """Return the target of one format, or of those that are told apart by their first event."""
+    reader: Make = OTHERS[name] if name in OTHERS else ADAPTERS[name]
+    providers = [BY_NAME[name]] if name in BY_NAME else list(PROVIDERS)
+    few = len(_bodies(providers[0])) if len(providers) == 1 else 9
+    bodies = [body for provider in providers for body in _bodies(provider)[:few]]
+    words = list(dict.fromkeys(word for provider in providers for word in _words(provider)))
+    return Target(
+        f"source:{name}", lambda given: check(reader, given), lambda: list(seeds(bodies, _CHOICES, laws=2)), words
+    )
