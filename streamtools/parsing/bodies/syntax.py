@@ -137,7 +137,8 @@ GEMMA = _gemma('<|"|>')
 FUNCTION_GEMMA = _gemma("<escape>")
 """FunctionGemma."""
 
-_decimal = re.compile(r"([-+]?)(\d+(?:_\d+)*)?(\.)?(\d+(?:_\d+)*)?(?:[eE]([-+]?\d+(?:_\d+)*))?", re.ASCII).fullmatch
+_DIGITS = r"\d++(?:_\d++)*+"  # possessive: digits that no point divides are not divided in every possible way
+_decimal = re.compile(rf"([-+]?)({_DIGITS})?(\.)?({_DIGITS})?(?:[eE]([-+]?{_DIGITS}))?", re.ASCII).fullmatch
 _prefixed = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]{1,128}|[oO][0-7]{1,128}|[bB][01]{1,128})").fullmatch
 
 

@@ -33,7 +33,7 @@ _SEP = Pattern("<|sep|>")
 _END_OF_VALUE, _END_OF_JSON = closing(_CLOSE_VALUE), Pattern(_CLOSE_JSON)
 _RESUME = closing(_CLOSE, before=_OTHERS)
 _ATTRIBUTES = Word("^<", 4096)  # an angle bracket is escaped there
-_each_attribute = re.compile(r"""([^\s="']+)\s*=\s*(?:"([^"]*)"|'([^']*)')""").findall
+_each_attribute = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall  # keys read once
 _TYPES = {each: frozenset((each,)) for each in (*STRING, *NO_STRING)}
 
 

@@ -1,0 +1,158 @@
+"""S3: no text makes a parser take more than linear time, and no regular expression can be made to.
+
+Two counts, and no clock: how many functions are called while openers that never close are read, which must grow with
+the text and no faster; and what in the parsed form of each regular expression of the package could be tried again and
+again, which no such count would see.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import pytest
+
+from streamtools import Parser, parse
+from streamtools.parsing.dialects import Dialect
+from streamtools.tools import Tool
+from tests.security.patterns import faults
+from tests.variants import KNOWN
+
+MIB = 1024 * 1024
+
+
+def get_weather(city: str, days: int = 1) -> str:
+    """Tell the weather."""
+    return "rain"
+
+
+TOOLS = [Tool(get_weather)]
+
+
+def calls_made(deltas: Sequence[str], dialect: Dialect) -> int:
+    """Return how many functions, of Python or of C, are called while the deltas are read."""
+    made = 0
+
+    def count(frame: FrameType, what: str, _: object) -> None:
+        nonlocal made
+        made += what in ("call", "c_call")
+
+    parser = Parser([dialect], TOOLS)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for delta in deltas:
+            parser.feed(delta)
+        parser.close()
+    finally:
+        sys.setprofile(before)
+    return made
+
+
+def openers(dialect: Dialect) -> dict[str, str]:
+    """Return what opens a call and never closes it, and what nearly does."""
+    call = dialect.write_call("get_weather", {"city": "a", "days": 2})
+    cuts = {"half of an opener": 5, "a third of a call": len(call) // 3, "all but its end": -1}
+    return {name: call[:at] for name, at in cuts.items()} | {"one opener, and no end": ""}
+
+
+@pytest.mark.parametrize("dialect", KNOWN.values(), ids=KNOWN.keys())
+@pytest.mark.parametrize("size", [3, MIB], ids=["in threes", "at once"])
+def test_twice_the_openers_are_twice_the_work(dialect: Dialect, size: int) -> None:
+    """Of each dialect, whatever they lack."""
+    for name, piece in openers(dialect).items():
+
+        def work(length: int, piece: str = piece) -> int:
+            opened = dialect.write_call("get_weather", {"city": "a", "days": 2})
+            text = piece * (length // len(piece)) if piece else opened[: len(opened) // 2] + 'a "b" {\n' * (length // 8)
+            return calls_made([text[at : at + size] for at in range(0, len(text), size)], dialect)
+
+        work(512)  # what is made once
+        once, twice, four_times = work(4096), work(8192), work(16384)
+        assert four_times - twice < 3 * (twice - once) + 500, name  # 2 if linear, 4 if quadratic
+
+
+def test_no_pattern_is_super_linear() -> None:
+    """None that a text from outside could meet; those that are used in a way that rules it out are named, with it."""
+    command = [sys.executable, "-m", "tests.security.patterns"]
+    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    found = {
+        pattern: sorted(set(told))
+        for is_bytes, pattern, flags, _ in rows
+        if (told := list(faults(pattern.encode("latin-1") if is_bytes else pattern, flags)))
+    }
+
+    unknown = {pattern: told for pattern, told in found.items() if not pattern.startswith(tuple(HARMLESS))}
+    assert {} == unknown
+    assert len(rows) > 500
+    assert [] == [each for each in HARMLESS if not any(pattern.startswith(each) for pattern in found)]
+
+
+HARMLESS = {
+    r'[^"\\\n]*"[-+.0-9eE': "matched at a place that is known, and never searched for",
+    r"[-+.0-9eE \t\r\n,:]*+(": "the same",
+    r"\.(?P<name>": "the same; each alternative ends at the character that it looks for",
+    r"(?:functions\.)?(.+)": "matched against the whole of an id",
+    r"(?:.*[_-])?(?:(?:api": "matched against the whole of a name",
+    r"[ \t]*(`{3,}|~{3,})": "matched against one line, which always fits once it has begun to",
+    r"^<tool_instructions>": "each search stops where the next could begin",
+    r"(.+?[.!?])(?:": "matched at the beginning of a description",
+    r"data:([^;,]*);base64": "matched at the beginning of an address",
+    r"[\r\n]*\{(?=": "matched at the beginning of a file of one's own",
+    r"\[[^]]*\]|.": "reads the patterns of this package",
+    r"\[.*?\]": "reads the patterns of this package",
+    r":(param|parameter|": "reads the docstrings of the application's own tools, line by line",
+    r"\*{0,2}(\w+)\s*(?:": "reads docstrings",
+    r"(\*{0,2}\w+(?:\s*,": "reads docstrings",
+    r"\s|[-*+•] |\d+[.)] ": "reads docstrings",
+}
+"""What only looks as if it could take long: how the pattern begins, and why it does not."""
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(a*)*b", r"(?:a|b*)*c", r"(a+)+$", r"\s*\s*x", r"\d+(\.)?\d+x", r"[a-z]*_[a-z_]*!", r" +x", r"<[^>]*>",
+     r"([^=]+)=x", r"(\d+(?:_\d+)*)?(\.)?(\d+)?"],
+)  # fmt: skip
+def test_what_is_super_linear_is_found(pattern: str) -> None:
+    """Repetitions in one another, side by side, and searched for in their own run."""
+    assert [] != list(faults(pattern))
+
+
+@pytest.mark.parametrize("pattern", [r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', r"\d+(?:_\d+)*", r"#{1,6}[ \t]", r"(?<!\w)\w++="])
+def test_what_is_linear_is_not(pattern: str) -> None:
+    """Possessive ones, those that something tells apart, and bounded ones."""
+    assert [] == list(faults(pattern))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        pytest.param(
+            "lfm2_pythonic", f"<|tool_call_start|>[get_weather(days={'1' * 4000}x)]<|tool_call_end|>", id="digits"
+        ),
+        pytest.param(
+            "kimi_k3_xtml",
+            '<|open|>tools<|sep|><|open|>call tool="get_weather"<|sep|>'
+            + f'<|open|>argument key="a" {"a" * 4000}<|sep|>' * 9,
+            id="attributes without a value",
+        ),
+    ],
+)
+def test_what_was_quadratic_is_read(dialect: str, text: str) -> None:
+    """Each was a pattern that the walk above has found: twenty seconds for 200 KB, once."""
+    assert [] == parse(text, dialects=[dialect], tools=TOOLS).calls
+
+
+@pytest.mark.parametrize("opener", ["###:{", "~~~tool_call\n{"])
+def test_a_megabyte_of_openers_is_read(opener: str) -> None:
+    """And shown or reported as what it is; with a sixteenth of it, it takes sixteen calls a character at most."""
+    text = opener * (MIB // len(opener))
+    result = parse([text[at : at + 4096] for at in range(0, len(text), 4096)])
+
+    assert [] == result.calls
+    assert len(result.content) + sum(each.count or 0 for each in result.warnings) <= len(text)
+    assert calls_made([text[: MIB // 16]], KNOWN["hash_marker"]) < MIB
