@@ -284,7 +284,14 @@ class ToolStream(Handover):
         if not self._over:
             self._scope.cancel()
         # The group is not shown the error: it would wrap it.
-        await self._tasks.__aexit__(None, None, None)
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            if not self._over:  # asyncio may cancel a task before its first step, which then is never taken
+                try:
+                    await self._close_source()
+                finally:
+                    self._finish()
         if error is None:
             self._raise_fault()
 
@@ -300,7 +307,6 @@ class ToolStream(Handover):
     # The task that drives the run.
 
     async def _produce(self, scope: anyio.CancelScope) -> None:
-        assert self._ended is not None
         try:
             with scope:
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as time:
@@ -330,11 +336,18 @@ class ToolStream(Handover):
                     self._hand_out(self._account())
                 self._hand_out(self._machine.close())
         finally:
-            await self._close_source()
-            self._hand_out(self._account())
-            self._hand_out(self._machine.cancel())
-            self._end()
-            self._ended.set()
+            try:
+                await self._close_source()
+            finally:  # asyncio's own cancellation knows no shields
+                self._finish()
+
+    def _finish(self) -> None:
+        """Let the run have its one end, and everybody know."""
+        assert self._ended is not None
+        self._hand_out(self._account())
+        self._hand_out(self._machine.cancel())
+        self._end()
+        self._ended.set()
 
     async def _resume(self, tools: TaskGroup) -> bool:
         """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked.

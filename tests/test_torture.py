@@ -1,0 +1,31 @@
+"""A share of the torture: each scenario, on both event loops, with blows of each kind at places spread over the run.
+
+`python -m tests.torture` strikes at every place; here it is every so many, and the first and the last.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import pytest
+
+from tests.torture.blows import BOTH
+from tests.torture.enumeration import Bench
+from tests.torture.scenarios import SCENARIOS
+
+PLACES = 5
+"""Places of each scenario at which a kind of blow strikes, at most."""
+
+
+@pytest.mark.parametrize("backend", BOTH)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_nothing_breaks(scenario: str, backend: str) -> None:
+    """Whatever is done to a run, it ends as it should, tells the truth, and leaves nothing behind."""
+    bench = Bench(SCENARIOS[scenario], backend)
+    assert not bench.failures, str(bench.failures[0])
+    for number, (_, group) in enumerate(groupby(bench.strikes(), lambda blow: blow.kind)):
+        blows = list(group)
+        stride = -(-len(blows) // PLACES)
+        for blow in blows[number % stride :: stride]:
+            bench.strike([blow])
+    assert not bench.failures, f"{len(bench.failures)} of {bench.trials}:\n{bench.failures[0]}"

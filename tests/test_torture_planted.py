@@ -1,0 +1,35 @@
+"""The torture finds what it is there to find: each planted fault, and none where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torture.enumeration import Bench
+from tests.torture.loops import PATIENCE
+from tests.torture.planted import PLANTED
+from tests.torture.scenarios import SCENARIOS
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kind of blow, at every place, brings it out."""
+    monkeypatch.setattr("tests.torture.loops.PATIENCE", PATIENCE / 40)
+    stream, blow, complaint = PLANTED[fault]
+    bench = Bench(SCENARIOS["generators"], "asyncio", noted=stream)
+    for each in bench.strikes():
+        if each.kind.name == blow.partition("@")[0]:
+            bench.strike([each])
+        if any(complaint in told for failure in bench.failures for told in failure.complaints):
+            return
+    raise AssertionError(f"{fault} was not found in {bench.trials} runs: {bench.failures[:1]}")
+
+
+def test_a_failure_says_how_to_repeat_it() -> None:
+    """The scenario, the event loop, the blow, its place, and one command."""
+    stream, _, _ = PLANTED["a response that stays open"]
+    bench = Bench(SCENARIOS["prose"], "trio", seed=3, noted=stream)
+    blow = next(each for each in bench.strikes() if str(each) == "aclose@4")
+    bench.strike([blow])
+    told = str(bench.failures[0])
+    assert told.startswith("prose on trio, aclose@4:")
+    assert told.endswith("again: python -m tests.torture prose --backend trio --seed 3 --blow aclose@4")

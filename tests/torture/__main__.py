@@ -1,0 +1,72 @@
+"""The torture from the command line: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+
+from tests.torture.blows import BOTH, read_blow
+from tests.torture.enumeration import Bench, Failure, benches
+from tests.torture.scenarios import SCENARIOS
+
+
+def main() -> int:
+    """Torture, print what is found, and return 1 if that is anything."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Strikes runs at each await.")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"one of {', '.join(SCENARIOS)}; else all")
+    parser.add_argument("--backend", choices=BOTH, help="one event loop instead of both")
+    parser.add_argument("--seconds", type=float, help="a share of all, chosen from the seed, for about so long")
+    parser.add_argument("--seed", type=int, default=0, help="of shares, of pairs, and of trio's own dice")
+    parser.add_argument("--pairs", type=int, default=100, help="pairs of blows for each scenario and loop (100)")
+    parser.add_argument("--blow", nargs="+", metavar="KIND@PLACE", help="these blows, together, in one run")
+    parser.add_argument("--show", type=int, default=20, help="how many failures are printed (20)")
+    parser.add_argument("--repeat", type=int, default=1, help="how often that one run is repeated")
+    given = parser.parse_args()
+    unknown = [name for name in given.scenarios if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    chosen = [SCENARIOS[name] for name in given.scenarios or SCENARIOS]
+    backends = (given.backend,) if given.backend else BOTH
+    begun = time.monotonic()
+    found: list[Failure] = []
+    trials = 0
+    all_benches = list(benches(chosen, backends, given.seed))
+    for bench in all_benches:
+        if given.blow:
+            for _ in range(given.repeat):
+                bench.strike([read_blow(each) for each in given.blow])
+        elif given.seconds is None:
+            bench.strike_everywhere()
+            dice = random.Random(f"{given.seed} {bench.scenario.name} {bench.backend}")
+            for _ in range(given.pairs):
+                bench.strike_twice(dice)
+        if given.seconds is None:
+            print(f"{bench.scenario.name} on {bench.backend}: {bench.trials} runs, {len(bench.failures)} failures")
+    if given.seconds is not None:
+        _share(all_benches, given.seconds, random.Random(given.seed))
+    for bench in all_benches:
+        found += bench.failures
+        trials += bench.trials
+    for failure in found[: given.show]:
+        print(failure)
+    print(f"{trials} runs in {time.monotonic() - begun:.0f} s, {len(found)} failures")
+    return 1 if found else 0
+
+
+def _share(all_benches: list[Bench], seconds: float, dice: random.Random) -> None:
+    """Strike anywhere, and every fourth time twice, until the time is over."""
+    blows = [(bench, blow) for bench in all_benches for blow in bench.strikes()]
+    dice.shuffle(blows)
+    end = time.monotonic() + seconds
+    for number, (bench, blow) in enumerate(blows):
+        if time.monotonic() >= end:
+            break
+        bench.strike([blow])
+        if not number % 4:
+            bench.strike_twice(dice)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

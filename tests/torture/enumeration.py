@@ -1,0 +1,113 @@
+"""Every blow at every place of a scenario, in an order; and pairs of them, from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.torture.blows import BOTH, KINDS, Blow, Kind
+from tests.torture.rack import NotedStream
+from tests.torture.streams import Scenario
+from tests.torture.trial import Trial, run_trial
+from tests.torture.verdict import judge, story_of
+
+_LATE = 12  # steps that a run with threads may take beyond those that were counted
+
+
+@dataclass
+class Failure:
+    """A trial about which there are complaints, and how to repeat it."""
+
+    scenario: str
+    backend: str
+    blows: str
+    seed: int
+    complaints: list[str]
+
+    def __str__(self) -> str:
+        told = "\n".join(f"  - {each}" for each in self.complaints)
+        again = f"python -m tests.torture {self.scenario} --backend {self.backend} --seed {self.seed}"
+        return f"{self.scenario} on {self.backend}, {self.blows}:\n{told}\n  again: {again} --blow {self.blows}"
+
+
+@dataclass
+class Bench:
+    """One scenario on one event loop: what was counted of it, and what came of its trials."""
+
+    scenario: Scenario
+    backend: str
+    seed: int = 0
+    noted: type[Any] = NotedStream
+    failures: list[Failure] = field(default_factory=list)
+    trials: int = 0
+    whole: Counter[str] = field(init=False)
+    places: Counter[str] = field(init=False)
+    actions: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        trial = run_trial(self.scenario, self.backend, [], seed=self.seed, noted=self.noted)
+        self.whole = story_of(trial.rack)
+        self.places = trial.rack.points + Counter({"step": trial.rack.steps.count})
+        self.actions = frozenset(trial.rack.actions)
+        self._note(trial, self.seed)
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of blows that mean something here."""
+        return [
+            kind
+            for name, kind in KINDS.items()
+            if self.backend in kind.backends
+            and name not in self.scenario.without
+            and (not kind.action or kind.action in self.actions)
+            and self.places[kind.place]
+        ]
+
+    def strikes(self) -> Iterator[Blow]:
+        """Return each blow, at each place."""
+        for kind in self.kinds():
+            for at in range(1 if kind.storm else self.places[kind.place]):
+                yield Blow(kind, at)
+
+    def strike(self, blows: list[Blow], seed: int | None = None) -> Trial:
+        """Run the scenario with these blows, and note what is wrong with that."""
+        seed = self.seed if seed is None else seed
+        trial = run_trial(self.scenario, self.backend, blows, seed=seed, noted=self.noted)
+        self._note(trial, seed)
+        return trial
+
+    def strike_everywhere(self) -> None:
+        """Run it with each blow at each place, and beyond the last that was counted, as far as any is found."""
+        for blow in self.strikes():
+            self.strike([blow])
+        for kind in self.kinds():
+            at = self.places[kind.place]
+            while not kind.storm and at < self.places[kind.place] + _LATE and self.strike([Blow(kind, at)]).struck:
+                at += 1
+
+    def strike_twice(self, dice: random.Random) -> None:
+        """Run it with two blows that the dice choose."""
+        seed = dice.randrange(1 << 16)
+        first, second = (self._throw(dice) for _ in range(2))
+        if {first.kind.reads, second.kind.reads} != {"move_on", "wait_for"}:
+            self.strike([first, second], seed)
+
+    def _throw(self, dice: random.Random) -> Blow:
+        kind = dice.choice(self.kinds())
+        return Blow(kind, 0 if kind.storm else dice.randrange(self.places[kind.place]))
+
+    def _note(self, trial: Trial, seed: int) -> None:
+        self.trials += 1
+        complaints = judge(trial, self.whole)
+        if complaints:
+            blows = " ".join(map(str, trial.blows)) or "nothing"
+            self.failures.append(Failure(self.scenario.name, self.backend, blows, seed, complaints))
+
+
+def benches(scenarios: list[Scenario], backends: tuple[str, ...] = BOTH, seed: int = 0) -> Iterator[Bench]:
+    """Return a bench for each scenario on each event loop."""
+    for scenario in scenarios:
+        for backend in backends:
+            yield Bench(scenario, backend, seed)

@@ -1,0 +1,231 @@
+"""What one run of a scenario is tied to: it counts the points in our own code, strikes, and notes all that happens."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.lowlevel
+
+from streamtools import ToolStream
+from streamtools.calls import ToolCall
+from streamtools.conversation import Chat
+from streamtools.events import UIEvent
+from streamtools.runs import Run
+from streamtools.tools import ToolOutcome
+from tests.torture.loops import Steps
+
+if TYPE_CHECKING:
+    from tests.torture.blows import Blow
+    from tests.torture.wires import Wire
+
+READ = 1e-6
+"""Seconds that a consumer waits for one event, where it is impatient: the clock stands still until somebody moves it,
+and other times, all of them much longer, never come to their end by that."""
+
+
+class Boom(Exception):
+    """What goes wrong in code of ours."""
+
+
+class Bang(BaseException):
+    """What is meant for the program, and for nobody in between."""
+
+
+class _Noting(ToolStream):
+    """Notes each event at the moment at which it is handed to somebody."""
+
+    taken: list[UIEvent]
+    entered = False
+
+    async def __aenter__(self) -> Self:
+        self.entered = True
+        return await super().__aenter__()
+
+    async def __anext__(self) -> UIEvent:
+        event = await super().__anext__()
+        self.taken.append(event)
+        return event
+
+
+class NotedStream(_Noting):
+    """A stream that notes what it hands out."""
+
+
+class NotedChat(_Noting, Chat):
+    """A chat that does."""
+
+
+@dataclass
+class Tracked:
+    """A stream of the run, and all that it has said."""
+
+    stream: _Noting
+    events: list[UIEvent]
+    unread: Exception | None = None  # what was raised to whoever read the rest
+
+
+@dataclass
+class Rack:
+    """One run."""
+
+    backend: str
+    steps: Steps
+    blows: list[Blow]
+    depth: int = 0
+    reads: str = "plain"
+    noted_stream: type[NotedStream] = NotedStream
+    points: Counter[str] = field(default_factory=Counter)
+    streams: list[Tracked] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+    begun: Counter[str] = field(default_factory=Counter)  # calls whose tools have begun
+    returned: set[str] = field(default_factory=set)
+    told: Counter[str] = field(default_factory=Counter)  # calls of which `on_tool_result` was told
+    at_work: int = 0  # threads of tools
+    doors: list[threading.Event] = field(default_factory=list)
+    actions: dict[str, Callable[[], Awaitable[object] | None]] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+    ended: str = ""  # "returned", "cancelled" or "raised"
+    error: BaseException | None = None
+    natively: int = 0  # cancellations by asyncio's own means
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    scope: anyio.CancelScope = field(init=False)
+    task: asyncio.Task[None] = field(init=False)
+    main: asyncio.Task[None] | None = field(init=False, default=None)
+    helpers: anyio.abc.TaskGroup = field(init=False)
+    sibling: anyio.Event = field(init=False)
+    sibling_blow: Blow | None = None
+    is_read: bool = True  # whether a consumer of ours reads the events
+
+    # What scenarios use.
+
+    def stream(self, source: Any, **options: Any) -> NotedStream:
+        """Return a stream over `source` whose every event and outcome is noted."""
+        stream = self.noted_stream(source, on_tool_result=self.tell, **options)
+        self.track(stream)
+        return stream
+
+    def chat(self, model: Any, messages: Any, **options: Any) -> NotedChat:
+        """Return a chat that is noted."""
+        stream = NotedChat(model, messages, on_tool_result=self.tell, **options)
+        self.track(stream)
+        return stream
+
+    def track(self, stream: _Noting) -> None:
+        """Have a stream judged behind the run."""
+        stream.taken = []
+        self.streams.append(Tracked(stream, stream.taken))
+        self.actions.setdefault("aclose", stream.aclose)
+
+    async def tell(self, call: ToolCall, outcome: ToolOutcome) -> None:
+        """Be told of an outcome."""
+        self.told[call.id] += 1
+        self.hit("told")
+        await anyio.lowlevel.checkpoint()
+        self.hit("told")
+
+    def hit(self, place: str) -> object:
+        """Be at a point of code of ours; return what it is to do, or raise what it is to raise."""
+        with self.lock:
+            number = self.points[place]
+            self.points[place] += 1
+        word: object = None
+        for blow in self.blows:
+            if blow.kind.place == place and blow.at == number:
+                blow.struck = True
+                word = blow.kind.strike(self, blow)
+        return word
+
+    async def read(self, events: Any) -> None:
+        """Read events to their end, as the consumer of the run."""
+        iterator = aiter(events)
+        while True:
+            try:
+                await self._next(iterator)
+            except StopAsyncIteration:
+                return
+            word = self.hit("consumer")
+            if word == "break":
+                return
+            if word == "aclose":
+                await events.aclose()
+
+    async def _next(self, events: AsyncIterator[UIEvent]) -> UIEvent:
+        while True:
+            if self.reads == "wait_for":
+                try:
+                    return await asyncio.wait_for(anext(events), READ)
+                except TimeoutError:
+                    continue
+            if self.reads == "plain":
+                return await anext(events)
+            with anyio.move_on_after(READ):
+                return await anext(events)
+
+    # What blows use.
+
+    def act(self, name: str) -> None:
+        """Do one of the scenario's actions, in a task of its own if it takes its time."""
+        doing = self.actions.get(name)
+        if doing is not None:
+            self.helpers.start_soon(_do, doing, name="helper")
+
+    def act_for_a_while(self, name: str, steps: int) -> None:
+        """Do it, and be cancelled so many steps later."""
+        doing = self.actions.get(name)
+        if doing is None:
+            return
+        scope = anyio.CancelScope()
+        self.helpers.start_soon(_do, doing, scope, name="helper")
+        self.steps.at.setdefault(self.steps.count + steps, []).append(scope.cancel)
+
+    # The consumer's task.
+
+    async def suffer(self, scenario: Callable[[Rack], Coroutine[Any, Any, None]]) -> None:
+        """Be the task of the consumer, in a scope, and in as many task groups as it is nested in."""
+        try:
+            with self.scope:
+                await self._nest(scenario, self.depth)
+                await anyio.lowlevel.checkpoint()  # where a cancellation that came late has its chance
+                self.ended = "returned"
+            self.ended = self.ended or "cancelled"
+        except BaseException as error:
+            is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
+            self.ended, self.error = ("cancelled", None) if is_cancelled else ("raised", error)
+            if is_cancelled or isinstance(error, KeyboardInterrupt):
+                raise
+        finally:
+            self.steps.active = False
+            for door in self.doors:
+                door.set()
+
+    async def _nest(self, scenario: Callable[[Rack], Coroutine[Any, Any, None]], depth: int) -> None:
+        if not depth:
+            await scenario(self)
+            return
+        async with anyio.create_task_group() as group:
+            if depth == 1:
+                group.start_soon(self._stand_by, name="sibling")
+            await self._nest(scenario, depth - 1)
+            group.cancel_scope.cancel()
+
+    async def _stand_by(self) -> None:
+        await self.sibling.wait()
+        if self.sibling_blow is not None:
+            self.sibling_blow.struck = True
+            self.sibling_blow.error = Boom("beside")
+            raise self.sibling_blow.error
+
+
+async def _do(doing: Callable[[], Awaitable[object] | None], scope: anyio.CancelScope | None = None) -> None:
+    with scope or anyio.CancelScope():
+        waits = doing()
+        if waits is not None:
+            await waits

@@ -1,0 +1,152 @@
+"""Scenarios of one stream: bytes and tools of each kind, alone and at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from streamtools import sources
+from streamtools.errors import DecisionRefused
+from streamtools.events import ApprovalRequested, ProviderCompleted, TextDelta
+from streamtools.tools import Tool
+from tests.torture.rack import Bang, Rack
+from tests.torture.tools import Tools, called, native, new_ids, said
+from tests.torture.wires import OwnSource, Wire
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A run that suffers. `effects` are those of blows that do something else here than elsewhere, by their names."""
+
+    name: str
+    run: Callable[[Rack], Coroutine[Any, Any, None]]
+    reason: str = "finished"
+    effects: Mapping[str, str] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()  # kinds of blows that mean nothing here
+
+
+async def _read(rack: Rack, wire: Wire, tools: list[Tool] | None = None, **options: Any) -> None:
+    async with rack.stream(sources.openai(wire), tools=tools, new_id=new_ids(), run_id="r", **options) as events:
+        await rack.read(events)
+
+
+async def prose(rack: Rack) -> None:
+    """Text, and nothing else."""
+    await _read(rack, Wire(rack, *said("a", "b", "c")))
+
+
+async def in_generators(rack: Rack) -> None:
+    """Bytes out of nested generators, and one tool."""
+    await _read(rack, Wire(rack, *native("think", text="Let me see."), generator=True), Tools(rack)["think"])
+
+
+async def threads(rack: Rack) -> None:
+    """Tools in threads: one that returns at once, one that tells its progress."""
+    await _read(rack, Wire(rack, *native("quick", "count")), Tools(rack)["quick count"], concurrency=1)
+
+
+async def parallel(rack: Rack) -> None:
+    """Tools of all kinds at the same time, one of which waits for another."""
+    names = ("think", "steps", "block", "unlock")
+    await _read(rack, Wire(rack, *native(*names)), Tools(rack)[" ".join(names)])
+
+
+async def eager(rack: Rack) -> None:
+    """Tools that run while the answer goes on."""
+    wire = Wire(rack, *native("think", "steps", "quick", between="and "))
+    await _read(rack, wire, Tools(rack)["think steps quick"], execute="eager")
+
+
+async def in_text(rack: Rack) -> None:
+    """Calls in the text, one after the other, with text in between; the second is a stranger."""
+    wire = Wire(rack, *said("So: ", called("think"), called("nobody"), "and ", called("steps"), "."))
+    await _read(rack, wire, Tools(rack)["think steps"], concurrency=1, dialects=["hash_marker"])
+
+
+async def cut(rack: Rack) -> None:
+    """An answer that breaks off behind a whole call and in the middle of another: neither runs."""
+    wire = Wire(rack, *said(called("think"), '###:{"name":"thi', finish=None))
+    await _read(rack, wire, Tools(rack)["think"], dialects=["hash_marker"])
+
+
+async def asked(rack: Rack) -> None:
+    """A call that waits for approval, which the consumer gives, beside one that needs none."""
+    tools = Tools(rack)
+    guarded = Tool(tools.think, requires_approval=True)
+    wire = Wire(rack, *native("think", "steps"))
+    stream = rack.stream(
+        sources.openai(wire), tools=[guarded, *tools["steps"]], new_id=new_ids(), run_id="r", ask="now"
+    )
+
+    class Approving:
+        def __aiter__(self) -> Approving:
+            return self
+
+        async def __anext__(self) -> Any:
+            event = await anext(stream)
+            if isinstance(event, ApprovalRequested):
+                with suppress(DecisionRefused):  # of a stream that was closed meanwhile
+                    stream.approve(event.call.id)
+            return event
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    async with stream:
+        await rack.read(Approving())
+
+
+async def own_source(rack: Rack) -> None:
+    """A source of our caller's own, whose faults are our caller's own too."""
+    end = ProviderCompleted(finish_reason="stop")
+    source = OwnSource(rack, [TextDelta("a")], [TextDelta(called("think"))], [TextDelta("b"), end])
+    tools = Tools(rack)["think"]
+    async with rack.stream(source, tools=tools, new_id=new_ids(), run_id="r", dialects=["hash_marker"]) as events:
+        await rack.read(events)
+
+
+async def elsewhere(rack: Rack) -> None:
+    """The events are read by another task than the one that entered the stream."""
+    wire = Wire(rack, *native("think", text="a"))
+    async with rack.stream(sources.openai(wire), tools=Tools(rack)["think"], new_id=new_ids(), run_id="r") as events:
+        raised: list[BaseException] = []
+
+        async def read() -> None:
+            try:
+                await rack.read(events)
+            except (Exception, Bang) as error:
+                raised.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, name="reader")
+        if raised:
+            raise raised[0]
+
+
+async def closed_early(rack: Rack) -> None:
+    """A consumer that has read one event, closes the stream itself, reads the rest, and closes it once more."""
+    wire = Wire(rack, *native("think", text="a"))
+    async with rack.stream(sources.openai(wire), tools=Tools(rack)["think"], new_id=new_ids(), run_id="r") as events:
+        await anext(events)
+        await events.aclose()
+        await rack.read(events)
+        await events.aclose()
+
+
+STREAMS = [
+    Scenario("prose", prose),
+    Scenario("generators", in_generators),
+    Scenario("threads", threads),
+    Scenario("parallel", parallel),
+    Scenario("eager", eager),
+    Scenario("in-text", in_text),
+    Scenario("cut", cut, reason="failed"),
+    Scenario("asked", asked),
+    Scenario("own-source", own_source),
+    Scenario("elsewhere", elsewhere),
+    Scenario("closed-early", closed_early, reason="cancelled"),
+]

@@ -1,0 +1,213 @@
+"""One trial: a scenario, an event loop and its blows; what is said, noted and left is gathered in the same loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import gc
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import structlog.testing
+
+from tests.torture.blows import Blow
+from tests.torture.loops import Steps, run_in_steps
+from tests.torture.rack import NotedStream, Rack, Tracked
+from tests.torture.streams import Scenario
+
+
+@dataclass
+class Trial:
+    """What came of one run."""
+
+    scenario: Scenario
+    backend: str
+    blows: list[Blow]
+    rack: Rack
+    escaped: BaseException | None  # what came out of the whole event loop
+    noises: list[str]  # warnings, and exceptions that nobody has seen
+    logs: list[Any]
+
+    @property
+    def struck(self) -> list[Blow]:
+        """The blows that have found their place."""
+        return [blow for blow in self.blows if blow.struck]
+
+
+def run_trial(
+    scenario: Scenario, backend: str, blows: list[Blow], *, seed: int = 0, noted: type[Any] = NotedStream
+) -> Trial:
+    """Run a scenario and strike."""
+    steps = Steps()
+    _freeze()
+    depth = max((blow.kind.depth for blow in blows), default=0)
+    reads = next((blow.kind.reads for blow in blows if blow.kind.reads != "plain"), "plain")
+    rack = Rack(backend, steps, blows, depth, reads, noted)
+    for blow in blows:
+        _arm(rack, blow)
+    escaped: BaseException | None = None
+    with _listening() as noises, structlog.testing.capture_logs() as logs:
+        try:
+            run_in_steps(backend, lambda: _main(rack, scenario, noises), steps, seed)
+        except BaseException as error:
+            escaped = error
+            if isinstance(error, KeyboardInterrupt) and all(blow.error is None for blow in blows):
+                raise  # somebody's at the keyboard
+        for door in rack.doors:
+            door.set()
+        _wait_for_threads(rack)
+        for blow in blows:
+            if blow.error is not None:
+                traceback.clear_frames(blow.error.__traceback__)
+        gc.collect()
+    return Trial(scenario, backend, blows, rack, escaped, noises, logs)
+
+
+@functools.cache
+def _freeze() -> None:
+    """Let what is there before the first trial be looked at no more, which takes longer than a trial."""
+    gc.collect()
+    gc.freeze()
+
+
+def _arm(rack: Rack, blow: Blow) -> None:
+    def strike() -> None:
+        blow.struck = True
+        blow.kind.strike(rack, blow)
+
+    if blow.kind.storm:
+        rack.steps.always = strike
+    elif blow.kind.place == "step":
+        rack.steps.at.setdefault(blow.at, []).append(strike)
+
+
+async def _main(rack: Rack, scenario: Scenario, noises: list[str]) -> None:
+    """Be the task around it all, to which nothing happens."""
+    rack.scope = anyio.CancelScope()
+    rack.sibling = anyio.Event()
+    is_asyncio = rack.backend == "asyncio"
+    rack.steps.dump = _dump
+    rack.steps.context = contextvars.copy_context()
+    if is_asyncio:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: noises.append(f"asyncio says: {_line_of(context)}"))
+        rack.main = asyncio.current_task()
+        rack.steps.cancel_all = lambda: [each.cancel() for each in asyncio.all_tasks() if each is not rack.main]
+    before = {task.id for task in anyio.get_running_tasks()}
+    async with anyio.create_task_group() as helpers:
+        rack.helpers = helpers
+        over = anyio.Event()
+        if not is_asyncio:
+            rack.steps.cancel_all = helpers.cancel_scope.cancel
+
+        async def suffer() -> None:
+            try:
+                rack.steps.active = True
+                await rack.suffer(scenario.run)
+            finally:
+                over.set()
+
+        if is_asyncio:
+            rack.steps.active = True
+            rack.task = asyncio.create_task(suffer(), name="consumer")
+            await asyncio.wait([rack.task])
+            _look_at_task(rack)
+        else:
+            helpers.start_soon(suffer, name="consumer")
+            await over.wait()
+        for _ in range(3):  # a task whose last step is behind it has still to be seen off
+            await anyio.lowlevel.checkpoint()
+        left = [task for task in anyio.get_running_tasks() if task.id not in before]
+        rack.complaints += [f"a task is left: {task.name}" for task in left if task.name not in ("helper", "consumer")]
+        await _look_behind(rack)
+        if any(task.name == "helper" for task in anyio.get_running_tasks() if task.id not in before):
+            rack.complaints.append("an action has not come to its end with the run")
+            helpers.cancel_scope.cancel()
+    await anyio.lowlevel.checkpoint()
+
+
+def _look_at_task(rack: Rack) -> None:
+    """See how the consumer's task has ended, on asyncio."""
+    task = rack.task
+    if task.cancelled():
+        rack.ended = rack.ended or "cancelled"  # before its first step
+        if rack.ended != "cancelled":
+            rack.complaints.append(f"the task is cancelled, and what it did has {rack.ended}")
+    elif task.exception() is not None:
+        rack.error = rack.error or task.exception()
+    elif rack.natively and rack.ended != "raised":
+        rack.complaints.append("the task was cancelled, and has swallowed it")
+    if task.cancelling() > rack.natively:
+        rack.complaints.append(f"the task has {task.cancelling()} cancellations, and {rack.natively} are ours")
+
+
+async def _look_behind(rack: Rack) -> None:
+    """Read what the streams and runs have still to say."""
+    for tracked in rack.streams:
+        with anyio.move_on_after(100) as scope:
+            await _read_rest(tracked)
+        if scope.cancelled_caught:
+            rack.complaints.append("a stream that was left has no end")
+
+
+async def _read_rest(tracked: Tracked) -> None:
+    if tracked.stream.entered:
+        try:
+            async for _ in tracked.stream:
+                pass
+        except Exception as error:
+            tracked.unread = error
+
+
+def _wait_for_threads(rack: Rack) -> None:
+    for _ in range(2000):
+        with rack.lock:
+            if not rack.at_work:
+                return
+        threading.Event().wait(0.001)
+    rack.complaints.append("a thread is at work for ever")
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[list[str]]:
+    """Yield the list of all that Python says to nobody in particular."""
+    noises: list[str] = []
+    unraisable, threads = sys.unraisablehook, threading.excepthook
+    sys.unraisablehook = lambda told: noises.append(f"unraisable: {told.exc_value!r} in {told.object!r}")
+    threading.excepthook = lambda told: noises.append(f"in a thread: {told.exc_value!r}")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield noises
+            noises += [f"{told.category.__name__}: {told.message}" for told in caught]
+    finally:
+        sys.unraisablehook, threading.excepthook = unraisable, threads
+
+
+def _line_of(context: dict[str, Any]) -> str:
+    return f"{context.get('message')} {context.get('exception')!r} {context.get('task') or context.get('future')!r}"
+
+
+def _dump() -> str:
+    """Return where each task stands."""
+    lines: list[str] = []
+    try:
+        for task in anyio.get_running_tasks():
+            lines.append(f"  {task.name}")
+            coroutine: Any = task.coro
+            while coroutine is not None and getattr(coroutine, "cr_frame", None) is not None:
+                frame = coroutine.cr_frame
+                lines.append(f"    {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+                coroutine = coroutine.cr_await
+    except Exception as error:
+        lines.append(f"  (no more can be told: {error!r})")
+    return "\n".join(lines)

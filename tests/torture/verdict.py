@@ -1,0 +1,163 @@
+"""What has to hold behind each run, whatever was done to it: each thing that does not is a complaint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+from streamtools.errors import Code, EventOrderError
+from streamtools.events import Done, Error, Executed, Executing, UIEvent
+from streamtools.outputs.grammar import validate
+from tests.order_rules import check_openai
+from tests.stories import tell
+from tests.torture.rack import Rack, Tracked
+from tests.torture.trial import Trial
+
+_NOT_BEGUN = "was never awaited"  # of tasks that asyncio cancels before their first step, anyio leaves the coroutine so
+QUESTION = {"role": "user", "content": "Well?"}
+
+
+def judge(trial: Trial, whole: Counter[str]) -> list[str]:
+    """Return all complaints about a trial; `whole` is the story of a run to which nothing has happened."""
+    rack, effects = trial.rack, effects_of(trial)
+    complaints = [*rack.complaints, *rack.steps.stalls]
+    if "escapes" not in effects:  # asyncio tells of each task that was cut short by that
+        complaints += [noise for noise in trial.noises if not (_cancels_all(trial) and _NOT_BEGUN in noise)]
+    complaints += _ending(trial, effects)
+    complaints += [f"a response was closed {wire.closings} times" for wire in rack.wires if wire.closings != 1]
+    closes_badly = any(blow.kind.name == "close-fails" for blow in trial.struck)
+    if not closes_badly and any(log["event"] == "source_not_closed" for log in trial.logs):
+        complaints.append("the log says that a source could not be closed")
+    if "escapes" in effects and trial.backend == "asyncio":  # nobody was there to read the rest
+        return complaints
+    for tracked in rack.streams:
+        if tracked.stream.entered:
+            complaints += _stream(trial, tracked, effects, whole)
+    complaints += _tools(rack)
+    return complaints
+
+
+def _cancels_all(trial: Trial) -> bool:
+    return any(blow.kind.name == "cancel-all" for blow in trial.struck)
+
+
+def effects_of(trial: Trial) -> set[str]:
+    """Return what the blows that have struck may do to this scenario."""
+    return {trial.scenario.effects.get(blow.kind.name, blow.kind.effect) for blow in trial.struck}
+
+
+def story_of(rack: Rack) -> Counter[str]:
+    """Return what was told, in whatever order."""
+    return Counter(tell(event) for tracked in rack.streams for event in tracked.events)
+
+
+def _ending(trial: Trial, effects: set[str]) -> Iterator[str]:
+    """How the consumer has ended: as one of the blows wants it, and no otherwise."""
+    rack = trial.rack
+    error = trial.escaped or rack.error
+    raised = [blow for blow in trial.struck if blow.error is not None]
+    if "escapes" in effects:
+        loud = [blow.error for blow in raised if _effect(trial, blow.kind.name, blow.kind.effect) == "escapes"]
+        if not any(leaf is each for leaf in _leaves(error) for each in loud):
+            yield f"{loud} has not got out; {error!r} has"
+        return
+    if trial.escaped is not None:
+        yield f"the event loop was ended by {trial.escaped!r}"
+        return
+    allowed = {"cancels": "cancelled", "raises": "raised"}
+    wanted = {allowed[effect] for effect in effects if effect in allowed} or {"returned"}
+    if rack.ended not in wanted:
+        yield f"the consumer has {rack.ended or 'not ended'} ({error!r}), and should have {' or '.join(wanted)}"
+    elif rack.ended == "raised":
+        mine = [each.error for each in raised if _effect(trial, each.kind.name, each.kind.effect) == "raises"]
+        depth, inner = 0, error
+        while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+            depth, inner = depth + 1, inner.exceptions[0]
+        if not any(inner is each for each in mine):
+            yield f"{error!r} was raised, and {mine} should have been"
+        elif depth != rack.depth:
+            yield f"{error!r} is in {depth} groups, and there are {rack.depth}"
+
+
+def _effect(trial: Trial, name: str, effect: str) -> str:
+    return trial.scenario.effects.get(name, effect)
+
+
+def _leaves(error: BaseException | None) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    elif error is not None:
+        yield error
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+            yield from _leaves(error.__context__)
+
+
+def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[str]) -> Iterator[str]:
+    """What a stream has said: a whole run, in order, with one end that tells the truth."""
+    rack, result, events = trial.rack, tracked.stream.result, tracked.events
+    try:
+        validate(events)
+    except EventOrderError as error:
+        yield f"out of order: {error}\n    " + "\n    ".join(map(tell, events))
+        return
+    done = events[-1]
+    assert isinstance(done, Done)
+    if (done.reason, done.finish_reason) != (result.reason, result.finish_reason):
+        yield f"{done} was told, and the result is {result.reason}, {result.finish_reason}"
+    if [call.id for call in done.pending] != [call.id for call in result.pending]:
+        yield f"{done.pending} are pending, and the result has {result.pending}"
+    disturbed = effects - {"none", "tool"}
+    allowed = {trial.scenario.reason}
+    if disturbed:
+        allowed |= {"cancelled"}
+    if "fails" in effects or "raises" in effects:
+        allowed |= {"failed"}
+    if done.reason not in allowed:
+        yield f"the run is {done.reason}, and should be {' or '.join(sorted(allowed))}"
+    if done.reason == "finished" and not all(wire.given for wire in rack.wires if wire.closings):
+        yield "the run has finished before its end has come"
+    cancelled = [each for each in result.outcomes if each.error is Code.TOOL_CANCELLED]
+    if done.reason == "finished" and cancelled:
+        yield f"the run has finished, and {cancelled} are cancelled"
+    if not effects - {"none"} and story_of(rack) != whole:
+        yield f"missing: {whole - story_of(rack)}, too much: {story_of(rack) - whole}"
+    if effects == {"tool"}:
+        failed = [each for each in result.outcomes if each.error is Code.TOOL_FAILED]
+        if len(failed) != len(trial.struck):
+            yield f"{len(trial.struck)} calls were to fail, and {failed} have"
+    if tracked.unread is not None and tracked.unread not in [blow.error for blow in trial.struck]:
+        yield f"whoever read the rest got {tracked.unread!r}"
+    outcomes = Counter(each.call.id for each in result.outcomes)
+    if any(number > 1 for number in outcomes.values()):
+        yield f"a call has two outcomes: {outcomes}"
+    yield from _executions(rack, events, outcomes)
+    try:
+        check_openai([QUESTION, *result.messages("openai", answer_pending=True), QUESTION])
+    except AssertionError as error:
+        yield f"no provider would take the history: {error}"
+    left = tracked.stream.threads.left
+    if left:
+        yield f"{left} threads count as left, and none is at work"
+
+
+def _executions(rack: Rack, events: list[UIEvent], outcomes: Counter[str]) -> Iterator[str]:
+    executing = {event.call.id for event in events if isinstance(event, Executing)}
+    executed = {event.call.id for event in events if isinstance(event, Executed)}
+    ended = Counter(event.call_id for event in events if isinstance(event, Error) and event.call_id)
+    if not set(rack.begun) <= executing:
+        yield f"tools ran of which nobody was told: {set(rack.begun) - executing}"
+    if not set(rack.begun) <= set(outcomes):
+        yield f"tools ran and have no outcome: {set(rack.begun) - set(outcomes)}"
+    if not executed <= rack.returned:
+        yield f"told as executed, and have not returned: {executed - rack.returned}"
+    if any(number > 1 for number in ended.values()):
+        yield f"a call has failed twice: {ended}"
+
+
+def _tools(rack: Rack) -> Iterator[str]:
+    for name, counts in (("run", rack.begun), ("told", rack.told)):
+        for call_id, number in counts.items():
+            if number > 1:
+                yield f"call {call_id} was {name} {number} times"

@@ -1,0 +1,104 @@
+"""What the runs read: a response whose every read and every closing is a point, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Self
+
+import anyio
+import anyio.lowlevel
+
+from streamtools.events import SourceEvent
+from tests.torture.rack import Rack
+
+
+class Wire:
+    """A response: `aiter_bytes()` gives these chunks, and it is closed once.
+
+    With `generator`, the bytes come out of nested asynchronous generators, as HTTP clients have them.
+    """
+
+    status_code = 200
+
+    def __init__(self, rack: Rack, *chunks: bytes, generator: bool = False) -> None:
+        self.headers = {"content-type": "text/event-stream"}
+        self.closings = 0
+        self.given = False  # whether its terminator has been
+        self._rack = rack
+        self._chunks = list(chunks)
+        self._generator = generator
+        rack.wires.append(self)
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Return the bytes."""
+        return self._outer() if self._generator else _Bytes(self)
+
+    async def read(self) -> bytes:
+        """Return the next chunk. Raises StopAsyncIteration behind the last."""
+        self._rack.hit("source")
+        await anyio.lowlevel.checkpoint()
+        self._rack.hit("source")
+        if self.closings:
+            raise OSError("it has been closed")
+        if not self._chunks:
+            self.given = True
+            raise StopAsyncIteration
+        chunk = self._chunks.pop(0)
+        self.given = self.given or b'"finish_reason":"' in chunk
+        return chunk
+
+    async def _inner(self) -> AsyncIterator[bytes]:
+        async for chunk in _Bytes(self):
+            yield chunk
+
+    async def _outer(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner():
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close it, in a step of its own."""
+        self.closings += 1
+        self._rack.hit("close")
+        await anyio.lowlevel.checkpoint()
+
+
+class _Bytes:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await self._wire.read()
+
+
+class OwnSource:
+    """A source that our caller has written: batches of events, and faults of its own."""
+
+    def __init__(self, rack: Rack, *batches: Sequence[SourceEvent]) -> None:
+        self.closings = 0
+        self.given = False
+        self._rack = rack
+        self._batches = list(batches)
+        rack.wires.append(self)  # type: ignore[arg-type]  # as far as it is judged, it is one
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sequence[SourceEvent]:
+        self._rack.hit("fault")
+        await anyio.lowlevel.checkpoint()
+        self._rack.hit("fault")
+        if not self._batches:
+            self.given = True
+            raise StopAsyncIteration
+        batch = self._batches.pop(0)
+        self.given = not self._batches
+        return batch
+
+    async def aclose(self) -> None:
+        """Close it."""
+        self.closings += 1
+        self._rack.hit("close")
+        await anyio.lowlevel.checkpoint()
