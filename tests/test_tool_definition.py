@@ -600,3 +600,12 @@ def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_v
     assert (plain_value, text) == Tool(untyped).write(result)[:2]
     assert result.for_ui == plain_value
     assert result.for_model == (plain_value if result.model is msgspec.UNSET else result.model)
+
+
+@pytest.mark.parametrize("wrong", [{"needs_approval": True}, {"timeuot": 1.0}])
+def test_options_that_there_are_not(wrong: dict[str, Any]) -> None:
+    """Are refused by their names: a guard that is written wrongly would be none."""
+    with pytest.raises(TypeError, match=f"no option '{next(iter(wrong))}'; it may have name,"):
+        Tool(lambda: None, **{"name": "pay", **wrong})
+    with pytest.raises(TypeError, match="no option"):
+        Tool(lambda: None, name="pay").replace(**wrong)

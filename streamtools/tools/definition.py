@@ -123,6 +123,9 @@ class Tool(Generic[P, R]):
             function = function.__func__
         if not callable(function):
             raise TypeError(f"a tool is made of something that can be called, and not of {function!r}")
+        for option in options.keys() - ToolOptions.__annotations__.keys():  # it may be a guard, written wrongly
+            known = ", ".join(ToolOptions.__annotations__)
+            raise TypeError(f"a tool has no option {option!r}; it may have {known}")
         functools.update_wrapper(self, function, updated=())
         body = body_of(function)
         self._options = options
