@@ -103,6 +103,7 @@ CASES = {
         [Frame(b'{"a":1}'), Frame(b"[{\n}\n]"), Frame(b"[\n]")],
     ),
     "bare JSON beside a field": (b"event: error\n{\nid: 1\n}\n\n", [Frame(b"{\n}", "error", "1")]),
+    "an id that is ignored beside bare JSON": (b"{\nid: \0\n}\n\n", [Frame(b"{\n}")]),
     "data comes before bare JSON": (b"{}\ndata: 1\n{\n\n", [Frame(b"1")]),
     "lines that begin neither": (b' {}\n"a"\n[1]\n}\n\n', []),
     "nothing": (b"", []),

@@ -192,8 +192,9 @@ class SSEDecoder(_Decoder):
                 data.append(value)
             elif name == b"event":
                 event = value.decode(errors="replace")
-            elif name == b"id" and 0 not in value:
-                self._id = value.decode(errors="replace")
+            elif name == b"id":
+                if 0 not in value:
+                    self._id = value.decode(errors="replace")
             elif bare or line[:1] == b"{" or line.rstrip() in (b"[", b"[{"):
                 bare += line
             elif _DAMAGED.search(name):
