@@ -1,0 +1,1 @@
+"""The peers that `bench_peers` measures beside streamtools: their environment, adapters, streams and judge."""

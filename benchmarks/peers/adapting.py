@@ -1,0 +1,31 @@
+"""What a parser looks like to the worker that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from benchmarks.peers.streams import TOOLS
+
+Feed: TypeAlias = Callable[[str], Any]
+Finish: TypeAlias = Callable[[], Iterable[Any]]
+Make: TypeAlias = "Callable[[], tuple[Feed, Finish]]"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A parser: `make` one for a stream; `read` what its `feed` returns, or one of those that its `finish` returns.
+
+    What is measured is `feed` and `finish`, and there is nothing in them but what a user of the parser has to do, too.
+    `read` makes of an output what `judging.Told` says, without the delta's number.
+    """
+
+    version: str
+    make: Make
+    read: Callable[[Any], Iterable[list[Any]]]
+
+
+def function_tools() -> list[dict[str, Any]]:
+    """Return the declared tools in OpenAI's form."""
+    return [{"type": "function", "function": tool} for tool in TOOLS]
