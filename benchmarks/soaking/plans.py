@@ -21,7 +21,7 @@ ENDINGS = (
 """What becomes of the streams of a provider, one after the other."""
 
 FAULTS = sorted({*ENDINGS} - {"well"})
-_DELTAS = 60  # of one text, at most: no stream shall take many times as long as others
+_DELTAS = 40  # of one text, at most: no stream shall take many times as long as others
 GOOD = ("well", "garbage")
 """Endings behind which calls run."""
 
@@ -76,8 +76,10 @@ class Plan:
         Calls of chat completions have no end of their own: what breaks off behind one may have been a piece of it.
         """
         if self.native:
-            whole = {frame.ends for frame in self.frames[: self.sent] if frame.ends is not None}
-            return set() if self.rest and self.format == "openai" else whole, whole
+            sent = self.frames[: self.sent]
+            whole = {frame.ends for frame in sent if frame.ends is not None}
+            enough = whole | {frame.closes for frame in sent if frame.closes is not None}
+            return set() if self.rest and self.format == "openai" else whole, enough
         many = len(self.text)
         whole = {place for place, span in enumerate(self.spans) if span.end <= many}
         return whole, {place for place, span in enumerate(self.spans) if span.possible <= many}

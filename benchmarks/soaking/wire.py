@@ -11,13 +11,17 @@ from benchmarks.soaking.errands import Errand
 
 
 class Frame(NamedTuple):
-    """A piece of a stream: its bytes, the text or the reasoning in it, the native call that begins or ends with it."""
+    """A piece of a stream: its bytes, the text or the reasoning in it, the native call that begins or ends with it.
+
+    `closes` is the call whose arguments are all there with it, which is enough where the turn ends then.
+    """
 
     data: bytes
     text: str = ""
     thought: str = ""
     begins: int | None = None
     ends: int | None = None
+    closes: int | None = None
 
 
 class Wire(Protocol):
@@ -137,7 +141,8 @@ class Anthropic:
         block = {"type": "tool_use", "id": f"toolu_{place}", "name": errand.name, "input": {}}
         begin = Frame(self._to("call", block), begins=place)
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in _pieces(arguments_of(errand), rng)]
-        return [begin, *(Frame(self._delta(delta)) for delta in deltas), Frame(self._to(""), ends=place)]
+        frames = [begin, *(Frame(self._delta(delta)) for delta in deltas)]
+        return [*frames[:-1], frames[-1]._replace(closes=place), Frame(self._to(""), ends=place)]
 
     def rest(self) -> list[Frame]:
         return [Frame(self._to(""))] if self._kind else []
