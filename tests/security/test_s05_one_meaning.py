@@ -1,0 +1,92 @@
+"""S5: who approves, who logs and who runs a call see the same values, because there is one reading of it.
+
+A key that stands twice means different things to different readers, so it is refused at any depth; and what is approved
+is a digest of the value that has been read, and not of how it was written.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import ToolCall, parse
+from streamtools.parsing.dialects import DIALECTS
+from tests.approvals import Bank, hold
+
+names = st.text(max_size=4)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(values, values, names, st.lists(st.booleans(), max_size=20))
+def test_a_key_that_stands_twice_is_refused(one: Any, other: Any, key: str, places: list[bool]) -> None:
+    """At any depth, with the same value or another one, and however it is escaped."""
+    escaped = "".join(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else char for char in key)
+    text = f'{{{json.dumps(key)}:{json.dumps(one)},"{escaped}":{json.dumps(other)}}}'
+    for in_array in places:
+        text = f"[{text}]" if in_array else f'{{"k":{text}}}'
+    for written in (f'{{"name":"f","arguments":{{"a":{text}}}}}', f'{{"name":"f","arguments":{json.dumps(text)}}}'):
+        result = parse(f"###:{written}")
+        assert [] == result.calls
+        expected = {"duplicate_key"} if '"a":' in written else {"duplicate_key", "invalid_arguments"}
+        assert {each.code for each in result.errors} <= expected
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS.keys())
+def test_an_argument_that_stands_twice_is_refused(dialect: Any) -> None:
+    """In each dialect, also where arguments are no JSON."""
+    text = dialect.write_call("f", {"to": "Ann", "tq": "Eve"}).replace("tq", "to")
+    result = parse(text, dialects=[dialect], tools=[{"name": "f", "parameters": {"properties": {"to": {}}}}])
+
+    assert [] == result.calls
+    assert [] != result.errors or result.content == text
+
+
+@given(st.dictionaries(names, values, max_size=4))
+def test_the_digest_is_that_of_the_value(arguments: dict[str, Any]) -> None:
+    """Order, white space and escapes change nothing; any other value, of any type, is another digest."""
+    backwards = dict(reversed(arguments.items()))
+    spellings = [
+        json.dumps(arguments),
+        json.dumps(backwards, indent=2),
+        json.dumps(backwards, ensure_ascii=False, separators=(",", ":")),
+    ]
+    calls = [parse(f'###:{{"name":"f","arguments":{each}}}').calls[0] for each in spellings]
+
+    assert 1 == len({call.fingerprint() for call in calls})
+    for other in ({**arguments, "\0": 1}, {"\0": arguments}, {key: [each] for key, each in arguments.items()}):
+        made = ToolCall(id="c", name="f", arguments=other, dialect="native")
+        assert other == arguments or made.fingerprint() != calls[0].fingerprint()
+
+
+@pytest.mark.parametrize("other", [True, 1.5, "1", [1], {"a": 1}, None])
+def test_values_of_other_types_have_other_digests(other: Any) -> None:
+    """Python takes 1 and True for equal; whoever approves does not."""
+    one, two = (ToolCall(id="c", name="f", arguments={"a": each}, dialect="native") for each in (1, other))
+
+    assert one.fingerprint() != two.fingerprint()
+
+
+@pytest.mark.anyio
+async def test_what_runs_is_what_was_shown() -> None:
+    """A call under approval: the question, the event and the tool have the same value, down to the last character."""
+    bank = Bank()
+    shown: list[Any] = []
+
+    def approve(event: Any, events: Any) -> None:
+        for question in events.questions:
+            shown.append(question.call.arguments)
+            events.approve(question.call.id, digest=question.digest)
+
+    text = '###:{"name":"pay","arguments":{"amount":5,"to":"\\u0041nn\\u202eeve"}}'
+    await hold(text, "Done.", tools=bank.tools, ask="now", then=approve)
+
+    assert [{"to": "Ann\u202eeve", "amount": 5}] == shown
+    assert [("Ann\u202eeve", 5)] == bank.paid
