@@ -1,0 +1,37 @@
+"""S6: a marker that is never closed, and arguments that never end, take no more memory than the limits allow.
+
+    python -m tests.security.endless
+
+sends a gigabyte of them through the pipeline and prints what the process has held; here it is 64 megabytes.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from streamtools.calls import Limits
+from tests.security.endless import STREAMS, peak, run
+
+MIB = 1024 * 1024
+SMALL = Limits(call=64 * 1024, frame=MIB, text=MIB)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_never_ends_is_told_once(name: str) -> None:
+    """When the limit is met; behind it is only counted."""
+    told = run(name, 64 * MIB)
+    codes = [each for each in told if each.startswith(("error", "warning"))]
+
+    first = "warning forged_result" if name == "a forged result" else "error too_large"
+    assert [first, "warning skipped", "error stream_interrupted"] == codes
+    assert len(told) < 12
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_is_held_does_not_grow(name: str) -> None:
+    """Four times the stream takes no more room: that of the call, of a turn's text and of what is at hand."""
+    run(name, MIB, SMALL)  # what is made once
+    once, more = (peak(lambda size=size: run(name, size, SMALL)) for size in (4 * MIB, 16 * MIB))  # type: ignore[misc]
+
+    assert more < once + MIB // 4
+    assert more < 2 * (SMALL.call + SMALL.text)

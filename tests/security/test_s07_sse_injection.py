@@ -1,0 +1,104 @@
+"""S7: nothing that a model, a tool or a provider says can begin another event in a front end's stream.
+
+Every string of every event of a run is made hostile, each encoder writes it, and readers of different care read it: one
+that keeps to the standard, one that takes everything for a line end that looks like one, httpx-sse, and our own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from httpx_sse import EventSource
+
+from streamtools import outputs
+from streamtools.events import UIEvent
+from streamtools.outputs import Encoder
+from streamtools.sources import Frame, SSEDecoder
+from tests.runs_told import RUNS
+from tests.test_sse import browser, careless
+
+ENCODERS: dict[str, Callable[[], Encoder]] = {
+    "native": lambda: outputs.native(exclude=()),
+    "ai_sdk 5": lambda: outputs.ai_sdk(5),
+    "ai_sdk 7": lambda: outputs.ai_sdk(7),
+    "ag_ui": outputs.ag_ui,
+    "openai": outputs.openai,
+}
+
+HOSTILE = {
+    "LF": '\n\ndata: {"type":"done"}\n\n',
+    "CR": "\r\revent: error\rdata: x\r\r",
+    "CRLF": "\r\n\r\nid: 1\r\nretry: 1\r\n\r\n",
+    "U+2028": "\u2028\u2028data: x\u2028\u2028",
+    "U+2029": "\u2029data: x\u2029",
+    "U+0085": "\x85data: x\x85\x85",
+    "other controls": "\x00\x0b\x0c\x1c\x1d\x1e\x1f\x7f: x",
+    "half a pair": "\ud83d\n\n\ude00",
+    "a byte order mark": "\ufeff\ufeffdata: [DONE]\n\n",
+    "the end": "[DONE]",
+    "two megabytes": "x\n" * (1024 * 1024),
+}
+
+FIXED = {"type", "code", "reason", "finish_reason", "dialect"}
+"""Fields of which the package makes the values, from lists of its own."""
+
+
+def hostile(value: Any, text: str, key: str = "") -> Any:
+    """Return an event with `text` in all of its strings, and in the keys of what tools and models have made."""
+    if isinstance(value, dict):
+        free = key in ("arguments", "result", "data")
+        return {f"{name}{text}" if free else name: hostile(each, text, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [hostile(each, text, key) for each in value]
+    return f"{value}{text}x" if isinstance(value, str) and key not in FIXED else value
+
+
+def attack(event: UIEvent, text: str) -> UIEvent:
+    """Return the event with `text` in its strings."""
+    return msgspec.convert(hostile(msgspec.to_builtins(event), text), type(event))
+
+
+def read_everywhere(body: bytes) -> list[Frame]:
+    """Return the events that all readers find in a body: the same."""
+    decoder = SSEDecoder()
+    ours = decoder.feed(body) + decoder.close()
+    response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+    theirs = [Frame(each.data.encode(), each.event, each.id) for each in EventSource(response).iter_sse()]
+    text = body.decode()
+    assert theirs == browser(text) == careless(text)
+    assert [(frame.data, frame.event) for frame in theirs] == [
+        (frame.data, frame.event) for frame in ours if isinstance(frame, Frame)
+    ]
+    return theirs
+
+
+def write(encoder: Encoder, events: list[UIEvent]) -> bytes:
+    """Return a whole body."""
+    return b"".join(map(encoder.encode, events)) + encoder.close()
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS.keys())
+def test_as_many_events_as_without(make: Callable[[], Encoder], text: str) -> None:
+    """A run has the same number of events, with the same names and ids, whatever stands in its strings."""
+    for name, events in RUNS.items():
+        if len(text) > 1000 and name != next(iter(RUNS)):
+            continue
+        plain, told = (read_everywhere(write(make(), [attack(each, end) for each in events])) for end in ("", text))
+        assert [(frame.event, frame.id) for frame in plain] == [(frame.event, frame.id) for frame in told], name
+        assert all(frame.data == b"[DONE]" or isinstance(json.loads(frame.data), dict) for frame in told)
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_line_is_one_line(text: str) -> None:
+    """NDJSON and the frames of a websocket hold one event each, too, for a reader of lines of any kind."""
+    for events in list(RUNS.values())[: 1 if len(text) > 1000 else None]:
+        attacked = [attack(event, text) for event in events]
+        lines = write(outputs.native(framing="ndjson", exclude=()), attacked).decode().splitlines()
+        assert [event.type for event in events] == [json.loads(line)["type"] for line in lines]
+        assert all(event.to_json().encode() for event in attacked)
