@@ -8,7 +8,7 @@ from functools import partial
 from streamtools.parsing.dialects import DEFAULT_DIALECTS
 from streamtools.sources import ADAPTERS
 from tests.fuzz.target import Target
-from tests.fuzz.targets import decisions, dialects, frames, machine, sources
+from tests.fuzz.targets import decisions, dialects, foreign, frames, machine, recordings, sources, told
 from tests.variants import KNOWN
 
 _FIRST = ("frames", "machine", "decisions", *(f"dialect:{each}" for each in DEFAULT_DIALECTS))
@@ -20,6 +20,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **{f"dialect:{each}": partial(dialects.make, each) for each in DEFAULT_DIALECTS},
     "auto": dialects.make_auto,
     **{f"source:{each}": partial(sources.make, each) for each in (*ADAPTERS, *sources.OTHERS)},
+    **foreign.MAKE,
+    **told.MAKE,
+    **recordings.MAKE,
     **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in DEFAULT_DIALECTS},
 }
 

@@ -1,0 +1,203 @@
+"""What others say in JSON: histories, finished responses, frames of a websocket's client, events that were kept.
+
+Each reader raises what it says it raises, and nothing else; and what it has read can be used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from streamtools import extract_tool_calls
+from streamtools.errors import UnreadableSource
+from streamtools.events import read_ui_event
+from streamtools.history import Format, User, read_messages, write_messages
+from streamtools.outputs import validate
+from streamtools.outputs.asgi.frames import BadFrame, Frame, Resume, Told, read_frame
+from streamtools.parsing.dialects import hash_marker, tilde_fence
+from streamtools.sources.finished import finished
+from streamtools.testing.laws import assert_one_ending, assert_paired
+from tests.fuzz import loose
+from tests.fuzz.target import Input, Target, encode, seeds
+from tests.history_rules import breaches
+from tests.provider_streams import PROVIDERS
+from tests.runs_told import RUNS
+from tests.test_extracting import NOTHING, SHAPES
+from tests.test_machine_laws import run
+
+DIALECTS = (hash_marker(), tilde_fence())
+FORMATS: tuple[Format, ...] = get_args(Format)
+_LONGEST = 400  # characters of a client's frame
+_WORDS = ('{"', '":', '"', ",", "null", "true", "-1", "1e999", "{}", "[]", '""', '"\\ud83d"', "[[", "}]", '"x"', "NaN")
+
+
+def _check_history(given: Input) -> Iterator[object]:
+    """Messages are read or refused, and what is read every provider accepts, or it is said why it cannot be written."""
+    value = loose.read(given.text)
+    messages = value if isinstance(value, list) else [value]
+    try:
+        history = [User("?"), *read_messages(messages), User("And?")]
+    except ValueError as error:
+        yield "refused", str(error)[12:40]
+        return
+    yield from ((type(each), len(str(each)) // 100) for each in history)
+    plain = all(isinstance(each.content, str) for each in history if isinstance(each, User))  # parts go as they came
+    for format in FORMATS:
+        try:
+            written = write_messages(history, format, dialects=DIALECTS)
+        except ValueError as error:
+            yield format, str(error)[:20]
+            continue
+        if not plain:
+            continue
+        assert [] == breaches(written, format)
+        if format != "gemini":  # written, and not read
+            again = write_messages(read_messages(written), format, dialects=DIALECTS)
+            assert [] == breaches(again, format)
+
+
+def _make_history() -> Target:
+    call = {"id": "w", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
+    block = {"type": "tool_use", "id": "w", "name": "weather", "input": {"city": "Oslo"}}
+    turn = {"role": "assistant", "content": "Hm.", "tool_calls": [call]}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    histories: list[Any] = [
+        [{"role": "user", "content": "?"}, turn, {"role": "tool", "tool_call_id": "w", "content": "grey"}],
+        [{"role": "system", "content": "Be brief."}, {"role": "assistant", "content": '###:{"name":"f"}'}],
+        [
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, block]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "w", "content": "grey"}]},
+        ],
+        [
+            {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"},
+            {"type": "function_call", "call_id": "w", "name": "weather", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "w", "output": "grey"},
+        ],
+        [{"role": "user", "content": [{"type": "text", "text": "?"}, image]}],
+        [
+            {"role": "assistant", "content": "", "tool_calls": [call, call]},
+            {"role": "user", "content": "###result f: {}"},
+        ],
+        [turn, turn, {"role": "assistant", "content": None, "refusal": "No."}, {"role": "developer", "content": ["a"]}],
+    ]
+    words = [
+        '"role":"user"',
+        '"role":"assistant"',
+        '"role":"tool"',
+        '"tool_calls":[',
+        '"content":',
+        '"tool_call_id":"w"',
+    ]
+    words += [json.dumps(each) for each in (call, block, image, turn)] + ['"type":"text"', '"thinking":', '"refusal":']
+    return _make("history", _check_history, histories, words)
+
+
+def _check_finished(given: Input) -> Iterator[object]:
+    """A finished response is read or refused, and its calls are those of a run that ends once."""
+    value = loose.read(given.text)
+    try:
+        calls, errors = extract_tool_calls(value)
+        events = finished(value)
+    except UnreadableSource:
+        yield "refused"
+        return
+    told = run(events, idle=True)
+    validate(told)
+    assert_one_ending(told)
+    assert_paired(told)
+    assert len({call.id for call in calls}) == len(calls)
+    assert all(call.name for call in calls)
+    yield from ((type(event), getattr(event, "finish_reason", "")) for event in events)
+    yield min(len(calls), 3), *(error.code for error in errors)
+
+
+def _make_finished() -> Target:
+    bodies = [provider.finished for provider in PROVIDERS if provider.finished]
+    shapes = [each for each in (*SHAPES.values(), *NOTHING.values()) if _is_json(each)]
+    words = ['"tool_calls":[', '"function":{"name":"f","arguments":"{}"}', '"choices":[', '"message":{', '"content":[']
+    words += [
+        '"output":[',
+        '"candidates":[',
+        '"type":"tool_use"',
+        '"finish_reason":',
+        '"functionCall":{',
+        '"arguments":',
+    ]
+    return _make("finished", _check_finished, [*bodies, *shapes], words)
+
+
+def _check_client(given: Input) -> Iterator[object]:
+    """A frame says something, or it is bad and the client can be told why."""
+    said = _read_frame(given.text if given.choose(0, (True, True, False)) else json.dumps(loose.read(given.text)))
+    match said:
+        case BadFrame():
+            assert len(json.dumps(said.told)) < 2 * _LONGEST
+            yield said.code, str(said)[:30]
+        case Resume():
+            assert said.after >= 0
+        case Told():
+            assert not said.message.keys() & {"cancel", "resume", "tool_result", "approval"}
+    yield type(said)
+
+
+def _read_frame(text: str) -> Frame | BadFrame:
+    try:
+        return read_frame(text, _LONGEST)
+    except BadFrame as bad:
+        return bad
+
+
+def _make_client() -> Target:
+    denied = {"call_id": "c", "approved": False, "reason": "x"}
+    frames: list[Any] = [
+        *({"cancel": True}, {"resume": 3, "run_id": "r"}, {"tool_result": {"call_id": "c", "result": {"a": [1]}}}),
+        *({"tool_result": {"call_id": "c", "error": "no"}}, {"approval": denied}, {"hello": 1}, [], "x"),
+        *({"approval": {"call_id": "c", "approved": True, "digest": "d"}}, {"cancel": 1, "resume": -1}),
+    ]
+    words = [
+        '"cancel":true',
+        '"resume":',
+        '"tool_result":',
+        '"approval":',
+        '"call_id":"c"',
+        '"approved":true',
+        '"error":',
+    ]
+    return _make("client", _check_client, frames, words)
+
+
+def _check_kept(given: Input) -> Iterator[object]:
+    """An event that was kept is read or refused, and what is read is written as it was read."""
+    for written in (given.text, json.dumps(loose.read(given.text))):
+        try:
+            event = read_ui_event(written)
+        except (ValueError, RecursionError) as error:
+            yield str(error)[:12]
+            continue
+        assert event == read_ui_event(event.to_json())
+        yield type(event)
+
+
+def _make_kept() -> Target:
+    kept = [json.loads(event.to_json()) for events in RUNS.values() for event in events]
+    unique = {json.dumps(each): each for each in kept}
+    words = [f'"type":"{kind}"' for kind in sorted({str(each["type"]) for each in kept})]
+    return _make("kept", _check_kept, list(unique.values())[:150], words)
+
+
+def _make(name: str, check: Any, values: list[Any], words: list[str]) -> Target:
+    bodies = [json.dumps(each) for each in values]
+    return Target(name, check, lambda: list(seeds(bodies, {})), [encode(word) for word in (*words, *_WORDS)])
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
+MAKE = {"history": _make_history, "finished": _make_finished, "client": _make_client, "kept": _make_kept}
+"""What makes the target of each reader."""

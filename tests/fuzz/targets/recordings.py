@@ -1,0 +1,122 @@
+"""Recordings: files of others, read or refused; and bytes from which keys are overwritten, cut anywhere."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from streamtools.errors import RecordingError
+from streamtools.recording import shipped
+from streamtools.recording.captures import read_stream_file
+from streamtools.recording.importing import import_stream
+from streamtools.recording.reading import find_exchanges, read_recordings
+from tests.fuzz.target import Input, Target, encode, seeds
+from tests.provider_streams import PROVIDERS
+from tests.test_scrubbing import HARMLESS, PLANTED, in_pieces
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+def _try(read: Callable[[], Any]) -> Any:
+    """Return what is read, or None where it is refused in the one way in which files are."""
+    try:
+        return read()
+    except RecordingError:
+        return None
+
+
+def _check_files(given: Input) -> Iterator[object]:
+    """A file is read or refused; what is read strictly is read so in any way, and imported it is the same again."""
+    path = Path(_folder().name, "file")
+    path.write_bytes(given.body)
+    strictly = _try(lambda: read_recordings(path))
+    found = _try(lambda: read_recordings(path, strict=False))
+    places = _try(lambda: find_exchanges(path))
+    captured = _try(lambda: read_stream_file(path))
+    if strictly is not None:
+        assert strictly == found
+        assert places is not None
+        assert [each.head for each in places] == [each.head for each in strictly]
+        assert len(strictly) != 1 or captured == strictly[0]
+    target = io.BytesIO()
+    count = _try(lambda: import_stream(path, target))
+    if count is not None:
+        path.write_bytes(target.getvalue())
+        again = read_recordings(path)
+        assert len(again) == count
+        second = io.BytesIO()
+        assert import_stream(path, second) == count
+        assert second.getvalue() == target.getvalue(), "what was imported is imported differently"
+    yield strictly is not None, found is not None, places is not None, captured is not None, count
+    yield from ((chunk.data[:4], chunk.at > 0) for chunk in (captured.chunks if captured else [])[:3])
+
+
+def _make_files() -> Target:
+    files = [path.read_bytes()[:1800] for path in shipped().values()]
+    whole = [path.read_bytes() for path in shipped().values()]
+    bodies = [*files, *(each for each in whole if len(each) < 2000), *(provider.body[:800] for provider in PROVIDERS)]
+    bodies += [
+        b"".join(each.splitlines(keepends=True)[:count] + each.splitlines(keepends=True)[-1:])
+        for each in whole
+        for count in (1, 2)
+    ]
+    words = [
+        '{"streamtools":"recording","version":1}\n',
+        '{"at":0,"data":"x"}\n',
+        '"base64":"AA=="',
+        '"end":"eof"',
+        '"at":-1',
+    ]
+    words += [
+        '"size":1',
+        '"version":2',
+        '{"end":',
+        "\n",
+        "data: {}\n\n",
+        "\r\n",
+        '"digest":"',
+        '"before":"ff"',
+        "\ufeff",
+    ]
+    return Target("recordings", _check_files, lambda: list(seeds(bodies, {})), [encode(word) for word in words])
+
+
+def _check_keys(given: Input) -> Iterator[object]:
+    """Lengths stay, only stars are new, every cut gives the same, and a second time changes nothing."""
+    data = given.body
+    complete = given.choose(0, (True, False))
+    whole = in_pieces(data, [], complete=complete)
+    assert len(data) == len(whole)
+    assert all(new == old or new == ord("*") for old, new in zip(data, whole, strict=True))
+    for cuts in (sorted(given.places(len(data))), range(1, len(data))):
+        assert whole == in_pieces(data, cuts, complete=complete), f"cut at {cuts}"
+    assert whole == in_pieces(whole, [], complete=complete)
+    yield complete, whole.count(b"*") // 8, data.count(b"\n") // 4
+
+
+def _make_keys() -> Target:
+    delta = 'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n'
+    bodies = [*PLANTED, *(delta % each[:8] + delta % each[8:] for each in PLANTED), "".join(HARMLESS)]
+    bodies += [provider.body.decode() for provider in PROVIDERS]
+    words = [
+        *PLANTED,
+        *HARMLESS,
+        *(delta % each for each in ("sk-", "a" * 16, "hunter2!")),
+        "%2F",
+        "\\u002d",
+        "event: x\n",
+    ]
+    return Target(
+        "keys", _check_keys, lambda: list(seeds(bodies, {"complete": (True, False)})), [encode(word) for word in words]
+    )
+
+
+MAKE = {"recordings": _make_files, "keys": _make_keys}
+"""What makes each target."""
