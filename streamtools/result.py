@@ -28,7 +28,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.history import (
-    Answer,
+    CallResult,
     Format,
     Step,
     Thought,
@@ -124,7 +124,7 @@ class Collector:
 
     def _begin_step(self) -> None:
         self._written = _Pieces()  # with the raw text of calls
-        self._answers: dict[str, Answer | None] = {}  # by call id; None for a call that nobody has run
+        self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that nobody has run
         self._names: dict[str, str] = {}  # of calls that have begun
         self._native: dict[str, ToolCall] = {}
         self._in_text: dict[str, ToolCall] = {}
@@ -151,7 +151,7 @@ class Collector:
         self.result.outcomes += outcomes
         for outcome in outcomes:
             failed = outcome.error is not None
-            self._answers[outcome.call.id] = _answer(outcome.call, outcome.text, outcome.neutralise, is_error=failed)
+            self._results[outcome.call.id] = _result(outcome.call, outcome.text, outcome.neutralise, is_error=failed)
 
     def read(self) -> TurnResult:
         """Return the result as it stands."""
@@ -191,7 +191,7 @@ class Collector:
                 if call.id in self._resumed:
                     return
                 self._written.recent.append(call.raw)
-                self._answers[call.id] = None
+                self._results[call.id] = None
                 (self._native if call.dialect == NATIVE else self._in_text)[call.id] = call
             case Error():
                 self._add_error(event)
@@ -202,9 +202,9 @@ class Collector:
                 result.usage = usage if result.usage is None else result.usage + usage
             case StepEnd():
                 self._end_block()
-                answers = [answer for answer in self._answers.values() if answer is not None]
+                results = [result for result in self._results.values() if result is not None]
                 native, in_text = list(self._native.values()), list(self._in_text.values())
-                step = Step(self._written.join(), answers, native, self._thoughts, in_text)
+                step = Step(self._written.join(), results, native, self._thoughts, in_text)
                 for call in self._superseded:
                     step.text = step.text.replace(call.raw, "", 1)
                 result.steps.append(step)
@@ -219,10 +219,10 @@ class Collector:
         if call is not None:
             if error.code is Code.TOOL_CHOICE_VIOLATION:
                 self.result.errors.append(error)
-                self._answers[call.id] = _answer(call, error.message, is_error=True)
+                self._results[call.id] = _result(call, error.message, is_error=True)
             elif error.code is Code.SUPERSEDED:
                 self.result.calls.remove(call)
-                del self._answers[call.id]
+                del self._results[call.id]
                 self._native.pop(call.id, None)
                 self._in_text.pop(call.id, None)
                 self._superseded.append(call)
@@ -240,7 +240,7 @@ class Collector:
             name = self._names.get(error.call_id, "unknown")
             self._native[error.call_id] = ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE)
         told = f"{error.message}; send the call again"
-        self._answers[error.call_id] = Answer(error.dialect, "error", told, error.call_id, is_error=True)
+        self._results[error.call_id] = CallResult(error.dialect, "error", told, error.call_id, is_error=True)
 
     def _end_block(self, signature: str | None = None, id: str | None = None, redacted: bool = False) -> None:
         text = "".join(self._block)
@@ -249,5 +249,5 @@ class Collector:
             self._thoughts.append(Thought(text, signature, id, redacted, len(self._native)))
 
 
-def _answer(call: ToolCall, text: str, neutralise: bool = True, *, is_error: bool) -> Answer:
-    return Answer(call.dialect, call.name, text, call.id, neutralise, is_error)
+def _result(call: ToolCall, text: str, neutralise: bool = True, *, is_error: bool) -> CallResult:
+    return CallResult(call.dialect, call.name, text, call.id, neutralise, is_error)

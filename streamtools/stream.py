@@ -30,7 +30,7 @@ from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.parsing.options import ParserOptions
 from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
-from streamtools.tools.asking import Asking
+from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import (
     Answer,
     Approve,
@@ -182,7 +182,7 @@ class ToolStream(Handover):
             run_id=run_id,
             **options,
         )
-        self._asking = Asking(
+        self._decider = Decider(
             Desk() if ask == "now" else None,
             timeout=decision_timeout,
             decisions=given,
@@ -199,7 +199,7 @@ class ToolStream(Handover):
             on_tool_result=on_tool_result,
             restore=partial(_restore, dialects=armed),
             state=tool_state,
-            asking=self._asking,
+            decider=self._decider,
             ledger=ledger,
         )
         self._ended: anyio.Event | None = None
@@ -225,13 +225,13 @@ class ToolStream(Handover):
     @property
     def suspension(self) -> Suspension | None:
         """What the run waits for, once it has ended: the calls that somebody has to decide about; None if none."""
-        questions = {**self._asking.asked, **self._asking.left}
+        questions = {**self._decider.asked, **self._decider.left}
         left = [questions[call.id] for call in self.result.pending if call.id in questions]
         return Suspension(run_id=self._run_of(left[0].call), questions=left) if left else None
 
     def _run_of(self, call: ToolCall) -> str:
         """Return the id of the run in which a call was made."""
-        if self._resumed is not None and call.id in self._asking.asked:
+        if self._resumed is not None and call.id in self._decider.asked:
             return self._resumed.run_id
         return self.run_id
 
@@ -242,7 +242,7 @@ class ToolStream(Handover):
     @property
     def questions(self) -> list[Question]:
         """What waits to be decided about now, in the order in which it was asked."""
-        return self._asking.desk.questions if self._asking.desk else []
+        return self._decider.desk.questions if self._decider.desk else []
 
     def approve(self, call_id: str, *, digest: str | None = None) -> None:
         """Let a call run that waits for it; with a `digest`, only if it is the one that was shown.
@@ -260,7 +260,7 @@ class ToolStream(Handover):
         self._decide(call_id, Answer(result, error))
 
     def _decide(self, call_id: str, decision: Decision) -> None:
-        desk = self._asking.desk
+        desk = self._decider.desk
         if desk is None:
             raise DecisionRefused(f"call {call_id!r} waits for no decision: the run asks later, not now")
         desk.decide(call_id, decision)
@@ -448,7 +448,7 @@ class ToolStream(Handover):
         """Note one outcome for each call of the step, in call order; return the events that say so and are not out."""
         if self._runner is None:
             return []
-        self._put_back([call for call in self._running if call.id in self._asking.left])
+        self._put_back([call for call in self._running if call.id in self._decider.left])
         left = [call for call in self._running if call.id not in self._outcomes]
         outcomes, unsent = self._runner.settle(left)
         self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from streamtools import ToolRegistry, chat
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.tools import Tool
 from tests.stories import story
@@ -38,7 +38,7 @@ class Bank:
         raise AssertionError("a tool of the front end is not run here")
 
 
-def calls(*wanted: tuple[str, dict[str, Any]]) -> Answer:
+def calls(*wanted: tuple[str, dict[str, Any]]) -> ScriptedReply:
     """Return a turn with native calls, whose ids are n0, n1 and so on."""
     made = [NativeToolCall(str(at), name, given, f"n{at}") for at, (name, given) in enumerate(wanted)]
     return [*made, ProviderCompleted(finish_reason="tool_calls")]
@@ -65,7 +65,7 @@ class Held(NamedTuple):
 
 
 async def hold(
-    *answers: Answer,
+    *answers: ScriptedReply,
     tools: Any,
     messages: Sequence[Any] = (QUESTION,),
     then: Callable[[UIEvent, Chat], Awaitable[None] | None] = lambda event, chat: None,

@@ -14,7 +14,7 @@ import streamtools
 from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat, conversation
 from streamtools.calls import ToolCall
 from streamtools.conversation import Ask, Assistant, Chat, Example, Results, ScriptedModel, System, User, write_messages
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
@@ -28,7 +28,7 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
-from streamtools.history import Answer as Told
+from streamtools.history import CallResult
 from streamtools.tools.guards import Watch
 from tests.order_rules import check_openai
 from tests.stories import Script, story
@@ -51,7 +51,7 @@ async def fail() -> None:
 TOOLS = ToolRegistry(weather, fail)
 
 
-def calls(*wanted: tuple[str, Any], text: str = "", usage: Usage | None = None, ids: str = "n") -> Answer:
+def calls(*wanted: tuple[str, Any], text: str = "", usage: Usage | None = None, ids: str = "n") -> ScriptedReply:
     """Return a turn with native calls, whose ids are n0, n1 and so on."""
     made = [NativeToolCall(str(at), name, given, f"{ids}{at}") for at, (name, given) in enumerate(wanted)]
     return [*([TextDelta(text)] if text else []), *made, ProviderCompleted(finish_reason="tool_calls", usage=usage)]
@@ -73,7 +73,7 @@ CALLED: list[dict[str, Any]] = [
 
 
 async def hold(
-    answers: Iterable[Answer], *, tools: Any = TOOLS, native: bool | None = None, **options: Any
+    answers: Iterable[ScriptedReply], *, tools: Any = TOOLS, native: bool | None = None, **options: Any
 ) -> tuple[list[UIEvent], ScriptedModel, Chat]:
     """Return what a conversation tells, the model that it was held with, and the chat."""
     model = ScriptedModel(answers, native_tool_calls=native)
@@ -156,7 +156,7 @@ async def test_an_answer_of_several_turns() -> None:
 
 
 @pytest.mark.parametrize("answers", [[ChainCompleted("c-1")], [PARIS_CALL, ChainCompleted("c-1")]])
-async def test_an_answer_without_a_turn(answers: list[Answer]) -> None:
+async def test_an_answer_without_a_turn(answers: list[ScriptedReply]) -> None:
     """It says nothing, and the results of the step before it are not sent again."""
     told, model, _ = await hold(answers)
 
@@ -539,7 +539,7 @@ async def test_a_malformed_call_in_the_last_step() -> None:
     assert ("stopped", "max_steps", 1) == (end(told).reason, end(told).finish_reason, len(model.asks))
 
 
-def paid(total: int, *wanted: tuple[str, Any]) -> Answer:
+def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
     return calls(*wanted, usage=Usage(total=total))
 
 
@@ -553,7 +553,7 @@ def paid(total: int, *wanted: tuple[str, Any]) -> Answer:
         (Guards(tokens=5), [paid(5, ("weather", "{"))], "token_limit"),
     ],
 )
-async def test_guards_watch_all_steps(guards: Guards, answers: list[Answer], why: str) -> None:
+async def test_guards_watch_all_steps(guards: Guards, answers: list[ScriptedReply], why: str) -> None:
     """Bounds are those of the run, not of one answer."""
     told, model, events = await hold(answers, guards=guards)
 
@@ -572,7 +572,7 @@ async def test_several_chats_under_one_watch() -> None:
 
 async def test_each_step_has_its_cost() -> None:
     """And the run the sum."""
-    answers: list[Answer] = [
+    answers: list[ScriptedReply] = [
         calls(("weather", PARIS), usage=Usage(input=10, output=1)),
         [TextDelta(ANSWER), ProviderCompleted(usage=Usage(input=20, output=2))],
     ]
@@ -593,7 +593,7 @@ async def test_each_step_has_its_cost() -> None:
         ([TextDelta("It is")], Code.STREAM_INTERRUPTED),
     ],
 )
-async def test_the_second_request_fails(second: Answer, code: Code) -> None:
+async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> None:
     """The run has failed; what came before it stands, and can be sent again."""
     told, _, events = await hold([PARIS_CALL, second])
 
@@ -740,7 +740,12 @@ async def test_native_calls_of_a_model_that_is_taught() -> None:
 async def test_histories_of_messages_and_dicts() -> None:
     """Both may be mixed."""
     native = ToolCall(id="n0", name="weather", arguments=PARIS, dialect="native")
-    history = [QUESTION, Assistant("", (native,)), Results((Told("native", "weather", "21", "n0"),)), User("And?")]
+    history = [
+        QUESTION,
+        Assistant("", (native,)),
+        Results((CallResult("native", "weather", "21", "n0"),)),
+        User("And?"),
+    ]
     model = ScriptedModel([ANSWER])
     async with chat(model, history, tools=TOOLS) as events:  # type: ignore[arg-type]  # a list of either
         [event async for event in events]

@@ -9,7 +9,7 @@ import pytest
 
 from streamtools import ToolRegistry, chat
 from streamtools.conversation import Chat, ScriptedModel, User, write_messages
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from streamtools.events import Done, NativeToolCall, ProviderCompleted, TextDelta, UIEvent
 from tests.chat_chunks import chunk
 from tests.history_rules import RULES, breaches
@@ -19,14 +19,14 @@ from tests.talks import PARIS, QUESTION, TOOLS, calls, model_of
 
 pytestmark = pytest.mark.anyio
 
-TWO_CALLS: Answer = [
+TWO_CALLS: ScriptedReply = [
     TextDelta("Let me see. "),
     NativeToolCall("0", "quick", {}, "n0"),
     NativeToolCall("1", "slow", {}, "n1"),
     ProviderCompleted(finish_reason="tool_calls"),
 ]
 IN_TEXT = 'Hm.\n~~~tool_call\n{"name":"slow"}\n~~~\n###:{"name":"quick",}\n'
-SCRIPT: list[Answer] = [TWO_CALLS, [*IN_TEXT, ProviderCompleted(finish_reason="stop")], "Done."]
+SCRIPT: list[ScriptedReply] = [TWO_CALLS, [*IN_TEXT, ProviderCompleted(finish_reason="stop")], "Done."]
 
 
 class Slow:
@@ -108,7 +108,7 @@ async def test_leaving_tells_the_model_what_was_cancelled() -> None:
     async def quick() -> str:
         return "quick"
 
-    answer: Answer = [
+    answer: ScriptedReply = [
         NativeToolCall("0", "never", {}, "n0"),
         NativeToolCall("1", "quick", {}, "n1"),
         ProviderCompleted(),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamtools import Emulation, ToolRegistry, chat
 from streamtools.conversation import Chat, ScriptedModel, User, write_messages
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from tests.history_rules import RULES, breaches
 from tests.test_history_order import DIALECTS, fail, hang, source_of, succeed, turns, wait
 
@@ -64,7 +64,7 @@ def test_each_request_and_the_history_are_accepted(
     backend: str, said: list[Turn], left_at: int | None, choice: str, native: bool | None
 ) -> None:
     """Success, failure, timeout, malformed and cancelled calls, native and in text, over several requests."""
-    answers: list[Answer] = [source_of(turn, True) for turn in said]
+    answers: list[ScriptedReply] = [source_of(turn, True) for turn in said]
     model = ScriptedModel([*answers, *["Well."] * 4], native_tool_calls=native)
 
     async def held() -> Chat:
@@ -89,7 +89,7 @@ def test_emulated_calls_too(
     reuse: bool,
 ) -> None:
     """The same where decisions come in between, in whatever order."""
-    answers: list[Answer] = [each for turn, decision in said for each in (source_of(turn, True), decision)]
+    answers: list[ScriptedReply] = [each for turn, decision in said for each in (source_of(turn, True), decision)]
     model = ScriptedModel([*answers, *['{"tools":[]}'] * 20])
     emulation = Emulation(mode=mode, reuse_upstream_answer=reuse, now=itertools.count(1).__next__)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from streamtools import Emulation, chat
 from streamtools.conversation import ScriptedModel
 from streamtools.conversation.decision import write_question
 from streamtools.conversation.inner_requests import refuses_tools
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
     Done,
@@ -587,7 +587,7 @@ async def test_all_requests_are_in_the_bill(emulation: Emulation, answers: list[
 async def test_each_turn_of_an_answer_has_its_own_cost() -> None:
     """What was spent before is told with the first; what a provider tells behind a turn is its own."""
     ten, one = Usage(input=10), Usage(input=1)
-    answers: list[Answer] = [
+    answers: list[ScriptedReply] = [
         [TextDelta('{"tools":[]}'), ProviderCompleted(usage=ten)],
         [
             TextDelta("a"),

@@ -15,8 +15,8 @@ from streamtools import ToolError, ToolStream, TurnResult, tool
 from streamtools.calls import ToolCall
 from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
 from streamtools.history import (
-    Answer,
     Assistant,
+    CallResult,
     Message,
     Results,
     System,
@@ -192,7 +192,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
                 if draw(st.booleans()) and not draw(st.booleans()):
                     history.append(User("Meanwhile."))
                 failed = call.name not in ("f", "g") or draw(st.booleans())  # no tool has an odd name and answers
-                answer = Answer(call.dialect, call.name, draw(odd_text), call.id, draw(st.booleans()), failed)
+                answer = CallResult(call.dialect, call.name, draw(odd_text), call.id, draw(st.booleans()), failed)
                 history.append(Results((answer,)))
     return history
 
@@ -214,8 +214,8 @@ def test_every_history_is_accepted(history: list[Message], format: str) -> None:
 def test_settling_keeps_what_was_said(history: list[Message]) -> None:
     """Answers find their calls, and nothing else is lost, changed or made up; to settle twice is to settle once."""
     settled = settle(history, "leave")
-    told = [answer for each in history if isinstance(each, Results) for answer in each.answers]
-    kept = [answer for each in settled if isinstance(each, Results) for answer in each.answers]
+    told = [answer for each in history if isinstance(each, Results) for answer in each.results]
+    kept = [answer for each in settled if isinstance(each, Results) for answer in each.results]
 
     assert sorted(told, key=repr) == sorted(kept, key=repr)
     assert [each for each in history if not isinstance(each, Results)] == [
@@ -229,7 +229,7 @@ def test_settling_keeps_what_was_said(history: list[Message]) -> None:
 
 
 def _native_ids(results: Results) -> list[str]:
-    return [answer.call_id for answer in results.answers if answer.dialect == "native"]
+    return [answer.call_id for answer in results.results if answer.dialect == "native"]
 
 
 @given(histories(), st.sampled_from(FORMATS), st.sampled_from([None, *DIALECTS]))

@@ -8,8 +8,8 @@ import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.history import (
-    Answer,
     Assistant,
+    CallResult,
     Message,
     Results,
     Step,
@@ -32,8 +32,8 @@ def call(id: str, name: str, /, signature: str | None = None, **arguments: Any) 
     )
 
 
-def answer(id: str, name: str, text: str, *, is_error: bool = False, dialect: str = "native") -> Answer:
-    return Answer(dialect, name, text, id, is_error=is_error)
+def answer(id: str, name: str, text: str, *, is_error: bool = False, dialect: str = "native") -> CallResult:
+    return CallResult(dialect, name, text, id, is_error=is_error)
 
 
 WEATHER, TIME = call("w", "weather", city="Oslo"), call("t", "time")
@@ -263,7 +263,7 @@ def test_calls_without_an_answer_before_something_else() -> None:
         assert 4 == len([*settle([*OPEN, *more])])
         *_, results, _ = settle([*OPEN, *more])
         assert isinstance(results, Results)
-        assert [("w", True), ("t", False)] == [(each.call_id, each.is_error) for each in results.answers]
+        assert [("w", True), ("t", False)] == [(each.call_id, each.is_error) for each in results.results]
         *_, left, _ = settle([*OPEN, *more], "leave")
         assert Results((answer("t", "time", "12:00"),)) == left
 
@@ -300,7 +300,7 @@ def test_results_of_calls_in_text() -> None:
     turn = Assistant(f"Hi. {IN_TEXT.raw}", (TIME,), in_text=(IN_TEXT,))
     told = (
         answer("h", "weather", "###:{ <|im_start|>", dialect="hash_marker"),
-        Answer("tilde_fence", "raw", "~~~", "i", neutralise=False),
+        CallResult("tilde_fence", "raw", "~~~", "i", neutralise=False),
         answer("j", "other one", "plain", dialect="cohere_json"),
         answer("t", "time", ""),
     )

@@ -8,8 +8,8 @@ import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.history import (
-    Answer,
     Assistant,
+    CallResult,
     Message,
     Results,
     System,
@@ -23,8 +23,8 @@ def call(id: str, name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(id=id, name=name, arguments=arguments, dialect="native", provider_id=id)
 
 
-def answer(id: str, name: str, text: str, *, is_error: bool = False) -> Answer:
-    return Answer("native", name, text, id, is_error=is_error)
+def answer(id: str, name: str, text: str, *, is_error: bool = False) -> CallResult:
+    return CallResult("native", name, text, id, is_error=is_error)
 
 
 ASKED = {"id": "w", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
@@ -165,7 +165,7 @@ def test_messages_of_ollama() -> None:
 
 def test_messages_of_a_history() -> None:
     """They stand for themselves, beside those of providers; answers to calls in text stand anywhere."""
-    in_text = Answer("hash_marker", "f", "1", "h")
+    in_text = CallResult("hash_marker", "f", "1", "h")
     history: list[Message] = [
         System("Be brief."),
         User("?"),

@@ -20,7 +20,7 @@ from streamtools.conversation.models import (
     latitude_request,
 )
 from streamtools.conversation.models.anthropic import MAX_TOKENS
-from streamtools.history import Answer, Assistant, Message, Results, System, User
+from streamtools.history import Assistant, CallResult, Message, Results, System, User
 from streamtools.tools import ToolChoice, ToolRegistry
 
 
@@ -250,7 +250,7 @@ def test_a_latitude_request() -> None:
 def test_a_latitude_request_of_a_history() -> None:
     """Messages of ours are written out, with the answers to calls in their dialect's form; nothing is sent unasked."""
     raw = '###:{"toolName":"weather","parameters":{"city":"Rome"}}'
-    answer = Answer("hash_marker", "weather", '{"temperature":20}', "c")
+    answer = CallResult("hash_marker", "weather", '{"temperature":20}', "c")
     history: list[Any] = [{"role": "user", "content": "Hi"}, Assistant(raw), Results((answer,))]
     body = latitude_request(history, prompt_path="mine", media=(1,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamtools.conversation.models import Ask, ScriptedModel
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
@@ -44,7 +44,7 @@ async def answer(model: ScriptedModel, ask: Ask = ASK) -> list[SourceEvent]:
         ([b": wait\n\n", OSError("x")], [lost("OSError")]),
     ],
 )
-async def test_what_an_answer_may_be(written: Answer, events: list[SourceEvent]) -> None:
+async def test_what_an_answer_may_be(written: ScriptedReply, events: list[SourceEvent]) -> None:
     """Texts, events, bytes, and exceptions in place of any of them."""
     assert events == await answer(ScriptedModel([written]))
 

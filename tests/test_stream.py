@@ -332,7 +332,7 @@ async def test_eager_calls_stay_out_of_the_next_turn() -> None:
         for line in (f"step {step}", f"executing {call}", f"executed {call}: 3.0", f"step {step} ends: tool_calls")
     ]
     assert expected == [line for line in told if line.startswith(("step", "exec"))]
-    assert [1, 1] == [len(step.answers) for step in events.result.steps]
+    assert [1, 1] == [len(step.results) for step in events.result.steps]
 
 
 # The tool choice.

@@ -14,8 +14,9 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, UnreadableSource
 from streamtools.sources.words import finish_reason
 from streamtools.tools import ToolRegistry, ToolResult
-from streamtools.tools.answers import extend_messages, read_answer
 from streamtools.tools.context import ToolContext
+from streamtools.tools.extending import extend_messages
+from streamtools.tools.finished import read_finished
 
 pytestmark = pytest.mark.anyio
 
@@ -307,7 +308,7 @@ SAME: dict[str, Any] = {
 async def test_the_same_calls_are_found_as_by_the_other_reader(response: Any) -> None:
     """By name and arguments, those that are none by their codes; and each goes on with its result."""
     calls, errors = extract_tool_calls(response)
-    asked = read_answer(response).asked
+    asked = read_finished(response).calls
     assert [(each.name, each.arguments) for each in calls] == [
         (call.name, call.arguments) for call, rejected in asked if rejected is None
     ]
@@ -384,7 +385,7 @@ async def test_progress_of_a_finished_answers_tools_is_dropped() -> None:
 async def test_what_is_no_answer_is_refused(response: Any) -> None:
     """By the same error as a stream that nobody can read."""
     with pytest.raises(UnreadableSource, match="a finished answer was expected"):
-        read_answer(response)
+        read_finished(response)
 
 
 async def test_each_call_needs_one_outcome() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from streamtools.cli.complaints import Refused
-from streamtools.cli.model_arguments import Asked, add_model, add_tools, check_model, read_dialects
+from streamtools.cli.model_arguments import ModelArguments, add_model, add_tools, check_model, read_dialects
 from streamtools.cli.record_arguments import Record, add_record
 from streamtools.cli.serve_arguments import Serve, add_serve, check_serve
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
@@ -40,7 +40,7 @@ class Demo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chat(Asked):
+class Chat(ModelArguments):
     """`streamtools chat`"""
 
     model: str

@@ -16,9 +16,9 @@ import anyio
 import httpx
 
 from streamtools.cli import arguments
-from streamtools.cli.asking import Asking, refusals
 from streamtools.cli.complaints import Complaints, Refused
 from streamtools.cli.interrupts import stopped_by_interrupt
+from streamtools.cli.named_model import NamedModel, refusals
 from streamtools.cli.output_file import open_output
 from streamtools.cli.proxies import proxy_for
 from streamtools.cli.toolbox import import_tools
@@ -64,10 +64,10 @@ class _Conversation:
     def __init__(
         self, asked: arguments.Chat, tools: ToolRegistry | None, view: View, recording: BinaryIO | None
     ) -> None:
-        self._asking = Asking(asked, tools)
+        self._named = NamedModel(asked, tools)
         self._view = view
         self._recording = recording
-        self._history: list[Message] = self._asking.beginning
+        self._history: list[Message] = self._named.beginning
         self.fault: OSError | None = None
         """Why the recording breaks off."""
         self.stopped = False
@@ -76,12 +76,12 @@ class _Conversation:
     @property
     def name(self) -> str:
         """Who answers."""
-        return self._asking.model().name
+        return self._named.model().name
 
     @property
     def told(self) -> str:
         """Who answers, and how one gets away again."""
-        return f"{self._asking.told}. Ctrl-C stops an answer; {_QUIT} ends the chat."
+        return f"{self._named.told}. Ctrl-C stops an answer; {_QUIT} ends the chat."
 
     async def ask(self, question: str) -> TurnResult:
         """Show the answer, and return what it came to. A question without an answer is forgotten."""
@@ -89,7 +89,7 @@ class _Conversation:
         with refusals():
             async with self._client() as client:
                 before = [*self._history, User(question)]
-                events = self._asking.chat(before, self._asking.model(client))
+                events = self._named.chat(before, self._named.model(client))
                 with anyio.CancelScope() as scope, stopped_by_interrupt(scope):
                     async with events:
                         async for event in events:
@@ -109,7 +109,7 @@ class _Conversation:
         if self._recording is None:
             yield None
             return
-        model = self._asking.model()
+        model = self._named.model()
         inner = httpx.AsyncHTTPTransport(proxy=proxy_for(model.url))
         transport = RecordingTransport(inner, self._recording, source=model.format)
         async with httpx.AsyncClient(transport=transport) as client:

@@ -15,7 +15,7 @@ API = Literal["openai", "responses", "anthropic", "ollama", "gemini"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ModelArguments:
     """A model, and how it is asked. Only `serve` does without a model."""
 
     url: str | None

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, TextIO
 
-from streamtools.cli.asking import Asking
 from streamtools.cli.complaints import Complaints, Refused
+from streamtools.cli.named_model import NamedModel
 from streamtools.cli.serve_arguments import Serve
 from streamtools.cli.toolbox import import_tools
 from streamtools.conversation import Message, User, chat
@@ -61,14 +61,14 @@ class _Model:
     suggestions: Sequence[Suggestion] = ()
 
     def __init__(self, asked: Serve) -> None:
-        self._asking = Asking(asked, import_tools(asked.tools) if asked.tools is not None else None)
-        self.told = self._asking.told
+        self._named = NamedModel(asked, import_tools(asked.tools) if asked.tools is not None else None)
+        self.told = self._named.told
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         """Return the answer, not yet entered."""
-        asking = self._asking
-        before = [*(history or asking.beginning), User(question)]
-        return asking.chat(before, asking.model(), ask="now", call_deltas=True)
+        named = self._named
+        before = [*(history or named.beginning), User(question)]
+        return named.chat(before, named.model(), ask="now", call_deltas=True)
 
 
 def _answerer(asked: Serve) -> Answerer:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamtools.cli.complaints import Refused
-from streamtools.cli.model_arguments import Asked, add_model, check_model
+from streamtools.cli.model_arguments import ModelArguments, add_model, check_model
 
 PORT = 8765
 SPEED = 0.4  # slow enough to be watched: the recorded model writes 150 tokens a second
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Asked):
+class Serve(ModelArguments):
     """`streamtools serve`"""
 
     host: str

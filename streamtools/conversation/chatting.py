@@ -25,8 +25,8 @@ from streamtools.conversation.request import Reply
 from streamtools.errors import Code
 from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
 from streamtools.history import (
-    Answer,
     Assistant,
+    CallResult,
     Format,
     Message,
     Results,
@@ -215,7 +215,7 @@ class Chat(ToolStream):
         if self._follow_up == "never" or not self._executes or self._wish.mode == "none":
             return None
         steps = self.result.steps[self._sent :]
-        if not machine.may_go_on or machine.pending or not steps or not steps[-1].answers:
+        if not machine.may_go_on or machine.pending or not steps or not steps[-1].results:
             return None
         await self._close_source()  # somebody may take a long time over the review
         machine.go_on()
@@ -249,9 +249,9 @@ class Chat(ToolStream):
 
 def _check_open(calls: Iterable[ToolCall], history: list[Message]) -> None:
     """Raise ValueError if a history does not go on with the answers to these calls."""
-    answers = tuple(Answer(call.dialect, call.name, "", call.id) for call in calls)
+    results = tuple(CallResult(call.dialect, call.name, "", call.id) for call in calls)
     try:
-        settle([*history, Results(answers)])
+        settle([*history, Results(results)])
     except ValueError as error:
         raise ValueError(f"the run that is resumed does not go on with these messages: {error}") from None
 

@@ -1,8 +1,8 @@
 """The messages of a conversation, for those who import them from here: all of it is in `streamtools.history`."""
 
 from streamtools.history import (
-    Answer,
     Assistant,
+    CallResult,
     Format,
     Message,
     Results,
@@ -19,8 +19,8 @@ from streamtools.history import (
 )
 
 __all__ = [
-    "Answer",
     "Assistant",
+    "CallResult",
     "Format",
     "Message",
     "Results",

@@ -7,8 +7,8 @@ between there is one form (`messages`), so that a conversation may go on with an
 from streamtools.history.formats.turns import answered_by_user
 from streamtools.history.messages import (
     NOT_RUN,
-    Answer,
     Assistant,
+    CallResult,
     Message,
     Results,
     Step,
@@ -27,8 +27,8 @@ from streamtools.history.writing import Format, write_behind, write_messages
 
 __all__ = [
     "NOT_RUN",
-    "Answer",
     "Assistant",
+    "CallResult",
     "Format",
     "Message",
     "Results",

@@ -27,7 +27,7 @@ history goes on after them; where it ends with them, who runs them puts the answ
 """
 
 
-class Answer(NamedTuple):
+class CallResult(NamedTuple):
     """What the model is told of one call."""
 
     dialect: str | None
@@ -60,7 +60,7 @@ class Step:
     """
 
     text: str = ""
-    answers: list[Answer] = field(default_factory=list)
+    results: list[CallResult] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     thoughts: list[Thought] = field(default_factory=list)
     in_text: list[ToolCall] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Assistant:
 class Results:
     """What the model is told of the calls of its turn."""
 
-    answers: tuple[Answer, ...]
+    results: tuple[CallResult, ...]
 
 
 Message: TypeAlias = System | User | Assistant | Results
@@ -112,8 +112,8 @@ def steps_to_history(steps: Iterable[Step]) -> list[Message]:
     for step in steps:
         if step.text or step.calls:
             history.append(Assistant(step.text, tuple(step.calls), tuple(step.thoughts), tuple(step.in_text)))
-        if step.answers:
-            history.append(Results(tuple(step.answers)))
+        if step.results:
+            history.append(Results(tuple(step.results)))
     return history
 
 
@@ -136,8 +136,8 @@ def settle(history: Iterable[Message], unanswered: Unanswered = None) -> list[Me
             turn = _Turn(message)
             settled.append(message)
         elif isinstance(message, Results):
-            for answer in message.answers:
-                turn.answer(answer)
+            for result in message.results:
+                turn.add(result)
         else:
             turn.later.append(message)
     settled += turn.end(unanswered, goes_on=False)
@@ -150,29 +150,29 @@ class _Turn:
     def __init__(self, said: Assistant) -> None:
         self._native = {call.id: call for call in said.calls}
         self._in_text = {call.id: call for call in said.in_text}
-        self._told: dict[str, Answer] = {}
-        self._told_in_text: dict[str, Answer] = {}
+        self._told: dict[str, CallResult] = {}
+        self._told_in_text: dict[str, CallResult] = {}
         self.later: list[Message] = []
 
-    def answer(self, answer: Answer) -> None:
-        if answer.dialect != NATIVE:
-            self._told_in_text[answer.call_id] = answer
-        elif answer.call_id not in self._native:
-            raise ValueError(f"a result answers call {answer.call_id!r}, which the turn before it does not hold")
-        elif answer.call_id in self._told:
-            raise ValueError(f"call {answer.call_id!r} is answered twice")
+    def add(self, result: CallResult) -> None:
+        if result.dialect != NATIVE:
+            self._told_in_text[result.call_id] = result
+        elif result.call_id not in self._native:
+            raise ValueError(f"a result answers call {result.call_id!r}, which the turn before it does not hold")
+        elif result.call_id in self._told:
+            raise ValueError(f"call {result.call_id!r} is answered twice")
         else:
-            name = self._native[answer.call_id].name  # whatever the answer says: Gemini and Ollama compare them
-            self._told[answer.call_id] = answer._replace(name=name)
+            name = self._native[result.call_id].name  # whatever the result says: Gemini and Ollama compare them
+            self._told[result.call_id] = result._replace(name=name)
 
     def end(self, unanswered: Unanswered, *, goes_on: bool) -> Iterator[Message]:
         if unanswered == "cancelled" or (unanswered is None and (goes_on or self.later)):
             for calls, told in ((self._native, self._told), (self._in_text, self._told_in_text)):
                 for call in calls.values():
-                    told.setdefault(call.id, Answer(call.dialect, call.name, NOT_RUN, call.id, is_error=True))
-        answers = [self._told[id] for id in self._native if id in self._told]
-        if answers or self._told_in_text:
-            yield Results((*answers, *self._told_in_text.values()))
+                    told.setdefault(call.id, CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True))
+        results = [self._told[id] for id in self._native if id in self._told]
+        if results or self._told_in_text:
+            yield Results((*results, *self._told_in_text.values()))
         yield from self.later
 
 
@@ -205,7 +205,7 @@ def calls_as_text(history: Iterable[Message], dialect: Dialect | None = None) ->
             message = replace(message, text=text, calls=(), in_text=(*message.in_text, *in_text))
         elif isinstance(message, Results):
             kind = dialect.id if dialect else None
-            moved = (each._replace(dialect=kind) if each.dialect == NATIVE else each for each in message.answers)
+            moved = (each._replace(dialect=kind) if each.dialect == NATIVE else each for each in message.results)
             message = Results(tuple(moved))
         written.append(message)
     return written

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall, read_envelope
-from streamtools.history.messages import Answer, Assistant, Message, Results, System, Thought, User
+from streamtools.history.messages import Assistant, CallResult, Message, Results, System, Thought, User
 from streamtools.history.parts import read_part
 
 
@@ -46,8 +46,8 @@ class _Reader:
         elif isinstance(message, Assistant):
             self._say(message)
         elif isinstance(message, Results):
-            for answer in message.answers:
-                self._answer(answer)
+            for result in message.results:
+                self._append(result)
         elif not isinstance(message, Mapping):
             raise ValueError(f"a message is an object, not {type(message).__name__}")
         elif "parts" in message and "content" not in message:
@@ -164,17 +164,17 @@ class _Reader:
         if not isinstance(id, str) or id not in self._open:
             raise ValueError(f"it answers call {id!r}, which does not stand without an answer in the turn before it")
         text = _text("" if content is None else content)
-        self._answer(Answer(NATIVE, self._open[id], text, id, is_error=is_error))
+        self._append(CallResult(NATIVE, self._open[id], text, id, is_error=is_error))
 
-    def _answer(self, answer: Answer) -> None:
-        if answer.dialect == NATIVE and self._open.pop(answer.call_id, None) is None:
-            raise ValueError(f"it answers call {answer.call_id!r}, which does not stand in the turn before it")
+    def _append(self, result: CallResult) -> None:
+        if result.dialect == NATIVE and self._open.pop(result.call_id, None) is None:
+            raise ValueError(f"it answers call {result.call_id!r}, which does not stand in the turn before it")
         self._in_items = False
         last = self.history[-1] if self.history else None
         if isinstance(last, Results):
-            self.history[-1] = Results((*last.answers, answer))
+            self.history[-1] = Results((*last.results, result))
         else:
-            self.history.append(Results((answer,)))
+            self.history.append(Results((result,)))
 
 
 def _read_call(call: object, id: object, made: str) -> ToolCall:

@@ -21,7 +21,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.events import Done, Error, Usage
-from streamtools.outputs.moves import UNNAMED, Channel, Told
+from streamtools.outputs.moves import UNNAMED, Channel, KnownCall
 from streamtools.outputs.paired import PairedEncoder
 from streamtools.outputs.sse import encode_json, present, to_json
 
@@ -88,29 +88,29 @@ class AGUIEncoder(PairedEncoder):
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return _event("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
 
-    def _write_call(self, call: ToolCall, told: Told) -> bytes:
+    def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
         delta = to_json(call.arguments).decode()
-        written = b"" if told.pieces else _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=delta)
+        written = b"" if known.pieces else _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=delta)
         return written + _event("TOOL_CALL_END", toolCallId=call.id)
 
     def _write_question(self, call: ToolCall) -> bytes:
         return b""  # the outcome of the run asks, if nobody has answered by then
 
-    def _write_progress(self, told: Told, data: Any) -> bytes:
-        return _event("CUSTOM", name="tool-progress", value={"toolCallId": told.id, "progress": data})
+    def _write_progress(self, known: KnownCall, data: Any) -> bytes:
+        return _event("CUSTOM", name="tool-progress", value={"toolCallId": known.id, "progress": data})
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._answer(call.id, result if isinstance(result, str) else to_json(result).decode())
 
-    def _write_refusal(self, error: Error, told: Told | None) -> bytes:
+    def _write_refusal(self, error: Error, known: KnownCall | None) -> bytes:
         assert error.call_id is not None
         written = b""
-        if told is None:
+        if known is None:
             written = self._write_call_start(error.call_id, error.call.name if error.call else UNNAMED)
             if error.call:
                 delta = to_json(error.call.arguments).decode()
                 written += _event("TOOL_CALL_ARGS", toolCallId=error.call_id, delta=delta)
-        if told is None or not told.whole:
+        if known is None or not known.whole:
             written += _event("TOOL_CALL_END", toolCallId=error.call_id)
         return written + self._answer(error.call_id, error.message)
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 from streamtools.calls import ToolCall
 from streamtools.events import Done, Error, Usage
 from streamtools.outputs.encoder import EVENT_STREAM_HEADERS
-from streamtools.outputs.moves import UNNAMED, Channel, Told
+from streamtools.outputs.moves import UNNAMED, Channel, KnownCall
 from streamtools.outputs.paired import PairedEncoder
 from streamtools.outputs.sse import DONE, encode_json, present
 
@@ -100,13 +100,13 @@ class AISDKEncoder(PairedEncoder):
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return _part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
 
-    def _write_call(self, call: ToolCall, told: Told) -> bytes:
+    def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
         return _part(
             "tool-input-available",
             toolCallId=call.id,
-            toolName=told.name,
+            toolName=known.name,
             input=call.arguments,
-            dynamic=self._is_dynamic(told.name),
+            dynamic=self._is_dynamic(known.name),
         )
 
     def _write_question(self, call: ToolCall) -> bytes:
@@ -114,19 +114,19 @@ class AISDKEncoder(PairedEncoder):
             return b""
         return _part("tool-approval-request", approvalId=call.id, toolCallId=call.id)
 
-    def _write_progress(self, told: Told, data: Any) -> bytes:
+    def _write_progress(self, known: KnownCall, data: Any) -> bytes:
         if self._preliminary:
-            return self._output(told.id, told.name, output=data, preliminary=True)
-        return _part("data-tool-progress", id=told.id, data={"toolCallId": told.id, "progress": data})
+            return self._output(known.id, known.name, output=data, preliminary=True)
+        return _part("data-tool-progress", id=known.id, data={"toolCallId": known.id, "progress": data})
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._output(call.id, call.name, output=result)
 
-    def _write_refusal(self, error: Error, told: Told | None) -> bytes:
-        if told is not None and told.whole:
-            dynamic = self._is_dynamic(told.name)
-            return _part("tool-output-error", toolCallId=told.id, errorText=error.message, dynamic=dynamic)
-        name = told.name if told else error.call.name if error.call else None
+    def _write_refusal(self, error: Error, known: KnownCall | None) -> bytes:
+        if known is not None and known.whole:
+            dynamic = self._is_dynamic(known.name)
+            return _part("tool-output-error", toolCallId=known.id, errorText=error.message, dynamic=dynamic)
+        name = known.name if known else error.call.name if error.call else None
         return self._tell_step() + _part(
             "tool-input-error",
             toolCallId=error.call_id,

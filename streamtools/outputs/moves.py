@@ -16,7 +16,7 @@ UNNAMED = "unknown"
 """What a call is called that ended before its name was known; protocols do not let a call have none."""
 
 
-class Told(msgspec.Struct):
+class KnownCall(msgspec.Struct):
     """What the reader knows of a call that has not ended."""
 
     id: str
@@ -58,7 +58,7 @@ class Moves(ABC):
     def _write_call_delta(self, call_id: str, text: str) -> bytes: ...
 
     @abstractmethod
-    def _write_call(self, call: ToolCall, told: Told) -> bytes:
+    def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
         """Return what completes a call, which has been announced."""
         ...
 
@@ -68,14 +68,14 @@ class Moves(ABC):
         ...
 
     @abstractmethod
-    def _write_progress(self, told: Told, data: Any) -> bytes: ...
+    def _write_progress(self, known: KnownCall, data: Any) -> bytes: ...
 
     @abstractmethod
     def _write_result(self, call: ToolCall, result: Any) -> bytes: ...
 
     @abstractmethod
-    def _write_refusal(self, error: Error, told: Told | None) -> bytes:
-        """Return how a call ends without a result; `told` is None where the reader has not heard of it."""
+    def _write_refusal(self, error: Error, known: KnownCall | None) -> bytes:
+        """Return how a call ends without a result; `known` is None where the reader has not heard of it."""
         ...
 
     @abstractmethod

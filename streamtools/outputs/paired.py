@@ -44,7 +44,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, closed_error
-from streamtools.outputs.moves import Channel, Moves, Told
+from streamtools.outputs.moves import Channel, KnownCall, Moves
 from streamtools.outputs.sse import KEEP_ALIVE, to_json
 
 _LEFT = {
@@ -73,7 +73,7 @@ class PairedEncoder(Moves):
         self._channel: Channel | None = None
         self._stretches = 0
         self._white: dict[Channel, str] = {}  # with which a stretch may begin
-        self._calls: dict[str, Told] = {}
+        self._calls: dict[str, KnownCall] = {}
         self._known = {known_calls} if isinstance(known_calls, str) else set(known_calls)
         self._questions: dict[str, ApprovalRequested] = {}
         self._failure: Error | None = None
@@ -109,8 +109,8 @@ class PairedEncoder(Moves):
                 self._questions[call.id] = event
                 return self._introduce(call) + self._write_question(call)
             case Progress(call_id, data):
-                told = self._calls.get(call_id)
-                return self._write_progress(told, data) if told and told.whole else b""
+                known = self._calls.get(call_id)
+                return self._write_progress(known, data) if known and known.whole else b""
             case Executed(call, result):
                 written = self._introduce(call)
                 del self._calls[call.id]
@@ -180,36 +180,36 @@ class PairedEncoder(Moves):
         if call_id in self._calls:
             return b""
         written = self._begin() + self._end_stretch()
-        self._calls[call_id] = Told(call_id, name)
+        self._calls[call_id] = KnownCall(call_id, name)
         return written + self._write_call_start(call_id, name)
 
     def _add_to_call(self, call_id: str, text: str) -> bytes:
-        told = self._calls.get(call_id)
-        if told is None or told.whole or not text:
+        known = self._calls.get(call_id)
+        if known is None or known.whole or not text:
             return b""
-        told.pieces = True
+        known.pieces = True
         return self._write_call_delta(call_id, text)
 
     def _introduce(self, call: ToolCall) -> bytes:
         """Return what tells the whole of a call, or nothing if the reader knows it."""
-        told = self._calls.get(call.id)
-        if told is not None and told.whole:
+        known = self._calls.get(call.id)
+        if known is not None and known.whole:
             return b""
         if call.id in self._known:
-            self._calls[call.id] = Told(call.id, call.name, whole=True)
+            self._calls[call.id] = KnownCall(call.id, call.name, whole=True)
             return self._begin()
         written = self._announce(call.id, call.name)
-        told = self._calls[call.id]
-        told.whole = True
-        return written + self._write_call(call, told)
+        known = self._calls[call.id]
+        known.whole = True
+        return written + self._write_call(call, known)
 
     def _refuse(self, error: Error) -> bytes:
         assert error.call_id is not None
-        told = self._calls.pop(error.call_id, None)
-        if told is None and error.call is not None and error.call_id in self._known:
-            told = Told(error.call_id, error.call.name, whole=True)
-        written = self._begin() + (self._end_stretch() if told is None else b"")
-        return written + self._write_refusal(error, told)
+        known = self._calls.pop(error.call_id, None)
+        if known is None and error.call is not None and error.call_id in self._known:
+            known = KnownCall(error.call_id, error.call.name, whole=True)
+        written = self._begin() + (self._end_stretch() if known is None else b"")
+        return written + self._write_refusal(error, known)
 
     def _finish(self, done: Done | None) -> bytes:
         written = self._begin() + self._end_stretch()
@@ -218,8 +218,8 @@ class PairedEncoder(Moves):
                 written += self._introduce(call)
                 del self._calls[call.id]  # somebody else's to run, and no fault
         text = _LEFT.get(done.reason, _NO_RESULT) if done is not None else _NO_RESULT
-        for told in [*self._calls.values()]:
-            written += self._refuse(Error(Code.TRUNCATED, text, told.id))
+        for known in [*self._calls.values()]:
+            written += self._refuse(Error(Code.TRUNCATED, text, known.id))
         written += self._end_step()
         self._ended = True
         if done is None or done.reason == "failed":

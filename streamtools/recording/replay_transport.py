@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import anyio
 
 from streamtools.errors import RecordingError, UnrecordedRequest
-from streamtools.recording.answer import Answer
 from streamtools.recording.clients import items_of
 from streamtools.recording.exchanges import Exchange, exchanges_of
 from streamtools.recording.faults import unreached
@@ -31,6 +30,7 @@ from streamtools.recording.matching import FIELDS, Match, matcher, nearest, titl
 from streamtools.recording.playback import Playback, PlaybackOptions
 from streamtools.recording.redact import describe_request
 from streamtools.recording.replay import ReplayBytes
+from streamtools.recording.response import RecordedResponse
 from streamtools.recording.scrubbing import Secret
 
 if TYPE_CHECKING:
@@ -111,19 +111,19 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
 
     async def handle_async_request(self, request: Any) -> Any:
         """Return the recorded response; raise `UnrecordedRequest`, or what was raised instead of a response."""
-        exchange, answer = self._play(request, await request.aread())
-        answer.bytes.begin(anyio.current_time())
+        exchange, recorded = self._play(request, await request.aread())
+        recorded.bytes.begin(anyio.current_time())
         if exchange.unanswered:
-            await answer.read()
-        return answer.response(blocking=False)
+            await recorded.read()
+        return recorded.response(blocking=False)
 
     def handle_request(self, request: Any) -> Any:
         """Do as `handle_async_request`, for a blocking client."""
-        exchange, answer = self._play(request, request.read())
-        answer.bytes.begin(time.monotonic())
+        exchange, recorded = self._play(request, request.read())
+        recorded.bytes.begin(time.monotonic())
         if exchange.unanswered:
-            answer.read_blocking()
-        return answer.response(blocking=True)
+            recorded.read_blocking()
+        return recorded.response(blocking=True)
 
     async def aclose(self) -> None:
         """Close the files of responses that nobody has closed."""
@@ -156,8 +156,8 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
     ) -> None:
         self.close()
 
-    def _play(self, request: Any, content: bytes) -> tuple[Exchange, Answer]:
-        """Return the exchange that answers the request, and its answer."""
+    def _play(self, request: Any, content: bytes) -> tuple[Exchange, RecordedResponse]:
+        """Return the exchange that answers the request, and its response."""
         headers = items_of(request.headers)
         asked = describe_request(request.method, str(request.url), headers, content, redact=self._redact)
         with self._lock:
@@ -170,14 +170,14 @@ class ReplayTransport(_Transport):  # type: ignore[misc] # see above
             options = {"speed": options.get("speed", 0), "clock": options.get("clock"), "read_timeout": patience}
         opened = exchange.open()
         try:
-            answer = Answer(library_of(request), opened, self.faults.append, options)
+            recorded = RecordedResponse(library_of(request), opened, self.faults.append, options)
         except BaseException:
             opened.close()
             raise
         if Playback(**options).faulty:
-            self._spoilt.append((exchange, answer.bytes))
-        self._open = {*(each for each in self._open if not each.closed), answer.bytes}
-        return exchange, answer
+            self._spoilt.append((exchange, recorded.bytes))
+        self._open = {*(each for each in self._open if not each.closed), recorded.bytes}
+        return exchange, recorded
 
     def _choose(self, asked: Request) -> Exchange:
         candidates: list[Exchange] = [*self.unplayed, *(reversed(self._played) if self._repeat else ())]

@@ -82,21 +82,21 @@ class ToolContext(Generic[State]):
         `CallEnded` if the call has ended meanwhile, so that the thread ends too.
         """
         if self.report is unheard:
-            return _Told()
+            return _Taken()
         if threading.get_ident() == self._loop_thread:
             return self._tell(data)
         if not self.cancelled:
             anyio.from_thread.run(self._tell, data)
         if self.cancelled:
             raise CallEnded(f"the call of tool {self.name!r} has ended")
-        return _Told()
+        return _Taken()
 
     async def _tell(self, data: Any) -> None:
         if not self.cancelled:
             await self.report(data)
 
 
-class _Told:
+class _Taken:
     """Awaits nothing: the progress of a thread has been taken when `progress` returns."""
 
     def __await__(self) -> Generator[Any, Any, None]:

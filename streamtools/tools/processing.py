@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from streamtools.calls import NATIVE, Rejected, ToolCall
 from streamtools.errors import Code
 from streamtools.events import UIEvent
-from streamtools.tools.answers import read_answer
-from streamtools.tools.asking import Asking
+from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import Deny
+from streamtools.tools.finished import read_finished
 from streamtools.tools.outcome import ToolOutcome
 from streamtools.tools.runner import Runner
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 async def process(
     registry: ToolRegistry, response: object, *, fail_fast: bool, concurrency: int, timeout: float, state: Any
 ) -> list[ToolOutcome]:
-    """Return one outcome for each call of the answer, in their order; see `ToolRegistry.process_tool_calls`."""
-    asked = read_answer(response).asked
+    """Return one outcome for each call of the response, in their order; see `ToolRegistry.process_tool_calls`."""
+    calls = read_finished(response).calls
     runner = Runner(
         registry,
         number=itertools.count().__next__,
@@ -30,18 +30,18 @@ async def process(
         timeout=timeout,
         state=state,
         trusted=lambda call: call.dialect == NATIVE,
-        asking=Asking(otherwise=Deny("nobody is there to be asked")),
+        decider=Decider(otherwise=Deny("nobody is there to be asked")),
     )
-    good = [call for call, rejected in asked if rejected is None]
+    good = [call for call, rejected in calls if rejected is None]
     if fail_fast:
-        for call, rejected in asked:
+        for call, rejected in calls:
             if rejected is not None or (await runner.run([call], _unwatched))[0].error is not None or runner.stopped:
                 break
     else:
         await runner.run(good, _unwatched)
     outcomes, _ = runner.settle(good)
     ended = {outcome.call.id: outcome for outcome in outcomes}
-    return [ended[call.id] if rejected is None else _refuse(call, rejected) for call, rejected in asked]
+    return [ended[call.id] if rejected is None else _refuse(call, rejected) for call, rejected in calls]
 
 
 async def _unwatched(event: UIEvent) -> None:

@@ -15,9 +15,9 @@ import structlog
 
 from streamtools.calls import Rejected, new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool
-from streamtools.tools.answers import extend_messages
 from streamtools.tools.context import ToolContext
 from streamtools.tools.definition import Tool, ToolOptions, tool
+from streamtools.tools.extending import extend_messages
 from streamtools.tools.formats import write_definitions, write_line
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.mcp import Session, tools_of

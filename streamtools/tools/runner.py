@@ -30,8 +30,8 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
-from streamtools.tools.asking import Asking
 from streamtools.tools.context import ToolContext
+from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import Answer, Approve, Deny, Question
 from streamtools.tools.definition import Tool
 from streamtools.tools.failures import is_failure, loggable
@@ -90,7 +90,7 @@ class Runner:
         on_tool_result: OnToolResult | None = None,
         restore: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         state: Any = None,
-        asking: Asking | None = None,
+        decider: Decider | None = None,
         trusted: Callable[[ToolCall], bool] = lambda call: True,
         ledger: CallLedger | None = None,
         scope: Callable[[ToolCall], str] = lambda call: "",
@@ -100,7 +100,7 @@ class Runner:
         how many characters of a result the model gets. `restore` takes back, in the arguments of a call, what was done
         to texts that it may repeat; `state` is what tools find in their context.
 
-        `asking` finds out about calls that need somebody's word; `trusted` tells those that nobody but the model can
+        `decider` finds out about calls that need somebody's word; `trusted` tells those that nobody but the model can
         have written. Calls are written down in the `ledger` as those of the run that `scope` tells.
         """
         self.registry = registry
@@ -112,7 +112,7 @@ class Runner:
         self._on_tool_result = on_tool_result
         self._restore = restore
         self._state = state
-        self._asking = Asking() if asking is None else asking
+        self._decider = Decider() if decider is None else decider
         self._trusted = trusted
         self._ledger = MemoryLedger() if ledger is None else ledger
         self._scope = scope
@@ -150,7 +150,7 @@ class Runner:
             for call in calls:
                 self._give_place_back(self._accounts[call.id])
                 self._note_end(call)
-        unasked = [call for call in calls if call.id not in self._asking.left]
+        unasked = [call for call in calls if call.id not in self._decider.left]
         if self.stopped:
             unasked = [call for call in unasked if self._accounts[call.id].has_begun]
         outcomes, unsent = self.settle(unasked)
@@ -180,7 +180,7 @@ class Runner:
     # When a call may begin.
 
     async def _need_of(self, call: ToolCall) -> Need:
-        question = self._asking.asked.get(call.id)
+        question = self._decider.asked.get(call.id)
         asked = None if question is None else question.approval
         return await need_of(self.registry.get(call.name), call, trusted=self._trusted(call), asked=asked)
 
@@ -222,12 +222,12 @@ class Runner:
             if question.approval:
                 digest = question.digest
                 await send(ApprovalRequested(call, question.expires, seq=self._number(), digest=digest))
-            elif self._asking.desk is not None:
+            elif self._decider.desk is not None:
                 await send(Executing(call, seq=self._number()))
                 account.has_begun = True
             asked.set()
 
-        decision = await self._asking.decide(call, approval=need == "approval", tell=tell)
+        decision = await self._decider.decide(call, approval=need == "approval", tell=tell)
         match decision:
             case _ if self.stopped:
                 return
@@ -284,7 +284,7 @@ class Runner:
         self._end(account, outcome)
         if outcome.stop:
             self.stopped = True
-            self._asking.stop()
+            self._decider.stop()
         self._give_place_back(account)
         await self._tell(outcome)
         while account.endings:

@@ -43,12 +43,12 @@ _ABANDONED = 900.0  # seconds that an answer goes on which nobody reads
 _KEPT = 12 * 3600.0  # seconds that the events of an answer are kept
 
 
-class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     question: str | None = None
     suggestion: str | None = None
 
 
-class _Decided(msgspec.Struct, forbid_unknown_fields=True):
+class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
     approve: bool
     shown: str = ""
     reason: str = ""
@@ -133,7 +133,7 @@ class _Chats:
 
     async def ask(self, request: Request) -> Response:
         """Begin an answer."""
-        asked = await _read(request, _Asked)
+        asked = await _read(request, _QuestionBody)
         by_name = {each.name: each.question for each in self._answerer.suggestions}
         question = asked.question if asked.suggestion is None else by_name.get(asked.suggestion)
         if question is None or not question.strip() or (asked.suggestion is not None and asked.question is not None):
@@ -181,7 +181,7 @@ class _Chats:
 
     async def decide(self, request: Request) -> Response:
         """Let a call run, or not."""
-        decided = await _read(request, _Decided)
+        decided = await _read(request, _DecisionBody)
         conversation = self._conversation(request)
         run, call = request.path_params["run"], request.path_params["call"]
         answers = [each.answer for each in conversation.turns if each.run.id == run] if conversation else []

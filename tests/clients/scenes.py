@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from streamtools import ToolError, chat, outputs, tool
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from streamtools.events import ProviderCompleted, ReasoningDelta, SourceError, SourceUsage, TextDelta, Usage
 from streamtools.outputs import Encoder, asgi
 from streamtools.runs import Run, Runs
@@ -39,7 +39,7 @@ WEATHER = written("get_weather", '{"city": "Rome"}')
 PAY = written("pay", '{"amount": 50}')
 PICK = written("pick_date", '{"title": "Departure"}')
 
-SCENES: dict[str, Sequence[Answer]] = {
+SCENES: dict[str, Sequence[ScriptedReply]] = {
     "text": [["Hel", "lo ", "wörld 🌍\u2028", "\n\ndata: [DONE]\n\n"]],
     "reasoning": [
         [

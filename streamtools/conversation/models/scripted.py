@@ -15,7 +15,7 @@ from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.sources import Source, adapter, detect, events
 
 Piece: TypeAlias = str | bytes | SourceEvent | BaseException
-Answer: TypeAlias = Piece | Sequence[Piece]
+ScriptedReply: TypeAlias = Piece | Sequence[Piece]
 """A text; a list of texts, which are its deltas, or of source events, or of the bytes of a provider's stream; and in
 place of any, or among them, an exception that the transport raises there."""
 
@@ -33,7 +33,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        answers: Iterable[Answer],
+        answers: Iterable[ScriptedReply],
         *,
         name: str = "scripted",
         native_tool_calls: bool | None = None,
@@ -60,7 +60,7 @@ class ScriptedModel:
         return chat_body(self.name, ask, self.options)
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
-        """Answer. Raises LookupError if the script is over."""
+        """ScriptedReply. Raises LookupError if the script is over."""
         if not self.left:
             raise LookupError(f"the script has {len(self._answers)} answers, and this is request {len(self.asks) + 1}")
         answer = self._answers[len(self.asks)]
@@ -69,7 +69,7 @@ class ScriptedModel:
 
 
 class _Answering:
-    def __init__(self, model: ScriptedModel, answer: Answer, format: str | None) -> None:
+    def __init__(self, model: ScriptedModel, answer: ScriptedReply, format: str | None) -> None:
         self._model = model
         self._pieces: list[Any] = list(answer) if isinstance(answer, Sequence) and not _is_one(answer) else [answer]
         self._format = format

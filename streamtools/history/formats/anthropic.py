@@ -13,7 +13,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.formats.turns import Names, in_order
-from streamtools.history.messages import Answer, Assistant, Message, Results, System, Thought
+from streamtools.history.messages import Assistant, CallResult, Message, Results, System, Thought
 from streamtools.history.parts import anthropic_parts
 
 _FAILED = "the call failed"  # an error without words is refused
@@ -31,7 +31,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             ids.begin_turn(message)
             _add("assistant", _assistant(message, names, ids), messages)
         elif isinstance(message, Results):
-            _add("user", [_result(answer, ids) for answer in message.answers], messages)
+            _add("user", [_result(result, ids) for result in message.results], messages)
         else:
             _add("user", anthropic_parts(message.content), messages)
     if messages and messages[-1]["role"] == "assistant":
@@ -76,11 +76,11 @@ def _thought(thought: Thought) -> list[dict[str, Any]]:
     return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature}]
 
 
-def _result(answer: Answer, ids: _Ids) -> dict[str, Any]:
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of(answer.call_id)}
-    if text := answer.text or (_FAILED if answer.is_error else ""):
-        result["content"] = text
-    return result | {"is_error": True} if answer.is_error else result
+def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of(result.call_id)}
+    if text := result.text or (_FAILED if result.is_error else ""):
+        block["content"] = text
+    return block | {"is_error": True} if result.is_error else block
 
 
 class _Ids:

@@ -11,7 +11,7 @@ from typing import Any
 
 from streamtools.calls import Rejected, ToolCall, decode_json
 from streamtools.history.formats.turns import Names
-from streamtools.history.messages import Answer, Assistant, Message, Results, System
+from streamtools.history.messages import Assistant, CallResult, Message, Results, System
 from streamtools.history.parts import gemini_parts
 
 
@@ -27,7 +27,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             known = {call.id for call in message.calls if call.provider_id}
             _add("model", _model(message, names), contents)
         elif isinstance(message, Results):
-            responses = [{"functionResponse": _response(answer, names, known)} for answer in message.answers]
+            responses = [{"functionResponse": _response(result, names, known)} for result in message.results]
             contents.append({"role": "user", "parts": responses})
         else:
             _add("user", gemini_parts(message.content), contents)
@@ -60,16 +60,16 @@ def _call(call: ToolCall, names: Names) -> dict[str, Any]:
     return part | {"thoughtSignature": call.signature} if call.signature else part
 
 
-def _response(answer: Answer, names: Names, known: set[str]) -> dict[str, Any]:
-    response = {"name": names.of(answer.name), "response": _as_object(answer)}
-    return response | {"id": answer.call_id} if answer.call_id in known else response
+def _response(result: CallResult, names: Names, known: set[str]) -> dict[str, Any]:
+    response = {"name": names.of(result.name), "response": _as_object(result)}
+    return response | {"id": result.call_id} if result.call_id in known else response
 
 
-def _as_object(answer: Answer) -> dict[str, Any]:
-    if answer.is_error:
-        return {"error": answer.text}
+def _as_object(result: CallResult) -> dict[str, Any]:
+    if result.is_error:
+        return {"error": result.text}
     try:
-        value = decode_json(answer.text).value
+        value = decode_json(result.text).value
     except Rejected:
-        value = answer.text
+        value = result.text
     return value if isinstance(value, dict) else {"result": value}

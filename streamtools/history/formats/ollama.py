@@ -28,11 +28,11 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             messages += (
                 {
                     "role": "tool",
-                    "tool_name": names.of(answer.name),
-                    "tool_call_id": answer.call_id,
-                    "content": answer.text,
+                    "tool_name": names.of(result.name),
+                    "tool_call_id": result.call_id,
+                    "content": result.text,
                 }
-                for answer in message.answers
+                for result in message.results
             )
         else:
             messages.append({"role": "user", **ollama_parts(message.content)})

@@ -28,7 +28,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
                 messages.append(written | {"tool_calls": calls} if calls else written)
         elif isinstance(message, Results):
             messages += (
-                {"role": "tool", "tool_call_id": answer.call_id, "content": answer.text} for answer in message.answers
+                {"role": "tool", "tool_call_id": result.call_id, "content": result.text} for result in message.results
             )
         else:
             messages.append({"role": "user", "content": message.content})

@@ -28,8 +28,8 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             )
         elif isinstance(message, Results):
             items += (
-                {"type": "function_call_output", "call_id": answer.call_id, "output": answer.text}
-                for answer in message.answers
+                {"type": "function_call_output", "call_id": result.call_id, "output": result.text}
+                for result in message.results
             )
         else:
             items.append({"role": "user", "content": responses_parts(message.content)})

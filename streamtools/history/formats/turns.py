@@ -12,7 +12,7 @@ from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall, compact
 from streamtools.history.formats.plain import plain
-from streamtools.history.messages import Answer, Assistant, Message, Results, System, Thought, User
+from streamtools.history.messages import Assistant, CallResult, Message, Results, System, Thought, User
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise
 
@@ -53,8 +53,8 @@ def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> lis
             told[-1] = User(_join(text, message.content))
             text = ""
         elif isinstance(message, Results):
-            native = tuple(answer for answer in message.answers if answer.dialect == NATIVE)
-            text = "\n".join(_block(answer, dialects) for answer in message.answers if answer.dialect != NATIVE)
+            native = tuple(result for result in message.results if result.dialect == NATIVE)
+            text = "\n".join(_block(result, dialects) for result in message.results if result.dialect != NATIVE)
             told += [Results(native)] if native else []
             told += [User(text)] if text else []
         else:
@@ -76,7 +76,7 @@ def answered_by_user(history: Iterable[Message], dialects: Sequence[Dialect]) ->
         if isinstance(message, Assistant):
             turn, answered = ((len(checked), message) if message.in_text else None), set()
         elif isinstance(message, Results):
-            answered.update(answer.call_id for answer in message.answers)
+            answered.update(result.call_id for result in message.results)
         elif isinstance(message, User) and turn is not None:
             place, said = turn
             told = _told(message.content, [call for call in said.in_text if call.id not in answered], dialects)
@@ -116,10 +116,10 @@ def _join(text: str, content: str | list[dict[str, Any]]) -> str | list[dict[str
     return [{"type": "text", "text": text}, *content]
 
 
-def _block(answer: Answer, dialects: Sequence[Dialect]) -> str:
-    name = fit(answer.name)
-    text = neutralise(_unescape(answer.text), dialects) if answer.neutralise else answer.text
-    dialect = next((each for each in dialects if each.id == answer.dialect), None)
+def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
+    name = fit(result.name)
+    text = neutralise(_unescape(result.text), dialects) if result.neutralise else result.text
+    dialect = next((each for each in dialects if each.id == result.dialect), None)
     return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
 
 
@@ -147,11 +147,11 @@ class Names:
 
     def __init__(self, history: Iterable[Message]) -> None:
         self._taken = {
-            answer.name
+            result.name
             for message in history
             if isinstance(message, Results)
-            for answer in message.answers
-            if answer.dialect == NATIVE and answer.name.strip() and not answer.is_error
+            for result in message.results
+            if result.dialect == NATIVE and result.name.strip() and not result.is_error
         }
 
     def of(self, name: str) -> str:

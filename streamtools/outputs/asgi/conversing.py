@@ -17,7 +17,16 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from streamtools.errors import RunNotFound
 from streamtools.outputs.asgi.deciding import decide, hand_over
-from streamtools.outputs.asgi.frames import Answered, BadFrame, Cancel, Decided, Refused, Resume, Told, read_frame
+from streamtools.outputs.asgi.frames import (
+    ApprovalFrame,
+    BadFrame,
+    CancelFrame,
+    MessageFrame,
+    RefusedFrame,
+    ResultFrame,
+    ResumeFrame,
+    read_frame,
+)
 from streamtools.outputs.asgi.mailbox import Mailbox
 from streamtools.outputs.asgi.reading import OnDisconnect, Readable, Reading
 from streamtools.outputs.asgi.sending import seconds
@@ -103,7 +112,7 @@ class _Connection:
 
     async def serve(self, max_waiting: int, shutdown: Shutdown | None) -> None:
         await self._socket.accept()
-        give, take = anyio.create_memory_object_stream[Told | Resume](max_waiting)
+        give, take = anyio.create_memory_object_stream[MessageFrame | ResumeFrame](max_waiting)
         with give, take:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._answer_all, take, group)
@@ -125,15 +134,15 @@ class _Connection:
 
     # What comes in.
 
-    async def _listen(self, give: MemoryObjectSendStream[Told | Resume], group: TaskGroup) -> None:
+    async def _listen(self, give: MemoryObjectSendStream[MessageFrame | ResumeFrame], group: TaskGroup) -> None:
         while (received := await self._socket.receive()) is not None:
             try:
                 match read_frame(received[0], self._max_frame):
-                    case Cancel():
+                    case CancelFrame():
                         await self._cancel(group)
-                    case Answered() as answer:
-                        hand_over(answer, self._asks, self._mailbox)
-                    case Decided() as decided:
+                    case ResultFrame() as result:
+                        hand_over(result, self._asks, self._mailbox)
+                    case ApprovalFrame() as decided:
                         decide(decided, self._asks)
                     case message:
                         try:
@@ -143,7 +152,7 @@ class _Connection:
                             raise BadFrame("too_many", "too many messages wait; this one is dropped") from None
                         except anyio.ClosedResourceError:
                             raise BadFrame("ending", "the server is about to end") from None
-            except Refused as error:
+            except RefusedFrame as error:
                 await self._complain(error)
             except BadFrame as error:
                 self._faults += 1
@@ -167,7 +176,7 @@ class _Connection:
 
     # What goes out.
 
-    async def _answer_all(self, take: MemoryObjectReceiveStream[Told | Resume], group: TaskGroup) -> None:
+    async def _answer_all(self, take: MemoryObjectReceiveStream[MessageFrame | ResumeFrame], group: TaskGroup) -> None:
         try:
             async for frame in take:
                 if self._ending:
@@ -180,9 +189,9 @@ class _Connection:
         finally:
             group.cancel_scope.cancel()
 
-    async def _answer(self, frame: Told | Resume) -> None:
+    async def _answer(self, frame: MessageFrame | ResumeFrame) -> None:
         after = 0
-        if isinstance(frame, Resume):
+        if isinstance(frame, ResumeFrame):
             try:
                 readable: Readable = await self._find(frame.run_id)
             except BadFrame as error:
@@ -233,7 +242,7 @@ class _Connection:
         self._leave()
         group.cancel_scope.cancel()
 
-    async def _end(self, shutdown: Shutdown, give: MemoryObjectSendStream[Told | Resume]) -> None:
+    async def _end(self, shutdown: Shutdown, give: MemoryObjectSendStream[MessageFrame | ResumeFrame]) -> None:
         await shutdown.wait()
         self._code = GOING_AWAY
         self._ending = True

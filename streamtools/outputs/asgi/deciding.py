@@ -7,13 +7,13 @@ waits in `Session.tool_result`.
 from __future__ import annotations
 
 from streamtools.errors import DecisionRefused
-from streamtools.outputs.asgi.frames import Answered, Decided, Refused
+from streamtools.outputs.asgi.frames import ApprovalFrame, RefusedFrame, ResultFrame
 from streamtools.outputs.asgi.mailbox import Mailbox
 from streamtools.runs.asking import Asks
 
 
-def decide(said: Decided, asks: Asks | None) -> None:
-    """Approve or deny a call. Raises `Refused` if nothing waits for this."""
+def decide(said: ApprovalFrame, asks: Asks | None) -> None:
+    """Approve or deny a call. Raises `RefusedFrame` if nothing waits for this."""
     call_id = said.call_id
     try:
         if asks is None:
@@ -23,11 +23,11 @@ def decide(said: Decided, asks: Asks | None) -> None:
         else:
             asks.deny(call_id, said.reason)
     except DecisionRefused as error:
-        raise Refused("decision_refused", str(error), call_id) from None
+        raise RefusedFrame("decision_refused", str(error), call_id) from None
 
 
-def hand_over(said: Answered, asks: Asks | None, mailbox: Mailbox | None) -> None:
-    """Give a call its result, or what went wrong. Raises `Refused` if none waits for it."""
+def hand_over(said: ResultFrame, asks: Asks | None, mailbox: Mailbox | None) -> None:
+    """Give a call its result, or what went wrong. Raises `RefusedFrame` if none waits for it."""
     call_id = said.call_id
     if asks is not None and any(each.call.id == call_id and not each.approval for each in asks.questions):
         assert mailbox is not None
@@ -38,4 +38,4 @@ def hand_over(said: Answered, asks: Asks | None, mailbox: Mailbox | None) -> Non
     if mailbox is not None:
         wrong = mailbox.put(call_id, said.result, said.error)
     if wrong:
-        raise Refused("unknown_call", f"{wrong}: {call_id}", call_id)
+        raise RefusedFrame("unknown_call", f"{wrong}: {call_id}", call_id)

@@ -31,7 +31,7 @@ class BadFrame(Exception):
         return {"code": self.code, "message": str(self)}
 
 
-class Refused(BadFrame):
+class RefusedFrame(BadFrame):
     """A frame that says something about a call which does not wait for it, any more perhaps: no fault of a client's."""
 
     def __init__(self, code: str, message: str, call_id: str) -> None:
@@ -45,12 +45,12 @@ class Refused(BadFrame):
 
 
 @dataclass(frozen=True)
-class Cancel:
+class CancelFrame:
     """`{"cancel": true}`: end the run that is read."""
 
 
 @dataclass(frozen=True)
-class Resume:
+class ResumeFrame:
     """`{"resume": seq, "run_id": id}`: read a run behind the event that was seen last."""
 
     after: int
@@ -58,7 +58,7 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Answered:
+class ResultFrame:
     """`{"tool_result": {"call_id": id, "result": …}}`, or `"error": message` in the place of the result."""
 
     call_id: str
@@ -67,7 +67,7 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Decided:
+class ApprovalFrame:
     """`{"approval": {"call_id": id, "approved": true, "digest"?: …}}`, or `false` with a `reason` if there is one."""
 
     call_id: str
@@ -77,13 +77,13 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Told:
+class MessageFrame:
     """Any other object."""
 
     message: dict[str, Any]
 
 
-Frame: TypeAlias = Cancel | Resume | Answered | Decided | Told
+Frame: TypeAlias = CancelFrame | ResumeFrame | ResultFrame | ApprovalFrame | MessageFrame
 
 
 def read_frame(text: str | None, max_frame: int) -> Frame:
@@ -101,12 +101,12 @@ def read_frame(text: str | None, max_frame: int) -> Frame:
     key = next((key for key in RESERVED if key in value), None)
     match key:
         case None:
-            return Told(value)
+            return MessageFrame(value)
         case "cancel":
             _only(value, {"cancel"})
             if value["cancel"] is not True:
                 raise _wrong("cancel", "true")
-            return Cancel()
+            return CancelFrame()
         case "resume":
             _only(value, {"resume", "run_id"})
             after, run_id = value["resume"], value.get("run_id")
@@ -114,7 +114,7 @@ def read_frame(text: str | None, max_frame: int) -> Frame:
                 raise _wrong("resume", "the seq of the last event that was seen, or 0")
             if run_id is not None:
                 _check_id("run_id", run_id)
-            return Resume(after, run_id)
+            return ResumeFrame(after, run_id)
         case "tool_result":
             _only(value, {"tool_result"})
             return _read_result(value["tool_result"])
@@ -123,20 +123,20 @@ def read_frame(text: str | None, max_frame: int) -> Frame:
             return _read_approval(value["approval"])
 
 
-def _read_result(value: object) -> Answered:
+def _read_result(value: object) -> ResultFrame:
     if not isinstance(value, dict) or "call_id" not in value or ("result" in value) == ("error" in value):
         raise _wrong("tool_result", "an object with call_id and either result or error")
     if unknown := value.keys() - {"call_id", "result", "error"}:
         raise BadFrame("wrong_type", f"tool_result has no {min(unknown)[:50]!r}")
     _check_id("call_id", value["call_id"])
     if "result" in value:
-        return Answered(value["call_id"], result=value["result"])
+        return ResultFrame(value["call_id"], result=value["result"])
     if not isinstance(value["error"], str):
         raise _wrong("error", "a text")
-    return Answered(value["call_id"], error=value["error"])
+    return ResultFrame(value["call_id"], error=value["error"])
 
 
-def _read_approval(value: object) -> Decided:
+def _read_approval(value: object) -> ApprovalFrame:
     if not isinstance(value, dict) or type(value.get("approved")) is not bool:
         raise _wrong("approval", "an object with call_id and approved, which is true or false")
     if unknown := value.keys() - {"call_id", "approved", "reason", "digest"}:
@@ -147,7 +147,7 @@ def _read_approval(value: object) -> Decided:
             raise _wrong(name, "a text")
     if value["approved"] and "reason" in value:
         raise BadFrame("wrong_type", "a reason is given to deny a call")
-    return Decided(value["call_id"], value["approved"], value.get("reason", ""), value.get("digest"))
+    return ApprovalFrame(value["call_id"], value["approved"], value.get("reason", ""), value.get("digest"))
 
 
 def _only(value: dict[str, Any], keys: set[str]) -> None:

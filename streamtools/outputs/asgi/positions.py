@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)  # as many digits as a number of JavaScript holds exactly
 
 
-class Asked(Protocol):
+class AnyRequest(Protocol):
     """A request or a websocket, of whichever framework."""
 
     @property
@@ -20,7 +20,7 @@ class Asked(Protocol):
     def query_params(self) -> Any: ...
 
 
-def last_event_id(request: Asked | Mapping[str, Any]) -> int:
+def last_event_id(request: AnyRequest | Mapping[str, Any]) -> int:
     """Return the number of the last event that a client has seen, and 0 if it has seen none, or tells no number.
 
     It is in the header `Last-Event-ID`, which a browser's `EventSource` sends when it comes back, or else in `?after=`.

@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, make_encoder
-from streamtools.outputs.asgi.positions import Asked, last_event_id
+from streamtools.outputs.asgi.positions import AnyRequest, last_event_id
 from streamtools.outputs.asgi.reading import OnDisconnect, Readable, Reading
 from streamtools.outputs.asgi.sending import Outlet, seconds
 from streamtools.outputs.asgi.shutdown import Shutdown
@@ -39,7 +39,7 @@ class EventStreamResponse(Response):
         *,
         format: Format = "native",
         after: int | None = None,
-        request: Asked | None = None,
+        request: AnyRequest | None = None,
         on_disconnect: OnDisconnect | None = None,
         keep_alive: float | None = 15.0,
         send_timeout: float | None = 60.0,
@@ -202,7 +202,7 @@ def event_stream_response(
     *,
     format: Format = "native",
     after: int | None = None,
-    request: Asked | None = None,
+    request: AnyRequest | None = None,
     on_disconnect: OnDisconnect | None = None,
     keep_alive: float | None = 15.0,
     send_timeout: float | None = 60.0,

@@ -14,7 +14,7 @@ from streamtools.recording.reading import OpenRecording
 from streamtools.recording.replay import ReplayBytes
 
 
-class Answer:
+class RecordedResponse:
     """The response in `opened`, to a request of `library`; `told` gets the error that the recording turns out to have.
 
     An iterator of its bytes, asynchronous and blocking, which raises what the library would have raised.
@@ -88,28 +88,28 @@ def _body_class(library: ModuleType, blocking: bool) -> type:
 
 
 class _Body:
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self, recorded: RecordedResponse) -> None:
+        self._recorded = recorded
 
     def __aiter__(self) -> _Body:
         return self
 
     async def __anext__(self) -> bytes:
-        return await self._answer.read()
+        return await self._recorded.read()
 
     async def aclose(self) -> None:
-        self._answer.bytes.close()
+        self._recorded.bytes.close()
 
 
 class _BlockingBody:
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self, recorded: RecordedResponse) -> None:
+        self._recorded = recorded
 
     def __iter__(self) -> _BlockingBody:
         return self
 
     def __next__(self) -> bytes:
-        return self._answer.read_blocking()
+        return self._recorded.read_blocking()
 
     def close(self) -> None:
-        self._answer.bytes.close()
+        self._recorded.bytes.close()

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from streamtools.cli.complaints import Refused
-from streamtools.cli.model_arguments import API, Asked
+from streamtools.cli.model_arguments import API, ModelArguments
 from streamtools.conversation import (
     AnthropicMessages,
     GeminiChat,
@@ -33,10 +33,10 @@ _CLIENTS: dict[API, type[HTTPModel]] = {
 }
 
 
-class Asking:
-    """Asks the model that a command line names. Raises `Refused` at once for what is of no use."""
+class NamedModel:
+    """The model that a command line names. Raises `Refused` at once for what is of no use."""
 
-    def __init__(self, asked: Asked, tools: ToolRegistry | None) -> None:
+    def __init__(self, asked: ModelArguments, tools: ToolRegistry | None) -> None:
         self._asked = asked
         self._tools = tools
         with refusals():

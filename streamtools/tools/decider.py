@@ -17,7 +17,7 @@ from streamtools.errors import DecisionRefused
 from streamtools.tools.decisions import DECISION_TIMEOUT, LATER_TIMEOUT, Approve, Decision, Deny, Desk, Question, ask
 
 
-class Asking:
+class Decider:
     """Asks about calls. `left` are the questions that nobody was there to answer, by the id of the call.
 
     `timeout` is in seconds, for each question; None is `DECISION_TIMEOUT` at the desk and `LATER_TIMEOUT` without one,
