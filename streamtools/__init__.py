@@ -18,7 +18,8 @@ from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
 from streamtools.extracting import extract_tool_calls
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.stream import StreamOptions, ToolStream
+from streamtools.stream import ToolStream
+from streamtools.options import StreamOptions
 from streamtools.result import TurnResult
 from streamtools import conversation
 from streamtools.conversation.prompts import augment_system_prompt

@@ -10,12 +10,13 @@ from typing import Any, Unpack, cast
 from streamtools import sources
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
+from streamtools.options import StreamOptions
 from streamtools.recording.captures import DETECT
 from streamtools.recording.exchanges import open_exchange
 from streamtools.recording.playback import PLAYBACK, PlaybackOptions
 from streamtools.recording.reading import OpenRecording
 from streamtools.recording.replay import ReplayBytes
-from streamtools.stream import StreamOptions, ToolStream
+from streamtools.stream import ToolStream
 from streamtools.tools.registry import ToolsLike
 
 

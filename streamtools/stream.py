@@ -26,25 +26,18 @@ from streamtools.errors import ClosedError, Code, DecisionRefused, UnreadableSou
 from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.handover import Handover
 from streamtools.machine import StreamMachine, Verdict
-from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
+from streamtools.options import check_options
+from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.parsing.options import ParserOptions
 from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
 from streamtools.tools.decider import Decider
-from streamtools.tools.decisions import (
-    Answer,
-    Approve,
-    Decision,
-    Deny,
-    Desk,
-    Question,
-    read_decisions,
-)
+from streamtools.tools.decisions import Decidable, Decision, Desk, Question
 from streamtools.tools.guards import Guards, Watch
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
-from streamtools.tools.suspension import Suspension
+from streamtools.tools.suspension import Suspension, take_up
 from streamtools.tools.threads import Threads
 
 log = structlog.get_logger(__name__)
@@ -61,29 +54,7 @@ class EventSource(Protocol):
     async def aclose(self) -> None: ...
 
 
-class StreamOptions(ParserOptions, total=False):
-    """The parameters of `ToolStream` but for its source and its tools, for those that pass them on."""
-
-    dialects: Dialects
-    execute: Literal["completed", "eager", "never"]
-    tool_choice: choice.ToolChoice | str | Mapping[str, Any] | None
-    on_tool_result: OnToolResult | None
-    native_tool_calls: bool | None
-    self_contained: bool
-    concurrency: int
-    tool_timeout: float
-    tool_state: Any
-    result_limit: int | None
-    guards: Guards | Watch | None
-    ask: Literal["later", "now"]
-    decision_timeout: float | None
-    resume: Suspension | str | None
-    decisions: Mapping[str, Decision | bool] | None
-    ledger: CallLedger | None
-    run_id: str | None
-
-
-class ToolStream(Handover):
+class ToolStream(Handover, Decidable):
     """One run, as an asynchronous context manager that is also the iterator of its UI events.
 
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
@@ -136,33 +107,20 @@ class ToolStream(Handover):
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
-        for name, value, least in (("concurrency", concurrency, 1), ("result_limit", result_limit, 1)):
-            if value is not None and not (isinstance(value, int) and value >= least):
-                raise ValueError(f"{name} is a number of at least {least}, not {value!r}")
-        if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
-            raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
-        if not (on_tool_result is None or callable(on_tool_result)):
-            raise ValueError(f"on_tool_result is a function, not {on_tool_result!r}")
+        check_options(
+            concurrency=concurrency,
+            result_limit=result_limit,
+            tool_timeout=tool_timeout,
+            on_tool_result=on_tool_result,
+            ask=ask,
+            decision_timeout=decision_timeout,
+        )
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = choice.parse(tool_choice)
         choice.check(wish, registry, eager=execute == "eager")
         if tools is None and execute in ("completed", "eager"):
             execute = "never"
-        if ask not in ("later", "now"):
-            raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
-        if decision_timeout is not None and not decision_timeout > 0:
-            raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")
-        if resume is not None and ledger is None:
-            raise ValueError("to resume takes a ledger, where a second resume finds what has run: SQLiteLedger(path)")
-        if not isinstance(resume, Suspension | str | None):
-            raise ValueError(f"resume is a Suspension or its JSON, not {resume!r}")
-        self._resumed = Suspension.from_json(resume) if isinstance(resume, str) else resume
-        given = read_decisions(decisions or {})
-        questions = {each.call.id: each for each in (self._resumed.questions if self._resumed else ())}
-        for call_id, decision in given.items():
-            if call_id not in questions:
-                raise DecisionRefused(f"call {call_id!r} waits for no decision")
-            questions[call_id].check(decision)
+        self._resumed = take_up(resume, decisions, ledger)
         armed = choose_dialects(dialects)
         super().__init__(armed)
         self._source = source
@@ -185,8 +143,8 @@ class ToolStream(Handover):
         self._decider = Decider(
             Desk() if ask == "now" else None,
             timeout=decision_timeout,
-            decisions=given,
-            asked=questions,
+            decisions=self._resumed.decisions if self._resumed else None,
+            asked=self._resumed.questions if self._resumed else None,
         )
         self._runner: Runner | None = None  # made for the first calls: most runs have none, and it holds the run
         self._make_runner = partial(
@@ -197,7 +155,7 @@ class ToolStream(Handover):
             timeout=tool_timeout,
             result_limit=result_limit,
             on_tool_result=on_tool_result,
-            restore=partial(_restore, dialects=armed),
+            restore=partial(restore, dialects=armed),
             state=tool_state,
             decider=self._decider,
             ledger=ledger,
@@ -231,7 +189,7 @@ class ToolStream(Handover):
 
     def _run_of(self, call: ToolCall) -> str:
         """Return the id of the run in which a call was made."""
-        if self._resumed is not None and call.id in self._decider.asked:
+        if self._resumed is not None and call.id in self._resumed.questions:
             return self._resumed.run_id
         return self.run_id
 
@@ -244,22 +202,8 @@ class ToolStream(Handover):
         """What waits to be decided about now, in the order in which it was asked."""
         return self._decider.desk.questions if self._decider.desk else []
 
-    def approve(self, call_id: str, *, digest: str | None = None) -> None:
-        """Let a call run that waits for it; with a `digest`, only if it is the one that was shown.
-
-        Raises `DecisionRefused` if nothing waits for this, as do `deny` and `answer`.
-        """
-        self._decide(call_id, Approve(digest))
-
-    def deny(self, call_id: str, reason: str = "") -> None:
-        """End a call that waits to be decided about; the model is told the reason."""
-        self._decide(call_id, Deny(reason))
-
-    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
-        """Give the result of a call that was carried out elsewhere, or the `error` with which it failed there."""
-        self._decide(call_id, Answer(result, error))
-
-    def _decide(self, call_id: str, decision: Decision) -> None:
+    def decide(self, call_id: str, decision: Decision) -> None:
+        """Say what becomes of a call that waits for it. Raises `DecisionRefused` if nothing waits for this."""
         desk = self._decider.desk
         if desk is None:
             raise DecisionRefused(f"call {call_id!r} waits for no decision: the run asks later, not now")
@@ -478,20 +422,6 @@ class ToolStream(Handover):
 
 def _name(error: BaseException) -> str:
     return type(error).__qualname__
-
-
-def _restore(arguments: dict[str, Any], dialects: Sequence[Dialect]) -> dict[str, Any]:
-    """Return the arguments of a call with what they repeat of neutralised results as it was before."""
-    restored: dict[str, Any] = restore(arguments, dialects) if _holds_joiner(arguments) else arguments
-    return restored
-
-
-def _holds_joiner(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\u2060" in value
-    if isinstance(value, dict):
-        return any(map(_holds_joiner, value)) or any(map(_holds_joiner, value.values()))
-    return isinstance(value, list) and any(map(_holds_joiner, value))
 
 
 def _judge(wish: choice.ToolChoice, calls: Sequence[ToolCall]) -> Verdict | None:

@@ -32,6 +32,7 @@ STAGES = {
     "extracting",
     "result",
     "handover",
+    "options",
     "stream",
     "texts",
     "coalescing",
@@ -59,12 +60,15 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "history": {*VOCABULARY, "parsing"},
     "result": {*VOCABULARY, "parsing", "tools", "history"},
     "handover": {*VOCABULARY, "parsing", "result"},
-    "stream": {*VOCABULARY, "sources", "parsing", "tools", "machine", "result", "handover"},
+    "options": {"parsing", "tools"},
+    "stream": {*VOCABULARY, "parsing", "tools", "machine", "options", "result", "handover"},
     # the models that answer, and the loop around all of it
-    "conversation": {*VOCABULARY, "parsing", "tools", "machine", "history", "stream", "conversation.models"},
+    "conversation": {
+        *(*VOCABULARY, "parsing", "tools", "machine", "history", "options", "stream", "conversation.models"),
+    },
     "conversation.models": {*VOCABULARY, "sources", "parsing", "tools", "history"},
     "texts": {"errors", "events"},
-    "replaying": {*VOCABULARY, "sources", "tools", "stream", "recording"},
+    "replaying": {*VOCABULARY, "sources", "tools", "options", "stream", "recording"},
     "runs": {*VOCABULARY, "tools", "stream", "result"},
     # to front ends
     "outputs": VOCABULARY,
@@ -110,7 +114,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"__init__"},
         {"asgi"},
     ),
-    "runs": ({"asking", "log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
+    "runs": ({"log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
     "web": ({"conversations", "guard", "page"}, {"app"}, {"__init__"}),
     "conversation.models": (
         {"base", "response"},
@@ -163,6 +167,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "conversation.models": {"anyio", "httpx", "msgspec", "structlog", "tenacity"},
     "result": (),
     "handover": {"anyio"},
+    "options": (),
     "stream": {"anyio", "structlog"},
     "texts": (),
     "replaying": (),

@@ -41,9 +41,10 @@ from streamtools.history import (
     write_messages,
 )
 from streamtools.machine import StreamMachine
+from streamtools.options import StreamOptions
 from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.parsing.options import ParserOptions
-from streamtools.stream import EventSource, StreamOptions, ToolStream
+from streamtools.stream import EventSource, ToolStream
 from streamtools.tools import ToolRegistry
 from streamtools.tools.choice import ToolChoice, parse
 from streamtools.tools.guards import Watch

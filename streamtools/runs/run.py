@@ -19,13 +19,13 @@ import anyio
 import anyio.lowlevel
 import structlog
 
-from streamtools.errors import Code
+from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.result import Collector, TurnResult
-from streamtools.runs.asking import Answerable
 from streamtools.runs.attachment import Attachment
 from streamtools.runs.journal import Journal
 from streamtools.runs.log import EventLog
+from streamtools.tools.decisions import Decidable, Decision, Question
 from streamtools.tools.failures import is_failure, loggable
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ _CLOSING = 10.0  # seconds that a generator of events may take to close
 _REST = 10_000  # events that a stream which was left may still have to say
 
 
-class Run(Answerable):
+class Run(Decidable):
     """A stream that is driven to its end, with or without readers. `Runs.start` makes it.
 
     `id` is that of its `start` event, and `owner` who may find it.
@@ -92,6 +92,27 @@ class Run(Answerable):
             return self._collector.read()
         result = getattr(self._events, "result", None)
         return result if isinstance(result, TurnResult) else self._result
+
+    @property
+    def questions(self) -> list[Question]:
+        """What the stream waits to be told, with `ask="now"`, in the order in which it was asked."""
+        asking = self._asking
+        return asking.questions if asking is not None else []
+
+    def decide(self, call_id: str, decision: Decision) -> None:
+        """Say what becomes of a call that waits for it; from any task of the event loop.
+
+        Raises `DecisionRefused` if nothing waits for this.
+        """
+        asking = self._asking
+        if asking is None:
+            raise DecisionRefused(f"call {call_id!r} waits for no decision: there is nothing that asks")
+        asking.decide(call_id, decision)
+
+    @property
+    def _asking(self) -> Decidable | None:
+        events: object = self._events
+        return events if isinstance(events, Decidable) else None
 
     def attach(self, after: int = 0) -> Attachment:
         """Return an iterator of the events behind the id `after` (0: from the first), then of those to come.

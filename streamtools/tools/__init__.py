@@ -7,7 +7,7 @@ within bounds (guards), at most once (ledger), and leave outcomes.
 
 from streamtools.tools.choice import ToolChoice
 from streamtools.tools.context import ToolContext
-from streamtools.tools.decisions import Answer, Approve, Decision, Deny, Question
+from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
 from streamtools.tools.definition import Tool, ToolOptions, tool
 from streamtools.tools.extending import extend_messages
 from streamtools.tools.guards import Guards, Watch
@@ -21,6 +21,7 @@ __all__ = [
     "Answer",
     "Approve",
     "CallLedger",
+    "Decidable",
     "Decision",
     "Deny",
     "Guards",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 import msgspec
@@ -90,6 +90,33 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 def ask(call: ToolCall, *, approval: bool, expires: float | None) -> Question:
     """Return the question about a call as it is now."""
     return Question(call=call, digest=call.digest, approval=approval, expires=expires)
+
+
+@runtime_checkable
+class Decidable(Protocol):
+    """What asks about calls and is told: a `ToolStream`, a chat, and a run of one. It has `questions` and `decide`."""
+
+    @property
+    def questions(self) -> list[Question]:
+        """What waits to be decided about now, in the order in which it was asked."""
+
+    def decide(self, call_id: str, decision: Decision) -> None:
+        """Say what becomes of a call that waits for it. Raises `DecisionRefused` if nothing waits for this."""
+
+    def approve(self, call_id: str, *, digest: str | None = None) -> None:
+        """Let a call run that waits for it; with a `digest`, only if it is the one that was shown.
+
+        Raises as `decide`, and so do `deny` and `answer`.
+        """
+        self.decide(call_id, Approve(digest))
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        """End a call that waits to be decided about; the model is told the reason."""
+        self.decide(call_id, Deny(reason))
+
+    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
+        """Give the result of a call that was carried out elsewhere, or the `error` with which it failed there."""
+        self.decide(call_id, Answer(result, error))
 
 
 class _Open:

@@ -7,12 +7,15 @@ where nobody else writes: who can change a call there can change what runs.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from streamtools.calls import ToolCall
-from streamtools.tools.decisions import Question
+from streamtools.errors import DecisionRefused
+from streamtools.tools.decisions import Decision, Question, read_decisions
+from streamtools.tools.ledger import CallLedger
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,3 +45,38 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(data, type=cls)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
+
+
+class Resumption(NamedTuple):
+    """What a run goes on with: the `questions` that the run `run_id` has left, and what was decided, by call id."""
+
+    run_id: str
+    questions: Mapping[str, Question]
+    decisions: Mapping[str, Decision]
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls that are asked about, in their order."""
+        return [question.call for question in self.questions.values()]
+
+
+def take_up(
+    left: Suspension | str | None, decisions: Mapping[str, Decision | bool] | None, ledger: CallLedger | None
+) -> Resumption | None:
+    """Return what a run goes on with, None where nothing was left.
+
+    Raises ValueError for what is no suspension and for one without a ledger, `DecisionRefused` for a decision that does
+    not fit.
+    """
+    if left is not None and ledger is None:
+        raise ValueError("to resume takes a ledger, where a second resume finds what has run: SQLiteLedger(path)")
+    if not isinstance(left, Suspension | str | None):
+        raise ValueError(f"resume is a Suspension or its JSON, not {left!r}")
+    suspension = Suspension.from_json(left) if isinstance(left, str) else left
+    questions = {question.call.id: question for question in (suspension.questions if suspension else ())}
+    given = read_decisions(decisions or {})
+    for call_id, decision in given.items():
+        if call_id not in questions:
+            raise DecisionRefused(f"call {call_id!r} waits for no decision")
+        questions[call_id].check(decision)
+    return Resumption(suspension.run_id, questions, given) if suspension else None

@@ -35,7 +35,7 @@ from streamtools.outputs.asgi.shutdown import Shutdown
 from streamtools.outputs.asgi.sockets import FAULT, GOING_AWAY, NORMAL, AnyWebSocket, Socket
 from streamtools.outputs.native import HIDDEN, read_exclude
 from streamtools.runs import Run, Runs
-from streamtools.runs.asking import Asks
+from streamtools.tools.decisions import Decidable
 
 _FAULTS = 32  # wrong frames that a connection may send
 
@@ -141,9 +141,9 @@ class _Connection:
                     case CancelFrame():
                         await self._cancel(group)
                     case ResultFrame() as result:
-                        hand_over(result, self._asks, self._mailbox)
+                        hand_over(result, self._decidable, self._mailbox)
                     case ApprovalFrame() as decided:
-                        decide(decided, self._asks)
+                        decide(decided, self._decidable)
                     case message:
                         try:
                             give.send_nowait(message)
@@ -171,8 +171,8 @@ class _Connection:
                 group.start_soon(self._reading.stop)
 
     @property
-    def _asks(self) -> Asks | None:
-        return self._reading.asks if self._reading is not None else None
+    def _decidable(self) -> Decidable | None:
+        return self._reading.decidable if self._reading is not None else None
 
     # What goes out.
 

@@ -9,29 +9,26 @@ from __future__ import annotations
 from streamtools.errors import DecisionRefused
 from streamtools.outputs.asgi.frames import ApprovalFrame, RefusedFrame, ResultFrame
 from streamtools.outputs.asgi.mailbox import Mailbox
-from streamtools.runs.asking import Asks
+from streamtools.tools.decisions import Approve, Decidable, Deny
 
 
-def decide(said: ApprovalFrame, asks: Asks | None) -> None:
+def decide(said: ApprovalFrame, decidable: Decidable | None) -> None:
     """Approve or deny a call. Raises `RefusedFrame` if nothing waits for this."""
     call_id = said.call_id
     try:
-        if asks is None:
+        if decidable is None:
             raise DecisionRefused(f"call {call_id!r} waits for no decision: there is nothing that asks")
-        if said.approved:
-            asks.approve(call_id, digest=said.digest)
-        else:
-            asks.deny(call_id, said.reason)
+        decidable.decide(call_id, Approve(said.digest) if said.approved else Deny(said.reason))
     except DecisionRefused as error:
         raise RefusedFrame("decision_refused", str(error), call_id) from None
 
 
-def hand_over(said: ResultFrame, asks: Asks | None, mailbox: Mailbox | None) -> None:
+def hand_over(said: ResultFrame, decidable: Decidable | None, mailbox: Mailbox | None) -> None:
     """Give a call its result, or what went wrong. Raises `RefusedFrame` if none waits for it."""
     call_id = said.call_id
-    if asks is not None and any(each.call.id == call_id and not each.approval for each in asks.questions):
+    if decidable is not None and any(each.call.id == call_id and not each.approval for each in decidable.questions):
         assert mailbox is not None
-        asks.answer(call_id, said.result, error=said.error)
+        decidable.answer(call_id, said.result, error=said.error)
         mailbox.close(call_id)
         return
     wrong: str | None = "no call of this id waits for a result"

@@ -20,8 +20,8 @@ import structlog
 
 from streamtools.events import Done, UIEvent
 from streamtools.runs import Run
-from streamtools.runs.asking import Asks
 from streamtools.stream import ToolStream
+from streamtools.tools.decisions import Decidable
 
 log = structlog.get_logger(__name__)
 
@@ -81,10 +81,10 @@ class Reading:
         return self._left
 
     @property
-    def asks(self) -> Asks | None:
+    def decidable(self) -> Decidable | None:
         """What takes decisions about the calls of what is read, if that is something which asks for them."""
-        asks = self._run or self._events
-        return asks if isinstance(asks, Asks) else None
+        read = self._run or self._events
+        return read if isinstance(read, Decidable) else None
 
     def leave(self) -> None:
         """Say that the reader has gone. May be called from any task, and more than once."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamtools.calls import compact
-from streamtools.parsing.dialects.neutralising import put_joiners, structure, take_joiners
+from streamtools.parsing.dialects.neutralising import holds_joiner, put_joiners, structure, take_joiners
 from streamtools.parsing.markers import Marker, Part, Where
 from streamtools.parsing.span import Body
 
@@ -174,7 +174,7 @@ def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
 
 def restore(value: Any, dialects: Iterable[Dialect]) -> Any:
     """Return `value`, a text or JSON that holds texts, as it was before `neutralise`: for what a model repeats."""
-    return take_joiners(value, _structure(dialects))
+    return take_joiners(value, _structure(dialects)) if holds_joiner(value) else value
 
 
 def _structure(dialects: Iterable[Dialect]) -> re.Pattern[str]:

@@ -43,6 +43,15 @@ def put_joiners(text: str, found: re.Pattern[str]) -> str:
     return found.sub(rf"\g<0>{_JOINER}", text)
 
 
+def holds_joiner(value: Any) -> bool:
+    """Return whether a joiner stands anywhere in a text, or in JSON that holds texts."""
+    if isinstance(value, str):
+        return _JOINER in value
+    if isinstance(value, dict):
+        return any(map(holds_joiner, value)) or any(map(holds_joiner, value.values()))
+    return isinstance(value, list) and any(map(holds_joiner, value))
+
+
 def take_joiners(value: Any, found: re.Pattern[str]) -> Any:
     """Return a text, or JSON that holds texts, without the joiners that `put_joiners` puts."""
     if isinstance(value, str):
