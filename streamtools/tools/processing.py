@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamtools.calls import NATIVE, Rejected, ToolCall
 from streamtools.errors import Code
@@ -12,19 +12,16 @@ from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import Deny
 from streamtools.tools.finished import read_finished
 from streamtools.tools.outcome import ToolOutcome
-from streamtools.tools.runner import Runner
-
-if TYPE_CHECKING:
-    from streamtools.tools.registry import ToolRegistry
+from streamtools.tools.runner import Runner, Tools
 
 
 async def process(
-    registry: ToolRegistry, response: object, *, fail_fast: bool, concurrency: int, timeout: float, state: Any
+    tools: Tools, response: object, *, fail_fast: bool, concurrency: int, timeout: float, state: Any
 ) -> list[ToolOutcome]:
     """Return one outcome for each call of the response, in their order; see `ToolRegistry.process_tool_calls`."""
     calls = read_finished(response).calls
     runner = Runner(
-        registry,
+        tools,
         number=itertools.count().__next__,
         concurrency=concurrency,
         timeout=timeout,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 import structlog
@@ -29,7 +29,8 @@ from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
-from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
+from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent
+from streamtools.tools.account import Account
 from streamtools.tools.context import ToolContext
 from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import Answer, Approve, Deny, Question
@@ -37,19 +38,14 @@ from streamtools.tools.definition import Tool
 from streamtools.tools.failures import is_failure, loggable
 from streamtools.tools.invocation import TIMEOUT, invoke, take
 from streamtools.tools.ledger import CallLedger, MemoryLedger, Unknown, once
-from streamtools.tools.outcome import ToolOutcome, Written, message_of, shorten
+from streamtools.tools.outcome import ToolOutcome
 from streamtools.tools.permissions import Need, need_of
 from streamtools.tools.threads import Thread, Threads
-
-if TYPE_CHECKING:
-    from streamtools.tools.registry import ToolRegistry
 
 log = structlog.get_logger(__name__)
 
 RESULT_LIMIT = 100_000
 """Characters of one result that the model gets if nobody says otherwise."""
-
-_OF_ERROR = 1000  # characters of an error that it gets in any case; what we say ourselves is shorter
 
 Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 """Delivers an event and returns, or raises and has not delivered it."""
@@ -58,18 +54,11 @@ OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 """Told of each outcome before the interface is; may be async. What it raises is logged and changes nothing."""
 
 
-class _Account:
-    """What is known of one call: when it began, its thread, how it ended, and what of that is still to be sent."""
+class Tools(Protocol):
+    """Where the tool of a call is looked up: a `ToolRegistry`."""
 
-    __slots__ = ("began", "endings", "has_begun", "outcome", "place", "thread")
-
-    def __init__(self) -> None:
-        self.has_begun = False
-        self.began: float | None = None
-        self.thread: Thread | None = None
-        self.outcome: ToolOutcome | None = None
-        self.endings: list[UIEvent] = []
-        self.place: object | None = None  # what it holds of those that may work at the same time
+    def get(self, name: str) -> Tool | None: ...
+    def find(self, name: str) -> Tool: ...
 
 
 class Runner:
@@ -81,7 +70,7 @@ class Runner:
 
     def __init__(
         self,
-        registry: ToolRegistry,
+        registry: Tools,
         *,
         number: Callable[[], int],
         concurrency: int = 8,
@@ -121,7 +110,7 @@ class Runner:
         self._gate = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of calls that have begun and not ended
         self._idle: anyio.Event | None = None
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, Account] = {}
 
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:
         """Return the outcome of each call, in their order; `send` gets the events as they happen.
@@ -132,24 +121,23 @@ class Runner:
         """
         if self._restore is not None:
             calls = [replace(call, arguments=self._restore(call.arguments)) for call in calls]
-        for call in calls:
-            self._accounts[call.id] = _Account()
+        accounts = [self._open(call) for call in calls]
         try:
             async with anyio.create_task_group() as tasks:
-                for call in calls:
-                    need = await self._need_of(call)
+                for account in accounts:
+                    need = await self._need_of(account.call)
                     if self.stopped:
                         break
                     if need == "nothing":
-                        await self._begin(call, tasks, send)
+                        await self._begin(account, tasks, send)
                     else:
                         asked = anyio.Event()
-                        tasks.start_soon(self._begin_when_decided, call, need, tasks, send, asked)
+                        tasks.start_soon(self._begin_when_decided, account, need, tasks, send, asked)
                         await asked.wait()
         finally:  # a task that is cancelled before its first step cannot do so itself
-            for call in calls:
-                self._give_place_back(self._accounts[call.id])
-                self._note_end(call)
+            for account in accounts:
+                self._give_place_back(account)
+                self._note_end(account.call)
         unasked = [call for call in calls if call.id not in self._decider.left]
         if self.stopped:
             unasked = [call for call in unasked if self._accounts[call.id].has_begun]
@@ -167,15 +155,19 @@ class Runner:
         outcomes: list[ToolOutcome] = []
         unsent: list[UIEvent] = []
         for call in calls:
-            account = self._accounts.setdefault(call.id, _Account())
+            account = self._accounts.get(call.id) or self._open(call)
             if account.outcome is None:
                 text = f"tool {call.name[:64]!r} was cancelled before it ended"
-                self._end(account, self._refused(call, account, Code.TOOL_CANCELLED, text))
+                account.end(account.refused(Code.TOOL_CANCELLED, text))
             assert account.outcome is not None
             outcomes.append(account.outcome)
             unsent += [replace(event, seq=self._number()) for event in account.endings]
             account.endings.clear()
         return outcomes, unsent
+
+    def _open(self, call: ToolCall) -> Account:
+        account = self._accounts[call.id] = Account(call, self._result_limit, self._clock)
+        return account
 
     # When a call may begin.
 
@@ -184,13 +176,13 @@ class Runner:
         asked = None if question is None else question.approval
         return await need_of(self.registry.get(call.name), call, trusted=self._trusted(call), asked=asked)
 
-    async def _begin(self, call: ToolCall, tasks: TaskGroup, send: Send) -> None:
+    async def _begin(self, account: Account, tasks: TaskGroup, send: Send) -> None:
+        call = account.call
         async with self._gate:
             tool = self.registry.get(call.name)
             sequential = tool is not None and tool.sequential
             if sequential:
                 await self._wait_until_idle()
-            account = self._accounts[call.id]
             await self._take_place(account)
             if self.stopped:
                 self._give_place_back(account)  # others stand in line, to find the same
@@ -198,24 +190,24 @@ class Runner:
             self._busy.add(call.id)
             await send(Executing(call, seq=self._number()))
             account.has_begun = True
-            tasks.start_soon(self._work, call, account, send)
+            tasks.start_soon(self._work, account, send)
             if sequential:
                 await self._wait_until_idle()
 
     async def _begin_when_decided(
-        self, call: ToolCall, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event
+        self, account: Account, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event
     ) -> None:
         """Begin a call, or end it, when somebody has said what becomes of it; `asked` is set as soon as we wait."""
         try:
-            await self._act(call, need, tasks, send, asked)
+            await self._act(account, need, tasks, send, asked)
         finally:
             asked.set()
 
-    async def _act(self, call: ToolCall, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event) -> None:
-        account = self._accounts[call.id]
+    async def _act(self, account: Account, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event) -> None:
+        call = account.call
         if need == "native":
             text = f"tool {call.name!r} is not run for a call that is written into the text"
-            await self._close(account, self._refused(call, account, Code.TOOL_DENIED, text), send)
+            await self._close(account, account.refused(Code.TOOL_DENIED, text), send)
             return
 
         async def tell(question: Question) -> None:
@@ -233,26 +225,26 @@ class Runner:
                 return
             case Deny(reason):
                 text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
-                outcome = await self._once(call, account, lambda: self._refuse(call, account, text))
+                outcome = await self._once(account, lambda: self._refuse(account, text))
                 if outcome.error is None and not account.has_begun:  # it has been allowed before, and run
                     await send(Executing(call, seq=self._number()))
                 await self._close(account, outcome, send)
             case Answer():
                 if not account.has_begun:
                     await send(Executing(call, seq=self._number()))
-                outcome = await self._once(call, account, lambda: self._take(call, account, decision))
+                outcome = await self._once(account, lambda: self._take(account, decision))
                 await self._close(account, outcome, send)
             case Approve() if self.registry.find(call.name).client:  # and now it has to be carried out
-                await self._act(call, "result", tasks, send, asked)
+                await self._act(account, "result", tasks, send, asked)
             case Approve():
-                await self._begin(call, tasks, send)
+                await self._begin(account, tasks, send)
 
-    async def _take_place(self, account: _Account) -> None:
+    async def _take_place(self, account: Account) -> None:
         place = object()
         await self._places.acquire_on_behalf_of(place)
         account.place = place
 
-    def _give_place_back(self, account: _Account) -> None:
+    def _give_place_back(self, account: Account) -> None:
         if account.place is not None:
             self._places.release_on_behalf_of(account.place)
             account.place = None
@@ -270,18 +262,18 @@ class Runner:
 
     # One call.
 
-    async def _work(self, call: ToolCall, account: _Account, send: Send) -> None:
+    async def _work(self, account: Account, send: Send) -> None:
         try:
-            account.began = self._clock()
-            outcome = await self._once(call, account, lambda: self._execute(call, account, send))
+            account.begin()
+            outcome = await self._once(account, lambda: self._execute(account, send))
             await self._close(account, outcome, send)
         finally:
             self._give_place_back(account)
-            self._note_end(call)
+            self._note_end(account.call)
 
-    async def _close(self, account: _Account, outcome: ToolOutcome, send: Send) -> None:
+    async def _close(self, account: Account, outcome: ToolOutcome, send: Send) -> None:
         account.has_begun = True
-        self._end(account, outcome)
+        account.end(outcome)
         if outcome.stop:
             self.stopped = True
             self._decider.stop()
@@ -291,30 +283,33 @@ class Runner:
             await send(replace(account.endings[0], seq=self._number()))
             del account.endings[0]
 
-    async def _once(self, call: ToolCall, account: _Account, work: Callable[[], Awaitable[ToolOutcome]]) -> ToolOutcome:
+    async def _once(self, account: Account, work: Callable[[], Awaitable[ToolOutcome]]) -> ToolOutcome:
         """Return what comes of the call, which is not run again if it has been."""
         try:
-            return await once(self._ledger, self._scope(call), call, work)
+            return await once(self._ledger, self._scope(account.call), account.call, work)
         except (ToolFailed, Unknown) as error:
-            outcome = self._refused(call, account, error.code, str(error))
+            outcome = account.refused(error.code, str(error))
             _log_failure(outcome, error)
             return outcome
 
-    async def _refuse(self, call: ToolCall, account: _Account, text: str) -> ToolOutcome:
+    async def _refuse(self, account: Account, text: str) -> ToolOutcome:
         """Return what comes of a call that was denied."""
-        return self._refused(call, account, Code.TOOL_DENIED, text)
+        return account.refused(Code.TOOL_DENIED, text)
 
-    async def _take(self, call: ToolCall, account: _Account, answer: Answer) -> ToolOutcome:
+    async def _take(self, account: Account, answer: Answer) -> ToolOutcome:
         """Return what comes of a call that was carried out elsewhere."""
+        call = account.call
         tool = self.registry.find(call.name)
         try:
             if answer.error is not None:
                 raise ToolFailed(call.name, answer.error)
-            return self._succeeded(call, account, tool, take(tool, answer.result))
+            return account.succeeded(tool, take(tool, answer.result))
         except ToolCallFailed as error:
-            return self._refused(call, account, error.code, str(error))
+            return account.refused(error.code, str(error))
 
-    async def _execute(self, call: ToolCall, account: _Account, send: Send) -> ToolOutcome:
+    async def _execute(self, account: Account, send: Send) -> ToolOutcome:
+        call = account.call
+
         async def report(progress: Any) -> None:
             await send(Progress(call.id, progress, seq=self._number()))
 
@@ -325,55 +320,10 @@ class Runner:
                 account.thread = Thread(self.threads, call.name, call.id)
             written = await invoke(tool, call.arguments, context, timeout=self._timeout, thread=account.thread)
         except ToolCallFailed as error:
-            outcome = self._refused(call, account, error.code, str(error))
+            outcome = account.refused(error.code, str(error))
             _log_failure(outcome, error)
             return outcome
-        return self._succeeded(call, account, tool, written)
-
-    def _succeeded(self, call: ToolCall, account: _Account, tool: Tool, written: Written) -> ToolOutcome:
-        return ToolOutcome(
-            call=call,
-            result=written.value,
-            text=self._shorten(call, account, written.text, self._result_limit),
-            error=None,
-            message=message_of(written.value),
-            elapsed=self._elapsed(account),
-            stop=written.stop,
-            neutralise=tool.neutralise,
-        )
-
-    def _refused(self, call: ToolCall, account: _Account, code: Code, text: str) -> ToolOutcome:
-        abandoned = account.thread is not None and account.thread.is_left
-        if abandoned:
-            text += "; it could not be stopped, and may still be at work"
-        limit = None if self._result_limit is None else max(self._result_limit, _OF_ERROR)
-        # Which tools there are helps the model, and is not for the reader.
-        message = f"no tool named {call.name[:64]!r}" if code is Code.UNKNOWN_TOOL else text
-        return ToolOutcome(
-            call=call,
-            result=None,
-            text=self._shorten(call, account, text, limit),
-            error=code,
-            message=message,
-            elapsed=self._elapsed(account),
-            abandoned=abandoned,
-        )
-
-    def _shorten(self, call: ToolCall, account: _Account, text: str, limit: int | None) -> str:
-        """Return what the model gets of a text, and note that the interface is to be told if that is not all."""
-        short = shorten(text, limit)
-        if short is not text:
-            account.endings.append(_too_long(call, len(text)))
-        return short
-
-    def _end(self, account: _Account, outcome: ToolOutcome) -> None:
-        account.outcome = outcome
-        if outcome.abandoned:
-            account.endings.append(_abandoned(outcome.call))
-        account.endings.append(outcome.event(0))
-
-    def _elapsed(self, account: _Account) -> float:
-        return 0.0 if account.began is None else self._clock() - account.began
+        return account.succeeded(tool, written)
 
     async def _tell(self, outcome: ToolOutcome) -> None:
         if self._on_tool_result is None:
@@ -388,16 +338,6 @@ class Runner:
             log.warning(
                 "on_tool_result_failed", tool=outcome.call.name[:64], call_id=outcome.call.id, **loggable(error)
             )
-
-
-def _abandoned(call: ToolCall) -> Warning:
-    message = f"the thread of tool {call.name[:64]!r} cannot be stopped and was left behind; its result will be dropped"
-    return Warning(Code.ABANDONED, message, count=1)
-
-
-def _too_long(call: ToolCall, length: int) -> Warning:
-    message = f"the result of tool {call.name[:64]!r} is too long for the model, which was told so instead"
-    return Warning(Code.RESULT_TOO_LONG, message, count=length)
 
 
 def _log_failure(outcome: ToolOutcome, error: ToolCallFailed) -> None:

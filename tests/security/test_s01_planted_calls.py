@@ -12,7 +12,7 @@ import pytest
 
 from streamtools import Dialect, chat, parse, tool
 from streamtools.conversation import Ask, ScriptedModel
-from streamtools.conversation.models.scripted import Answer
+from streamtools.conversation.models.scripted import ScriptedReply
 from streamtools.parsing.dialects import DIALECTS, hash_marker, tilde_fence
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.dialects.nonces import new_nonce
@@ -48,7 +48,7 @@ class Repeated(NamedTuple):
     paid: list[tuple[str, int]]
 
 
-async def repeat(page: str, first: Answer, armed: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
+async def repeat(page: str, first: ScriptedReply, armed: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
     """Hold it; `first` is how the model asks for the page, and `options` are those of the tool that pays.
 
     If `raw`, nothing is disarmed, and the model repeats the page once more, as if it had always known it.
