@@ -8,26 +8,42 @@ that unwraps them, so that one rule holds for native calls, calls in text and em
   one of the two are a conflict; other keys are ignored.
 - arguments are an object, or a string that holds the JSON of one; `""`, null and a missing key mean `{}`. Anything else
   is an error, never `{}`: a tool must not run with arguments that the model did not write.
-
-JSON is read by the standard library's C scanner, with hooks that refuse what RFC 8259 leaves open and parsers disagree
-about: duplicate keys, `NaN` and infinities, endless numbers, lone surrogates. Most calls are short and hold none of
-these; msgspec reads them in half of the time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
-from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
 from streamtools.errors import Code
+from streamtools.json_values import Decoded, Rejected, compact, decode_json
+from streamtools.limits import DEFAULT_LIMITS, Limits
+
+__all__ = [
+    "ARGUMENT_FIELDS",
+    "DEFAULT_LIMITS",
+    "ID_FIELDS",
+    "NAME_FIELDS",
+    "NATIVE",
+    "Decoded",
+    "Envelope",
+    "IdFactory",
+    "Limits",
+    "Rejected",
+    "ToolCall",
+    "Written",
+    "compact",
+    "decode_json",
+    "new_call_id",
+    "read_arguments",
+    "read_envelope",
+    "unwrap",
+]
 
 NAME_FIELDS = ("name", "toolName", "tool", "tool_name")
 ARGUMENT_FIELDS = ("arguments", "parameters", "input", "args")
@@ -38,28 +54,6 @@ _ROLES = {
     **dict.fromkeys(ARGUMENT_FIELDS, "arguments"),
     **dict.fromkeys(ID_FIELDS, "id"),
 }
-_msgspec_decode = msgspec.json.Decoder().decode
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: cheap to look for, rare to find
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on what one model may make us hold. What goes beyond is reported once and skipped without being stored."""
-
-    call: int = 2 * 1024 * 1024
-    """Characters of one call, its markers included."""
-    depth: int = 64
-    """Nesting of JSON."""
-    digits: int = 300
-    """Digits of one JSON number."""
-    calls: int = 32
-    """Calls in one turn."""
-    frame: int = 16 * 1024 * 1024
-    """Bytes of one SSE event or one line of NDJSON. Latitude repeats the whole conversation in each event."""
-    text: int = 16 * 1024 * 1024
-    """Characters of one turn that are kept to be compared with the provider's completed text."""
-
-
-DEFAULT_LIMITS = Limits()
 
 NATIVE = "native"
 """The `dialect` of native calls."""
@@ -93,30 +87,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
         return hashlib.sha256(self.fingerprint().encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def compact(value: Any) -> str:
-    """Return `value` as JSON without white space, characters as they are."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def new_call_id() -> str:
     """Return `call_` and twelve characters that cannot be guessed."""
     return "call_" + secrets.token_urlsafe(9)
-
-
-class Rejected(ValueError):
-    """Why a text is no call: a stable code, and a sentence for the model that wrote it. Stays inside the package."""
-
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
-class Decoded(msgspec.Struct, frozen=True):
-    """A JSON value, and whether its text had a fault: raw control characters in strings, say, that were let through."""
-
-    value: Any
-    repaired: bool
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -134,34 +107,6 @@ class Envelope(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     provider_id: str | None
     repaired: bool = False
-
-
-def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
-    """Return the value that `text` is the JSON of; raise `Rejected` with the code of what is wrong with it.
-
-    Raw control characters inside strings are read as themselves and reported as `repaired`, unless `strict`.
-    """
-    plain = _decode_plain(text, limits)
-    if plain is not None:
-        return Decoded(plain, False)
-    repaired = False
-    try:
-        try:
-            value = _decoder(limits.digits, True).decode(text)
-        except json.JSONDecodeError as error:
-            if strict or not error.msg.startswith("Invalid control character"):
-                raise
-            value = _decoder(limits.digits, False).decode(text)
-            repaired = True
-    except json.JSONDecodeError as error:
-        raise Rejected(Code.INVALID_JSON, f"{error.msg} at character {error.pos}") from None
-    except RecursionError:
-        raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}") from None
-    if text.count("{") + text.count("[") > limits.depth and _depth(value) > limits.depth:
-        raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}")
-    if not _is_utf8(text) or (_HALF_PAIR.search(text) and not _is_utf8(json.dumps(value, ensure_ascii=False))):
-        raise Rejected(Code.LONE_SURROGATE, "a string holds half of a surrogate pair")
-    return Decoded(value, repaired)
 
 
 def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
@@ -235,100 +180,6 @@ def _agree(values: list[Any], what: str) -> Any:
     if len(values) > 1 and len({json.dumps(value, sort_keys=True) for value in values}) > 1:
         raise Rejected(Code.CONFLICTING_FIELDS, f"the call holds two different {what}")
     return values[0]
-
-
-def _decode_plain(text: str, limits: Limits) -> dict[str, Any] | None:
-    """Return the object that a short text is; None if that may hold anything that msgspec lets pass and we do not.
-
-    Those are numbers, which are no longer than the text, levels, which are no more than its brackets or half of its
-    characters, and keys that stand twice: a text has a colon for each member, and of members with one key one is left.
-    """
-    length = len(text)
-    if length > limits.digits:
-        return None
-    if length > 2 * limits.depth and text.count("{") + text.count("[") > limits.depth:
-        return None
-    try:
-        value = _msgspec_decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    return value if type(value) is dict and _members(value) == text.count(":") else None
-
-
-def _members(value: dict[str, Any]) -> int:
-    """Return how many members an object has, and those that it holds."""
-    count = len(value)
-    containers: list[Any] = []
-    place: Any = value.values()
-    while True:
-        for each in place:
-            if type(each) is dict:
-                count += len(each)
-                containers.append(each.values())
-            elif type(each) is list:
-                containers.append(each)
-        if not containers:
-            return count
-        place = containers.pop()
-
-
-@lru_cache(maxsize=16)
-def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
-    def integer(text: str) -> int:
-        if len(text) > digits and _digits(text) > digits:
-            raise Rejected(Code.NUMBER_TOO_LONG, f"a number has more than {digits} digits")
-        try:
-            return int(text)
-        except ValueError:  # `sys.get_int_max_str_digits()` is less than the limit
-            raise Rejected(Code.NUMBER_TOO_LONG, "a number has more digits than Python reads") from None
-
-    def real(text: str) -> float:
-        if len(text) > digits and _digits(text) > digits:
-            raise Rejected(Code.NUMBER_TOO_LONG, f"a number has more than {digits} digits")
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
-            raise Rejected(Code.NOT_A_NUMBER, f"{text[:40]} is too large for a number")
-        return number
-
-    return json.JSONDecoder(
-        object_pairs_hook=_object,
-        parse_int=integer,
-        parse_float=real,
-        parse_constant=_constant,
-        strict=strict,
-    )
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise Rejected(Code.DUPLICATE_KEY, f"the key {twice[:80]!r} stands twice in one object")
-    return members
-
-
-def _constant(name: str) -> NoReturn:
-    raise Rejected(Code.NOT_A_NUMBER, f"{name} is not JSON")
-
-
-def _digits(text: str) -> int:
-    return sum(character.isdigit() for character in text)
-
-
-def _depth(value: Any) -> int:
-    """Return how deep containers nest, walking level by level so that no recursion limit is met."""
-    depth, level = 0, [value]
-    while level := [each for each in level if isinstance(each, dict | list)]:
-        depth += 1
-        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
-    return depth
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def _kind(value: Any) -> str:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from streamtools import outputs
 from streamtools.errors import ClosedError
-from streamtools.events import Done, Executing, Progress, Reasoning, Text, UIEvent, whole
+from streamtools.events import Done, Executing, Progress, Reasoning, Text, UIEvent
 from streamtools.outputs import Encoder
+from streamtools.surrogates import whole
 from tests.front_ends import Part, check_ag_ui, check_ai_sdk, read_body, text_of
 from tests.test_machine_laws import options, rarely, run, sources
 

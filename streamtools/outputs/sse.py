@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import whole_strings
+from streamtools.surrogates import whole_strings
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from streamtools.events import Done, StepStart, Text, UIEvent, whole
+from streamtools.events import Done, StepStart, Text, UIEvent
 from streamtools.outputs.encoder import EVENT_STREAM_HEADERS, closed_error
+from streamtools.surrogates import whole
 
 
 class TextEncoder:

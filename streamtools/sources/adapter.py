@@ -16,10 +16,11 @@ import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning, whole
+from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
 from streamtools.sources.objects import as_frame
 from streamtools.sources.words import Fault, bounded, read_fault
+from streamtools.surrogates import whole
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for JSON that it does not read, and for JSON that has another shape than the one asked for."""

@@ -36,12 +36,12 @@ from streamtools.events import (
     ToolCallDelta,
     ToolCallStart,
     Usage,
-    whole,
 )
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, fits
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
+from streamtools.surrogates import whole
 
 _USAGE = {
     "input": ("input_tokens",),

@@ -40,10 +40,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code
-from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart, whole
+from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart
 from streamtools.sources.adapter import fits
 from streamtools.sources.brackets import Brackets
 from streamtools.sources.pairs import Pairs
+from streamtools.surrogates import whole
 
 _LONGEST_NAME = 1000
 """Characters of a name that may still grow; a longer one is certain, so that a piece costs no more than it is long."""

@@ -23,7 +23,7 @@ from streamtools.calls import (
     read_envelope,
 )
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, whole
+from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
 from streamtools.sources.adapter import Adapter, decode
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.gemini import Gemini
@@ -31,6 +31,7 @@ from streamtools.sources.objects import as_frame
 from streamtools.sources.ollama import Ollama
 from streamtools.sources.openai import OpenAIChat
 from streamtools.sources.responses import Responses
+from streamtools.surrogates import whole
 
 _CALLS = ("tool_use", "function_call", "function")
 """The `type` of a call in a list of blocks or items."""

@@ -33,13 +33,13 @@ from streamtools.events import (
     SourceRaw,
     TextDelta,
     Usage,
-    whole,
 )
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.held_calls import HeldCalls
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
+from streamtools.surrogates import whole
 
 _USAGE = {
     "input": ("inputTokens", "promptTokens"),

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from streamtools.errors import UnreadableSource
-from streamtools.events import SourceError, whole
+from streamtools.events import SourceError
 from streamtools.sources.frames import Frame
 from streamtools.sources.words import bounded, read_fault, read_status
+from streamtools.surrogates import whole
 
 _ENVELOPE = {"event", "data", "id", "retry"}
 _BODIES = ("body", "error", "details")  # of OpenAI and Anthropic and what is made after them, of Ollama, of Google

@@ -24,12 +24,13 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
-from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta, Usage, whole
+from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta, Usage
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, fits
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
+from streamtools.surrogates import whole
 
 _USAGE = {
     "input": ("prompt_tokens",),

@@ -13,8 +13,8 @@ from io import StringIO
 from typing import Any
 
 from streamtools.errors import Code
-from streamtools.events import whole
 from streamtools.sources.pairs import Pairs
+from streamtools.surrogates import whole
 
 
 class Item:

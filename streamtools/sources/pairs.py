@@ -6,7 +6,7 @@ deltas. A half is no text: it waits here for its other half, and becomes U+FFFD 
 
 from __future__ import annotations
 
-from streamtools.events import whole
+from streamtools.surrogates import whole
 
 REPLACEMENT = "\ufffd"
 

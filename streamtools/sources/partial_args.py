@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from streamtools.calls import Limits
-from streamtools.events import whole
+from streamtools.surrogates import whole
 
 Path: TypeAlias = tuple[str | int, ...]
 

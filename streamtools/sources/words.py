@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from streamtools.events import FinishReason, SourceError, Usage, whole
+from streamtools.events import FinishReason, SourceError, Usage
+from streamtools.surrogates import whole
 
 MESSAGE_LENGTH = 500
 """Characters of a provider's message that are shown; some echo the whole prompt."""

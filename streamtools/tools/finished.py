@@ -23,7 +23,7 @@ from streamtools.calls import (
     unwrap,
 )
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import whole
+from streamtools.surrogates import whole
 
 _WELL = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
 """Endings after which calls run, in the words of all providers, as they run in a stream. After any other, also one that

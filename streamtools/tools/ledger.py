@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
-from streamtools.events import whole_strings
+from streamtools.surrogates import whole_strings
 from streamtools.tools.outcome import ToolOutcome
 
 log = structlog.get_logger(__name__)

@@ -15,7 +15,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 
 from streamtools.calls import ToolCall, compact
 from streamtools.errors import Code, StreamToolsError
-from streamtools.events import Error, Executed, whole
+from streamtools.events import Error, Executed
+from streamtools.surrogates import whole
 
 _SHOWN_OF_LONG = 1000  # characters of a result that is too long for the model
 

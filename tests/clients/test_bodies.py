@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 from streamtools import ToolStream, outputs, replay, sources
-from streamtools.events import Text, UIEvent, whole
+from streamtools.events import Text, UIEvent
 from streamtools.outputs import Encoder
 from streamtools.recording import shipped
+from streamtools.surrogates import whole
 from tests.clients.programs import run_program
 from tests.front_ends import read_body
 from tests.provider_streams import BY_NAME

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from streamtools.events import whole
+from streamtools.surrogates import whole
 
 
 def plain(value: Any) -> Any:

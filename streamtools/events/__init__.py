@@ -1,0 +1,108 @@
+"""What flows: the events that sources produce, and the events that an interface consumes.
+
+Two closed unions. `SourceEvent` is what an adapter makes of a provider's bytes, `UIEvent` is what a user of the
+library iterates over. Both travel as JSON objects with a `type`; `event.to_json()` writes one, `read_ui_event` and
+`read_source_event` read it back, `json_schema` publishes the union for a front end. Each type also works as a field of
+a pydantic model and as a response model.
+
+Events are frozen msgspec structs that the garbage collector does not track: tens of nanoseconds each, because every
+delta of every answer makes at least one. `seq` is 0 where nobody numbers (a bare parser) and rises from 1 in a run.
+"""
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events.base import (
+    Event,
+    FinishReason,
+    Usage,
+)
+from streamtools.events.source import (
+    SOURCE_EVENTS,
+    ChainCompleted,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    read_source_event,
+)
+from streamtools.events.ui import (
+    UI_EVENTS,
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    DoneReason,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    Markup,
+    Progress,
+    Raw,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    UsageReport,
+    Warning,
+    json_schema,
+    read_ui_event,
+)
+
+__all__ = [
+    "SOURCE_EVENTS",
+    "UI_EVENTS",
+    "ApprovalRequested",
+    "Call",
+    "CallDelta",
+    "CallStart",
+    "ChainCompleted",
+    "Code",
+    "Done",
+    "DoneReason",
+    "Error",
+    "Event",
+    "Executed",
+    "Executing",
+    "FinishReason",
+    "FollowUp",
+    "Markup",
+    "NativeToolCall",
+    "Progress",
+    "ProviderCompleted",
+    "Raw",
+    "Reasoning",
+    "ReasoningDelta",
+    "SourceError",
+    "SourceEvent",
+    "SourceRaw",
+    "SourceUsage",
+    "SourceWarning",
+    "Start",
+    "StepEnd",
+    "StepStart",
+    "Text",
+    "TextDelta",
+    "Thinking",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallStart",
+    "UIEvent",
+    "Usage",
+    "UsageReport",
+    "Warning",
+    "json_schema",
+    "read_source_event",
+    "read_ui_event",
+]

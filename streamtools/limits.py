@@ -1,0 +1,25 @@
+"""What one model may make us hold."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on what one model may make us hold. What goes beyond is reported once and skipped without being stored."""
+
+    call: int = 2 * 1024 * 1024
+    """Characters of one call, its markers included."""
+    depth: int = 64
+    """Nesting of JSON."""
+    digits: int = 300
+    """Digits of one JSON number."""
+    calls: int = 32
+    """Calls in one turn."""
+    frame: int = 16 * 1024 * 1024
+    """Bytes of one SSE event or one line of NDJSON. Latitude repeats the whole conversation in each event."""
+    text: int = 16 * 1024 * 1024
+    """Characters of one turn that are kept to be compared with the provider's completed text."""
+
+
+DEFAULT_LIMITS = Limits()
