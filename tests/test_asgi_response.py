@@ -567,8 +567,8 @@ async def test_a_request_tells_the_position_of_a_run_alone() -> None:
     ("options", "words"),
     [
         ({"format": "morse"}, "format is one of"),
-        ({"after": -1}, "after is the number of an event"),
-        ({"after": "3"}, "after is the number of an event"),
+        ({"after": -1}, "after is the seq of an event"),
+        ({"after": "3"}, "after is the seq of an event"),
         ({"after": 3}, "only a run can be read from a position"),
         ({"on_disconnect": "detach"}, "only a run goes on without its readers"),
         ({"on_disconnect": "wave"}, "on_disconnect is"),

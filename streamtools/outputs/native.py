@@ -1,7 +1,7 @@
 """The events themselves: JSON over server-sent events, named and numbered, or one a line. Sans-IO.
 
 What goes out for an event depends on nothing but that event. A body that has no `done` has not ended: its reader may
-come back with the number of the last event that it saw (`Last-Event-ID`). So `close` adds nothing: only the run itself
+come back with the `seq` of the last event that it saw (`Last-Event-ID`). So `close` adds nothing: only the run itself
 knows how it ends.
 
 The messages of a `follow-up` are the model's, what a tool tells it alone among them (`ToolResult(model=…)`). So a

@@ -1,4 +1,4 @@
-"""One reader of one run: a position in its log, and the right to leave."""
+"""One reader of one run: its position, which is the `seq` of the event that it read last, and the right to leave."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Attachment:
     """An asynchronous iterator of the events of a run, and a context manager that detaches from it at its end.
 
     It ends behind `done`. Nothing of what it does touches the run: not `break`, nor an exception, nor a reader that is
-    too slow, nor one that is forgotten. A read that is cancelled has taken nothing. `position` is the id of the last
-    event that was read, from which another attachment may go on. What the log raises comes out of it, and so does
-    `RunNotFound` where the events are kept no more.
+    too slow, nor one that is forgotten. A read that is cancelled has taken nothing. `position` is the `seq` of the
+    last event that was read, behind which another attachment may go on. What the log raises comes out of it, and so
+    does `RunNotFound` where the events are kept no more.
     """
 
     def __init__(self, journal: Journal, after: int, on_leave: Callable[[Attachment], None]) -> None:
         if not isinstance(after, int):
-            raise TypeError(f"a position is the id of an event, and not {after!r}")
+            raise TypeError(f"after is the seq of an event, and not {after!r}")
         self.position = after
         self._journal = journal
         self._on_leave = on_leave

@@ -24,7 +24,7 @@ _PATIENCE = 10.0  # seconds that a log may take over one event; one that took lo
 
 
 class Journal:
-    """The log of one run. `last` is the id of the last event that the run has said, `logged` of those in the log."""
+    """The log of one run. `last` is the `seq` of the last event that the run has said, `logged` of those in the log."""
 
     def __init__(self, events: EventLog, owner: str, run_id: str) -> None:
         self.log = events
@@ -40,11 +40,11 @@ class Journal:
         self.is_sure = type(events) is MemoryEventLog
         """Whether the log neither fails nor waits."""
         self._is_closed = False
-        self._missing = 0  # the id of the last event that should be in the log and is not
+        self._missing = 0  # the seq of the last event that should be in the log and is not
         self._again = -math.inf  # when the log may be tried again
 
     async def write(self, event: UIEvent) -> None:
-        """Take note of what the run says. The first is a `start` that names it, and each number is one more."""
+        """Take note of what the run says. The first is a `start` that names it, and each `seq` is one more."""
         if event.seq != self.last + 1 or not self.last:
             event = await self._adjust(event)
         self.last = event.seq

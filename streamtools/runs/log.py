@@ -1,8 +1,8 @@
 """What runs have said, kept for those who come later or come back.
 
-The id of an event is its `seq`. A reader knows one number, that of the last event which it has seen, and needs nothing
-else to go on: not the connection, not the process that it came from. So a log is two verbs, and each log of more than
-one process (Redis Streams, a table) has them too.
+A reader knows one number, the `seq` of the event that it read last, which is its position, and needs nothing else to go
+on: not the connection, not the process that it came from. So a log is two verbs, and each log of more than one process
+(Redis Streams, a table) has them too.
 
 In memory, a run is a list of events. A reader is an index into it: it is registered nowhere, so that leaving needs no
 farewell. Those who have read everything wait on one event together, which the next `append` sets; the appends that
@@ -48,13 +48,13 @@ class EventLog(Protocol):
     """
 
     async def append(self, key: str, event: UIEvent, /) -> int:
-        """Keep an event, and return its id, which is its `seq`. An event that is there already is left as it is."""
+        """Keep an event, and return its `seq`. An event that is there already is left as it is."""
         ...
 
     def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
-        """Return an iterator of what is kept behind the id `after`, and then of what comes, to `done`.
+        """Return an iterator of what is kept behind `after`, a `seq`, and then of what comes, to `done`.
 
-        If events behind `after` are kept no more, or the run never had such an id, it yields one `warning(resync)`
+        If events behind `after` are kept no more, or the run never came so far, it yields one `warning(resync)`
         whose `seq` is that of the last event that was dropped (0 if none was), and goes on with all that is kept.
         Raises `RunNotFound` for a key under which nothing is kept, here or when the first event is asked for.
         An asynchronous generator will do: a read that is cancelled is begun again behind the last event that came.
@@ -99,7 +99,7 @@ class MemoryEventLog:
     async def append(self, key: str, event: UIEvent, /) -> int:
         """Keep an event, unless its `seq` is not higher than the last: it is there, or was. Return that `seq`.
 
-        Raises ValueError for an event without a number.
+        Raises ValueError for an event without a `seq`.
         """
         if event.seq < 1:
             raise ValueError(f"an event of a run has a number, from 1, as its seq, and not {event.seq}")
@@ -160,8 +160,8 @@ class _Kept:
     def __init__(self) -> None:
         self.events: list[UIEvent] = []
         self.first = 0  # how many events have been dropped
-        self.dropped = 0  # the id of the last of them
-        self.last = 0  # the id of the last
+        self.dropped = 0  # the seq of the last of them
+        self.last = 0  # the seq of the last
         self.ended = False
         self.news: anyio.Event | None = None  # for those who have read everything
 

@@ -115,10 +115,10 @@ class Run(Decidable):
         return events if isinstance(events, Decidable) else None
 
     def attach(self, after: int = 0) -> Attachment:
-        """Return an iterator of the events behind the id `after` (0: from the first), then of those to come.
+        """Return an iterator of the events behind `after`, a `seq` (0: from the first), then of those to come.
 
-        If events behind it are kept no more, or the run never had that id, there is first one `warning(resync)` with
-        the id of the last that was dropped, and then all that is kept. Raises TypeError for what is no number.
+        If events behind it are kept no more, or the run never came so far, there is first one `warning(resync)` with
+        the `seq` of the last that was dropped, and then all that is kept. Raises TypeError for what is no number.
 
         Readers see `done` before the stream is left, and so before what stands behind the `yield` of a context manager
         has run: `await run.wait()` before you read what it has kept.

@@ -1,4 +1,4 @@
-"""Where a reader that comes back goes on: the number of the last event that it saw, as its request tells it."""
+"""Where a reader that comes back goes on: behind the `seq` of the last event that it saw, which its request tells."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AnyRequest(Protocol):
 
 
 def last_event_id(request: AnyRequest | Mapping[str, Any]) -> int:
-    """Return the number of the last event that a client has seen, and 0 if it has seen none, or tells no number.
+    """Return the `seq` of the last event that a client has seen, and 0 if it has seen none, or tells no number.
 
     It is in the header `Last-Event-ID`, which a browser's `EventSource` sends when it comes back, or else in `?after=`.
     What is no number counts as 0: such a client gets all events again, and misses none. `request` is a request or a

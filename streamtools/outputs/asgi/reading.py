@@ -50,7 +50,7 @@ class Reader(Protocol):
 class Reading:
     """One reading of a run, a stream or an iterable, for one connection.
 
-    `after` is the number of the last event that a reader of a run has seen. `on_disconnect` is `"stop"` or `"detach"`:
+    `after` is the `seq` of the last event that a reader of a run has seen. `on_disconnect` is `"stop"` or `"detach"`:
     by default a run is detached from and anything else is stopped. Raises ValueError where it cannot be done.
     """
 

@@ -48,7 +48,7 @@ class EventStreamResponse(Response):
         background: BackgroundTask | None = None,
     ) -> None:
         if not (after is None or (isinstance(after, int) and after >= 0)):
-            raise ValueError(f"after is the number of an event, not {after!r}")
+            raise ValueError(f"after is the seq of an event, not {after!r}")
         self._encoder = make_encoder(format)
         if after is None:
             after = last_event_id(request) if request is not None and isinstance(readable, Run) else 0
@@ -216,7 +216,7 @@ def event_stream_response(
     events, or an iterable of them; the response enters and leaves it, so it has not been entered. `format` is
     `"native"`, `"ai_sdk"`, `"ag_ui"`, `"openai"` or `"text"`, an encoder, or what makes one.
 
-    A run is read behind event number `after`, or behind the last that the `request` says was seen, see `last_event_id`;
+    A run is read behind `after`, a `seq`, or behind the last that the `request` says was seen, see `last_event_id`;
     formats that cannot be resumed begin at the start. When the client goes, a stream is stopped, and a run goes on
     unless `on_disconnect` is `"stop"`. In `keep_alive` seconds of silence a comment is sent where the format has one; a
     client that takes nothing for `send_timeout` seconds counts as gone. Both may be None. `headers` are added to those
