@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from streamtools import ToolError
-from streamtools.outputs.asgi.mailbox import Mailbox
+from streamtools.runs.mailbox import Mailbox
 
 pytestmark = pytest.mark.anyio
 

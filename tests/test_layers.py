@@ -123,7 +123,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"fixture", "__init__"},
     ),
     "outputs.asgi": (
-        {"frames", "mailbox", "positions", "reading", "sending", "shutdown"},
+        {"frames", "positions", "reading", "sending", "shutdown"},
         {"deciding", "responses", "sockets"},
         {"sessions", "websockets"},
         {"conversing"},
@@ -136,7 +136,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"__init__"},
         {"asgi"},
     ),
-    "runs": ({"log"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
+    "runs": ({"log", "mailbox"}, {"journal"}, {"attachment"}, {"run"}, {"runs"}, {"__init__"}),
     "web": ({"conversations", "guard", "page"}, {"app"}, {"__init__"}),
     "conversation.models": (
         {"base", "response"},

@@ -16,6 +16,7 @@ from streamtools.conversation.models import (
     OpenAIChat,
     OpenAIResponses,
     ScriptedModel,
+    ScriptedReply,
     Timeouts,
     latitude_request,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Results",
     "Review",
     "ScriptedModel",
+    "ScriptedReply",
     "System",
     "Timeouts",
     "User",

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from streamtools.recording.captures import DETECT, open_stream_file, read_stream_file
 from streamtools.recording.cutting import Cut, recut
+from streamtools.recording.exchange_file import Edit, Target
 from streamtools.recording.exchanges import Exchange
 from streamtools.recording.format import VERSION, Chunk, End, EndKind, Head, Recording, Request, Response
+from streamtools.recording.matching import Match
 from streamtools.recording.playback import Playback, PlaybackOptions, VirtualClock
 from streamtools.recording.reading import OpenRecording, open_recording, read_recording, read_recordings
 from streamtools.recording.redact import describe_request, describe_response
@@ -23,10 +25,12 @@ __all__ = [
     "VERSION",
     "Chunk",
     "Cut",
+    "Edit",
     "End",
     "EndKind",
     "Exchange",
     "Head",
+    "Match",
     "OpenRecording",
     "Playback",
     "PlaybackOptions",
@@ -39,6 +43,7 @@ __all__ = [
     "Request",
     "Response",
     "Secret",
+    "Target",
     "VirtualClock",
     "describe_request",
     "describe_response",

@@ -25,6 +25,7 @@ from streamtools.result import Collector, TurnResult
 from streamtools.runs.attachment import Attachment
 from streamtools.runs.journal import Journal
 from streamtools.runs.log import EventLog
+from streamtools.runs.mailbox import Mailbox
 from streamtools.tools.decisions import Decidable, Decision, Question
 from streamtools.tools.failures import is_failure, loggable
 
@@ -56,6 +57,8 @@ class Run(Decidable):
     ) -> None:
         self.id = run_id
         self.owner = owner
+        self.mailbox: Mailbox | None = None
+        """Where the results of its tools come from clients, over whichever connection; each may bring them."""
         self._journal = Journal(events, owner, run_id)
         self._stream: Startable | None = stream
         self._events: AsyncIterable[UIEvent] | None = None  # what the stream gave when it was entered

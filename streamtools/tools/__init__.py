@@ -11,10 +11,10 @@ from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, De
 from streamtools.tools.definition import Tool, ToolOptions, tool
 from streamtools.tools.extending import extend_messages
 from streamtools.tools.guards import Guards, Watch
-from streamtools.tools.ledger import CallLedger, MemoryLedger, SQLiteLedger
+from streamtools.tools.ledger import CallLedger, Entry, MemoryLedger, SQLiteLedger
 from streamtools.tools.outcome import ToolError, ToolOutcome, ToolResult
 from streamtools.tools.registry import ToolRegistry, ToolsLike
-from streamtools.tools.runner import Runner
+from streamtools.tools.runner import OnToolResult, Runner
 from streamtools.tools.suspension import Suspension
 
 __all__ = [
@@ -24,8 +24,10 @@ __all__ = [
     "Decidable",
     "Decision",
     "Deny",
+    "Entry",
     "Guards",
     "MemoryLedger",
+    "OnToolResult",
     "Question",
     "Runner",
     "SQLiteLedger",

@@ -16,7 +16,7 @@ from streamtools.conversation.models.ollama import OllamaChat
 from streamtools.conversation.models.openai import OpenAIChat
 from streamtools.conversation.models.response import Timeouts
 from streamtools.conversation.models.responses import OpenAIResponses
-from streamtools.conversation.models.scripted import ScriptedModel
+from streamtools.conversation.models.scripted import ScriptedModel, ScriptedReply
 
 __all__ = [
     "AnthropicMessages",
@@ -28,6 +28,7 @@ __all__ = [
     "OpenAIChat",
     "OpenAIResponses",
     "ScriptedModel",
+    "ScriptedReply",
     "Timeouts",
     "latitude_request",
 ]

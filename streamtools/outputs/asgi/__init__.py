@@ -17,14 +17,21 @@ except ImportError as error:
     ) from error
 
 from streamtools.outputs.asgi.conversing import serve_websocket
-from streamtools.outputs.asgi.positions import last_event_id
+from streamtools.outputs.asgi.positions import AnyRequest, last_event_id
+from streamtools.outputs.asgi.reading import OnDisconnect, Readable
 from streamtools.outputs.asgi.responses import EventStreamResponse, event_stream_response
-from streamtools.outputs.asgi.sessions import Session
+from streamtools.outputs.asgi.sessions import Handler, Session
 from streamtools.outputs.asgi.shutdown import Shutdown, shutdown_signal
+from streamtools.outputs.asgi.sockets import AnyWebSocket
 from streamtools.outputs.asgi.websockets import send_events
 
 __all__ = [
+    "AnyRequest",
+    "AnyWebSocket",
     "EventStreamResponse",
+    "Handler",
+    "OnDisconnect",
+    "Readable",
     "Session",
     "Shutdown",
     "event_stream_response",

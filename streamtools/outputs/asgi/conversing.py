@@ -27,14 +27,14 @@ from streamtools.outputs.asgi.frames import (
     ResumeFrame,
     read_frame,
 )
-from streamtools.outputs.asgi.mailbox import Mailbox
 from streamtools.outputs.asgi.reading import OnDisconnect, Readable, Reading
 from streamtools.outputs.asgi.sending import seconds
-from streamtools.outputs.asgi.sessions import Handler, Session, SessionReader, mailboxes
+from streamtools.outputs.asgi.sessions import Handler, Session, SessionReader
 from streamtools.outputs.asgi.shutdown import Shutdown
 from streamtools.outputs.asgi.sockets import FAULT, GOING_AWAY, NORMAL, AnyWebSocket, Socket
 from streamtools.outputs.native import HIDDEN, read_exclude
 from streamtools.runs import Run, Runs
+from streamtools.runs.mailbox import Mailbox
 from streamtools.tools.decisions import Decidable
 
 _FAULTS = 32  # wrong frames that a connection may send
@@ -204,7 +204,7 @@ class _Connection:
             readable = await answer if iscoroutine(answer) else answer
         if isinstance(readable, Run):
             self._run = readable
-            self._mailbox = mailboxes.setdefault(readable, self._mailbox or Mailbox())
+            readable.mailbox = self._mailbox = readable.mailbox or self._mailbox or Mailbox()
         if readable is not None:
             await self._send(Reading(readable, after=after, on_disconnect=self._on_disconnect))
         self._mailbox = None

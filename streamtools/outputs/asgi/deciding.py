@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from streamtools.errors import DecisionRefused
 from streamtools.outputs.asgi.frames import ApprovalFrame, RefusedFrame, ResultFrame
-from streamtools.outputs.asgi.mailbox import Mailbox
+from streamtools.runs.mailbox import Mailbox
 from streamtools.tools.decisions import Approve, Decidable, Deny
 
 

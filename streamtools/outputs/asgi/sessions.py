@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from streamtools.events import Error, Executed, Executing, UIEvent
-from streamtools.outputs.asgi.mailbox import Mailbox
 from streamtools.outputs.asgi.reading import Readable, Reading
 from streamtools.outputs.asgi.sockets import AnyWebSocket, Socket, SocketReader
-from streamtools.runs import Run
-
-mailboxes: WeakKeyDictionary[Run, Mailbox] = WeakKeyDictionary()
-"""Of runs that go on without their connection, so that the next one may bring the results. Each dies with its run,
-whose tools wait in this process."""
+from streamtools.runs.mailbox import Mailbox
 
 
 class Session:
