@@ -12,6 +12,7 @@ import anyio
 import pytest
 from starlette.requests import ClientDisconnect
 
+from streamtools import outputs
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Start, UIEvent
 from streamtools.outputs.asgi import Shutdown, event_stream_response, send_events, serve_websocket
@@ -76,6 +77,50 @@ class Socket:
             self.complained.set()
 
 
+class HandClock:
+    """A clock that stands still until somebody sets it forward."""
+
+    def __init__(self) -> None:
+        self._time = 0.0
+        self._moved = anyio.Event()
+
+    def now(self) -> float:
+        return self._time
+
+    async def sleep(self, seconds: float) -> None:
+        due = self._time + seconds
+        while self._time < due:
+            await self._moved.wait()
+
+    async def advance(self, seconds: float) -> None:
+        """Set it forward, and let all that this wakes do what it has to do."""
+        self._time += seconds
+        self._moved.set()
+        self._moved = anyio.Event()
+        await anyio.wait_all_tasks_blocked()
+
+
+class Struck:
+    """Writes as the native one does, and knows when the clock of its response has struck."""
+
+    content_type, headers, resumable = "text/event-stream", dict[str, str](), True
+
+    def __init__(self) -> None:
+        self._native = outputs.native()
+        self.struck = anyio.Event()
+
+    def encode(self, event: UIEvent) -> bytes:
+        return self._native.encode(event)
+
+    def close(self) -> bytes:
+        return self._native.close()
+
+    @property
+    def keep_alive(self) -> bytes:
+        self.struck.set()
+        return self._native.keep_alive
+
+
 async def test_messages_go_out_one_at_a_time() -> None:
     """Whoever sends them, and though the first takes long; one that is cancelled lets the others go on."""
     gates = {name: anyio.Event() for name in "abc"}
@@ -106,19 +151,20 @@ async def test_no_comment_while_a_message_is_under_way() -> None:
 
     async def fill() -> None:
         filled.append("filled")
-        over.set()
 
-    over = anyio.Event()
-    outlet = Outlet(send, keep_alive=0.001, send_timeout=None)
+    clock = HandClock()
+    outlet = Outlet(send, keep_alive=15, send_timeout=None, now=clock.now, sleep=clock.sleep)
     async with anyio.create_task_group() as group:
         group.start_soon(outlet.put, "message")
         await anyio.wait_all_tasks_blocked()
         group.start_soon(outlet.watch, fill)
-        with anyio.move_on_after(0.02):
-            await over.wait()
+        await anyio.wait_all_tasks_blocked()
+        await clock.advance(60)
         assert [] == filled
         gate.set()
-        await over.wait()
+        await anyio.wait_all_tasks_blocked()
+        await clock.advance(15)
+        assert ["filled"] == filled
         group.cancel_scope.cancel()
 
 
@@ -138,11 +184,14 @@ async def test_a_stream_that_is_slow_to_close() -> None:
     @asynccontextmanager
     async def slow() -> AsyncIterator[Bare]:
         yield Bare()
-        await anyio.sleep(0.02)  # the clock of the response strikes meanwhile
+        encoder.struck = anyio.Event()
+        await encoder.struck.wait()
 
-    exchange = Exchange()
+    exchange, encoder = Exchange(), Struck()
     with anyio.fail_after(5):
-        await event_stream_response(slow(), keep_alive=0.001)(exchange.scope, exchange.receive, exchange.send)
+        await event_stream_response(slow(), format=encoder, keep_alive=0.001)(
+            exchange.scope, exchange.receive, exchange.send
+        )
     assert (5, True) == (len(exchange.sent), exchange.ended)
 
 

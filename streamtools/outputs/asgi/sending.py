@@ -17,16 +17,25 @@ import anyio
 class Outlet:
     """Sends messages through `send`, one after the other, whichever task they come from.
 
-    `keep_alive` and `send_timeout` are in seconds; None is never. Raises ValueError for others.
+    `keep_alive` and `send_timeout` are in seconds; None is never. Raises ValueError for others. `now` and
+    `sleep` are the clock.
     """
 
     def __init__(
-        self, send: Callable[[Any], Awaitable[None]], *, keep_alive: float | None, send_timeout: float | None
+        self,
+        send: Callable[[Any], Awaitable[None]],
+        *,
+        keep_alive: float | None,
+        send_timeout: float | None,
+        now: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._send = send
         self._keep_alive = seconds("keep_alive", keep_alive)
         self._send_timeout = seconds("send_timeout", send_timeout)
-        self._since = monotonic()  # when the last sending began
+        self._now = now
+        self._sleep = sleep
+        self._since = now()  # when the last sending began
         self._sending = False
         self._free: anyio.Event | None = (
             None  # for those who wait until nobody sends; a lock would cost each event more
@@ -38,7 +47,7 @@ class Outlet:
             if self._free is None:
                 self._free = anyio.Event()
             await self._free.wait()
-        self._since = monotonic()
+        self._since = self._now()
         self._sending = True
         try:
             await self._send(message)
@@ -52,7 +61,7 @@ class Outlet:
         """Call `fill` in each silence; return when a message takes too long."""
         look = min(self._keep_alive, self._send_timeout)
         while look < inf:
-            now = monotonic()
+            now = self._now()
             if self._sending:
                 due = self._since + self._send_timeout
                 if due <= now:
@@ -66,7 +75,7 @@ class Outlet:
                         return
                     self._since = now
                     continue
-            await anyio.sleep(min(due - now, look))
+            await self._sleep(min(due - now, look))
         await anyio.sleep_forever()
 
 
