@@ -165,6 +165,20 @@ async def test_the_last_events_are_kept(most: int, kept: int) -> None:
         assert reader.take() is None
 
 
+@pytest.mark.parametrize(("events", "most", "kept"), [(50_000, 1000, 9), (5, 1000, 5), (50_000, 99, 1), (50_000, 1, 1)])
+async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> None:
+    """As many events as hold so many bytes of JSON, or an eighth less; the last one however large it is."""
+    log = MemoryEventLog(max_events=events, max_bytes=most)
+    for seq in range(100, 130):
+        event = Text("é" * 32 + "x", seq=seq)
+        assert 100 == len(event.to_json().encode())
+        await log.append("a", event)
+
+    reader = log.read("a")
+    assert [f"resync {129 - kept}", *range(130 - kept, 130)] == ids([await anext(reader) for _ in range(kept + 1)])
+    assert reader.take() is None
+
+
 async def test_a_reader_that_is_too_slow() -> None:
     """It is told once where events have gone that it had not read, and goes on with those that are kept."""
     log = MemoryEventLog(max_events=8)
@@ -361,7 +375,7 @@ async def test_readers_leave_nothing_behind() -> None:
     assert len(gc.get_objects()) <= before + 20
 
 
-@pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_age": -1}, {"max_ended": -1}])
+@pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}, {"max_age": -1}, {"max_ended": -1}])
 def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
     """They raise at once, and say what was given."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} is .*not {next(iter(bounds.values()))}"):

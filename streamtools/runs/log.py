@@ -65,26 +65,32 @@ class EventLog(Protocol):
 class MemoryEventLog:
     """An event log in the memory of this process; for the event loop that it is used in, and not for other threads.
 
-    Of each run the last `max_events` are kept, or up to an eighth fewer. A run that has ended is forgotten `max_age`
-    seconds later, and earlier if `max_ended` runs have ended after it (None: no such bound). Both are looked at when
-    the log is used, and nothing runs in between. A run that goes on is kept. Raises ValueError for wrong bounds.
+    Of each run the last `max_events` are kept, or up to an eighth fewer, and of these as many as `max_bytes` of JSON
+    hold, or an eighth less (None: no such bound); the very last is kept, however large it is. A run that has ended is
+    forgotten `max_age` seconds later, and earlier if `max_ended` runs have ended after it (None: no such bound). Both
+    are looked at when the log is used, and nothing runs in between. A run that goes on is kept. Raises ValueError for
+    wrong bounds.
     """
 
     def __init__(
         self,
         *,
         max_events: int = 50_000,
+        max_bytes: int | None = None,
         max_age: float | None = 600.0,
         max_ended: int | None = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not max_events >= 1:
             raise ValueError(f"max_events is at least 1, not {max_events!r}")
+        if not (max_bytes is None or max_bytes >= 1):
+            raise ValueError(f"max_bytes is at least 1, or None, not {max_bytes!r}")
         if not (max_age is None or max_age >= 0):
             raise ValueError(f"max_age is a number of seconds, or None, not {max_age!r}")
         if not (max_ended is None or max_ended >= 0):
             raise ValueError(f"max_ended is at least 0, or None, not {max_ended!r}")
         self._max_events = max_events
+        self._max_bytes = max_bytes
         self._max_age = max_age
         self._max_ended = max_ended
         self._clock = clock
@@ -114,7 +120,9 @@ class MemoryEventLog:
         kept.last = seq
         kept.events.append(event)
         if len(kept.events) > self._max_events:
-            kept.shorten(self._max_events)
+            kept.drop(len(kept.events) - self._max_events + self._max_events // 8)
+        if self._max_bytes is not None:
+            kept.weigh(event, self._max_bytes)
         if type(event) is Done:
             kept.ended = True
             self._ended[key] = self._clock()
@@ -155,22 +163,36 @@ class MemoryEventLog:
 class _Kept:
     """What is kept of one run."""
 
-    __slots__ = ("dropped", "ended", "events", "first", "last", "news")
+    __slots__ = ("dropped", "ended", "events", "first", "last", "news", "size", "sizes")
 
     def __init__(self) -> None:
         self.events: list[UIEvent] = []
+        self.sizes: list[int] = []  # bytes of each, where they are counted
+        self.size = 0  # of all of them
         self.first = 0  # how many events have been dropped
         self.dropped = 0  # the seq of the last of them
         self.last = 0  # the seq of the last
         self.ended = False
         self.news: anyio.Event | None = None  # for those who have read everything
 
-    def shorten(self, most: int) -> None:
+    def weigh(self, event: UIEvent, most: int) -> None:
+        """Count the bytes of the last event, and drop the oldest if all are more than `most`."""
+        self.sizes.append(len(event.to_json().encode()))
+        self.size += self.sizes[-1]
+        if self.size > most:
+            many, left = 0, self.size
+            while left > most - most // 8 and many < len(self.sizes) - 1:
+                left -= self.sizes[many]
+                many += 1
+            self.drop(many)
+
+    def drop(self, many: int) -> None:
         """Drop the oldest events, an eighth more than is too many: then it is rarely done."""
-        many = len(self.events) - most + most // 8
-        self.dropped = self.events[many - 1].seq
-        del self.events[:many]
-        self.first += many
+        if many:
+            self.dropped = self.events[many - 1].seq
+            self.size -= sum(self.sizes[:many])
+            del self.events[:many], self.sizes[:many]
+            self.first += many
 
     def tell(self) -> None:
         if self.news is not None:
