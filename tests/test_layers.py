@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
@@ -298,8 +299,13 @@ def modules(root: Path) -> list[Module]:
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
-        found.append(Module(name, path, ast.parse(path.read_text())))
+        found.append(Module(name, path, _parse(path.read_text())))
     return found
+
+
+@cache
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def imports(module: Module, names: Collection[str], *, types: bool = True) -> Iterator[Import]:
@@ -341,41 +347,49 @@ def row_of(name: str) -> str | None:
 
 def breaches(root: Path) -> list[str]:
     """Return what breaks the rules of this file, a sentence each with its place."""
-    found: list[str] = []
     every = modules(root)
-    names = {module.name for module in every}
+    names = frozenset(module.name for module in every)
+    found: list[str] = []
     for module in every:
-        row = row_of(module.name)
-        if row is None:
-            found.append(f"{module.path.relative_to(root)}: has no row in the table")
-            continue
-        sans_io = any(module.name == each or module.name.startswith(each + ".") for each in SANS_IO)
+        place = module.path.relative_to(root)
+        found += [f"{place}:{told}" for told in _breaches_in(module.name, module.path.name, module.tree, names)]
+    return found
 
-        def report(line: int, what: str, module: Module = module) -> None:
-            found.append(f"{module.path.relative_to(root)}:{line}: {what}")
 
-        for line, name, own in imports(module, names):
-            top = name.partition(".")[0]
-            if own:
-                target = row_of(name)
-                if target != row and target not in MAY_IMPORT[row]:
-                    report(line, f"{row} does not import {name}")
-                elif (rooms := _against_the_floors(module.name, name)) is not None:
-                    report(line, f"{rooms[0]} does not import {rooms[1]}")
-            elif top in NEVER_IMPORTED:
-                report(line, f"nobody imports {name}")
-            elif top not in STANDARD and top not in MAY_USE[row]:
-                report(line, f"{row} does not use {name}")
-            elif (sans_io and top in OUTER_WORLD) or (row == "parsing" and top in LOGGING):
-                report(line, f"{module.name} is sans-IO and does not use {name}")
-        for node in ast.walk(module.tree):
-            match node:
-                case ast.Name(id=called) if called in NEVER:
-                    report(node.lineno, f"nobody calls {called}")
-                case ast.Call(func=ast.Name(id=called)) if called in IO_FUNCTIONS and sans_io:
-                    report(node.lineno, f"{module.name} is sans-IO and does not call {called}")
-                case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith() if sans_io:
-                    report(node.lineno, f"{module.name} is sans-IO and does not wait")
+@cache
+def _breaches_in(module: str, file: str, tree: ast.Module, names: frozenset[str]) -> list[str]:
+    """Return what breaks the rules in one file; each sentence begins with its line."""
+    row = row_of(module)
+    if row is None:
+        return [" has no row in the table"]
+    sans_io = any(module == each or module.startswith(each + ".") for each in SANS_IO)
+    found: list[str] = []
+
+    def report(line: int, what: str) -> None:
+        found.append(f"{line}: {what}")
+
+    for line, name, own in imports(Module(module, Path(file), tree), names):
+        top = name.partition(".")[0]
+        if own:
+            target = row_of(name)
+            if target != row and target not in MAY_IMPORT[row]:
+                report(line, f"{row} does not import {name}")
+            elif (rooms := _against_the_floors(module, name)) is not None:
+                report(line, f"{rooms[0]} does not import {rooms[1]}")
+        elif top in NEVER_IMPORTED:
+            report(line, f"nobody imports {name}")
+        elif top not in STANDARD and top not in MAY_USE[row]:
+            report(line, f"{row} does not use {name}")
+        elif (sans_io and top in OUTER_WORLD) or (row == "parsing" and top in LOGGING):
+            report(line, f"{module} is sans-IO and does not use {name}")
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=called) if called in NEVER:
+                report(node.lineno, f"nobody calls {called}")
+            case ast.Call(func=ast.Name(id=called)) if called in IO_FUNCTIONS and sans_io:
+                report(node.lineno, f"{module} is sans-IO and does not call {called}")
+            case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith() if sans_io:
+                report(node.lineno, f"{module} is sans-IO and does not wait")
     return found
 
 
