@@ -21,6 +21,7 @@ PLANTED = [
 ]
 HARMLESS = [
     *("the task-scheduling-with-many-words", "sk-learn", "Bearer authentication", "bearer", "eyes", "eyJ", "AKIA"),
+    *("hf_hub_download_of_a_whole_repository", "npm_config_registry_of_the_whole_company"),
     *("ghp", "hf_", "disk-usage", "xox", "github_pat_", "hunter", "id-", " ", "\n", '"', "\\n", "\\", "é", "-", "e"),
     *('data: {"choices":[{"delta":{"content":"', '"}}]}\n\n', "AAAA/BBBB+CCCC==", "eyJhbGciOiJIUzI1NiJ9", "Bearer "),
 ]

@@ -14,6 +14,7 @@ LONGEST = 4096
 """Bytes that may be uncertain at once, in each sieve: a secret text, a match of a pattern, the head of a JWT."""
 
 _TOKEN = rb"[A-Za-z0-9_-]"
+_WORD = rb"[A-Za-z0-9]"
 _CAPITAL = rb"[A-Z0-9]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 _BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
@@ -22,10 +23,12 @@ _PREFIXES: dict[tuple[bytes, int], tuple[bytes, ...]] = {
     (_CAPITAL, 16): (b"A[KS]IA",),  # the beginning of words, too
     (_TOKEN, 16): (b"sk-", b"csk-", b"[sr]k_live_", b"[sr]k_test_", b"glpat-", b"tvly-"),
     (_TOKEN, 20): (
-        *(b"gh[opsur]_", b"github_pat_", b"hf_", b"gsk_", b"xai-", b"pplx-", b"nvapi-", b"fw_", b"tgp_v1_"),
-        b"ya29[.]",
+        *(b"gh[opsur]_", b"github_pat_", b"hf_oauth_", b"hf_jwt_", b"gsk_", b"xai-", b"pplx-", b"nvapi-", b"fw_"),
+        *(b"tgp_v1_", b"ya29[.]"),
     ),
-    (_TOKEN, 30): (b"AIza", b"AQ[.]Ab", b"r8_", b"npm_"),
+    (_TOKEN, 30): (b"AIza", b"AQ[.]Ab", b"r8_"),
+    (_WORD, 20): (b"hf_",),  # with `-` and `_` in it, it is a name: `hf_hub_download`, `npm_config_registry`
+    (_WORD, 30): (b"npm_",),
 }
 """The prefixes of keys, and which characters behind them, how many, make a key."""
 
