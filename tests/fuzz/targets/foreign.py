@@ -14,7 +14,7 @@ from streamtools.errors import UnreadableSource
 from streamtools.events import read_ui_event
 from streamtools.history import Format, User, read_messages, write_messages
 from streamtools.outputs import validate
-from streamtools.outputs.asgi.frames import BadFrame, Frame, Resume, Told, read_frame
+from streamtools.outputs.asgi.frames import BadFrame, Frame, MessageFrame, ResumeFrame, read_frame
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.sources.finished import finished
 from streamtools.testing.laws import assert_one_ending, assert_paired
@@ -134,9 +134,9 @@ def _check_client(given: Input) -> Iterator[object]:
         case BadFrame():
             assert len(json.dumps(said.told)) < 2 * _LONGEST
             yield said.code, str(said)[:30]
-        case Resume():
+        case ResumeFrame():
             assert said.after >= 0
-        case Told():
+        case MessageFrame():
             assert not said.message.keys() & {"cancel", "resume", "tool_result", "approval"}
     yield type(said)
 
