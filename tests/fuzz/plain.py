@@ -84,10 +84,9 @@ def mutate(chance: random.Random, data: bytes, words: Sequence[bytes], others: S
     return bytes(head) + body[: LONGEST - HEAD]
 
 
-def inputs(target: Target, seed: int, corpus: list[bytes], more: Iterable[bytes] = ()) -> Iterator[bytes]:
-    """Yield the target's seeds, `more`, and then mutations of what stands in `corpus` at the time, for ever."""
+def inputs(target: Target, seed: int, first: Sequence[bytes], corpus: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield what comes `first`, and then mutations of what stands in `corpus` at the time, for ever."""
     chance = random.Random(f"{seed} {target.name}")
-    first = [*target.seeds(), *more]
     yield from first
     while True:
         known = corpus or first
@@ -113,15 +112,15 @@ def run(
     seen: set[object] = set()
     beginning = time.process_time()
     chance = random.Random(seed)
-    first = len(target.seeds())
+    first = [*target.seeds(), *known]
     before = peak()
     finding = None
-    for data in inputs(target, seed, corpus, known):
+    for data in inputs(target, seed, first, corpus):
         report.executions += 1
         kinds, finding = try_out(target, data)
         if finding is not None:
             break
-        if report.executions <= first:
+        if report.executions <= len(first):
             before = peak()
         if not kinds <= seen:
             seen |= kinds

@@ -17,6 +17,7 @@ HEAD = 16
 _CUTS, _LAWS = 13, 15  # the places in the head of the seed for cuts, two bytes, and of the laws that cost more
 
 T = TypeVar("T")
+Cuttable = TypeVar("Cuttable", str, bytes)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ def seeds(bodies: Iterable[bytes | str], table: Mapping[str, Sequence[Any]], law
             for _ in range(3):
                 at += 1
                 yield seed(every[at % len(every)], **{f"_{place}": other})
+
+
+def pieces(whole: Cuttable, size: int) -> list[Cuttable]:
+    """Return a text or bytes in pieces of one size, each an object of its own."""
+    return [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
 def encode(text: str) -> bytes:

@@ -22,7 +22,7 @@ from streamtools.testing.laws import (
 from streamtools.testing.stumbling import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
 from tests.bounds import assert_within_limits, characters_handled, stored
 from tests.families import MARKERS, MARKUP
-from tests.fuzz.target import Input, Target, encode, seeds
+from tests.fuzz.target import Input, Target, encode, pieces, seeds
 from tests.promptness import assert_prompt
 from tests.reference import examples
 from tests.strategies import AUTO, TOOLS, armed
@@ -92,11 +92,11 @@ def _keeps_little(text: str, how: dict[str, Any]) -> None:
     """However long it goes on, what is kept is bounded by the limits."""
     parser = Parser(**how | {"limits": replace(how["limits"], call=min(200, how["limits"].call), calls=2)})
     count = _SATURATED // len(text) + 1
-    for _ in range(count):
-        parser.feed(text)
+    for delta in pieces(text * count, 50):
+        parser.feed(delta)
     before = stored(parser)
-    for _ in range(3 * count):
-        parser.feed(text)
+    for delta in pieces(text * (3 * count), 50):
+        parser.feed(delta)
     kept = stored(parser) - before
     assert kept < _KEPT, f"{kept} characters are kept of {3 * count * len(text)}"
 
@@ -105,8 +105,7 @@ def _works_in_proportion(text: str, how: dict[str, Any]) -> None:
     """Twice the text is twice the work, in pieces of four."""
 
     def work(count: int) -> int:
-        pumped = text * count
-        return characters_handled(lambda: feed((pumped[at : at + 4] for at in range(0, len(pumped), 4)), **how))
+        return characters_handled(lambda: feed(pieces(text * count, 4), **how))
 
     count = _PUMPED // len(text) + 1
     once, twice = work(count), work(2 * count)

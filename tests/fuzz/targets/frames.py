@@ -9,7 +9,7 @@ from streamtools.calls import DEFAULT_LIMITS
 from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
 from tests.bounds import characters_handled, stored
 from tests.cuts import cut
-from tests.fuzz.target import Input, Target, seeds
+from tests.fuzz.target import Input, Target, pieces, seeds
 from tests.provider_streams import PROVIDERS
 from tests.test_frames import CASES, LINES, frames, reference
 
@@ -25,7 +25,7 @@ def check(given: Input) -> Iterator[object]:
     make = LineDecoder if how["lines"] else SSEDecoder
     stream = given.body
     whole = frames(make(limit), [stream])
-    for chunks in ([stream[at : at + 1] for at in range(len(stream))], cut(stream, given.places(len(stream)))):
+    for chunks in (pieces(stream, 1), cut(stream, given.places(len(stream)))):
         assert whole == frames(make(limit), chunks), f"cut as {chunks!r}"
     if how["lines"]:
         assert whole == _read_lines(stream, limit)
@@ -36,8 +36,7 @@ def check(given: Input) -> Iterator[object]:
     if given.wants(0) and limit <= 200 and stream:
         _keeps_little(make(limit), stream, limit)
     if given.wants(1) and len(stream) > 8:
-        pieces = [stream[at : at + 4] for at in range(0, len(stream), 4)]
-        handled = characters_handled(lambda: frames(make(DEFAULT_LIMITS.frame), pieces))
+        handled = characters_handled(lambda: frames(make(DEFAULT_LIMITS.frame), pieces(stream, 4)))
         assert handled <= _WORK * len(stream), f"{handled} bytes are handled for {len(stream)}"
     yield how["lines"], limit
     for each in whole:
@@ -67,8 +66,8 @@ def _skipped(stream: bytes, limit: int) -> list[Skipped]:
 def _keeps_little(decoder: SSEDecoder | LineDecoder, stream: bytes, limit: int) -> None:
     """However long it goes on, no more is kept than a frame, the last id and the last name."""
     before = stored(decoder)
-    for _ in range(_PUMPED // len(stream) + 1):
-        decoder.feed(stream)
+    for chunk in pieces(stream * (_PUMPED // len(stream) + 1), 50):
+        decoder.feed(chunk)
     kept = stored(decoder) - before
     assert kept <= 4 * limit + 64, f"{kept} bytes are kept, where a frame has {limit}"
 

@@ -23,7 +23,7 @@ from streamtools.sources import ADAPTERS, Adapter, Undecided
 from streamtools.testing.laws import assert_one_ending, assert_paired
 from tests.bounds import characters_handled, stored
 from tests.cuts import cut
-from tests.fuzz.target import Input, Target, seeds
+from tests.fuzz.target import Input, Target, pieces, seeds
 from tests.provider_streams import BY_NAME, PROVIDERS, Provider
 from tests.test_machine_laws import run
 
@@ -63,7 +63,7 @@ def check(make: Make, given: Input) -> Iterator[object]:
     limits, cause = how["limits"], how["cause"]
     stream = given.body
     events = read(make, limits, [stream], cause)
-    for chunks in ([stream[at : at + 1] for at in range(len(stream))], cut(stream, given.places(len(stream)))):
+    for chunks in (pieces(stream, 1), cut(stream, given.places(len(stream)))):
         again = read(make, limits, chunks, cause)
         assert events == again, f"cut as {chunks!r}: {again}"
     for event in events:
@@ -98,11 +98,11 @@ def _keeps_little(make: Make, stream: bytes) -> None:
     """However long it goes on, what is kept is bounded by the limits."""
     adapter = make(Limits(frame=2000, call=200, calls=4, text=200, depth=8))
     count = _SATURATED // len(stream) + 1
-    for _ in range(count):
-        adapter.take(stream)
+    for chunk in pieces(stream * count, 50):
+        adapter.take(chunk)
     before = stored(adapter)
-    for _ in range(3 * count):
-        adapter.take(stream)
+    for chunk in pieces(stream * (3 * count), 50):
+        adapter.take(chunk)
     kept = stored(adapter) - before
     assert kept < _KEPT, f"{kept} characters and bytes are kept of {3 * count * len(stream)}"
 
@@ -110,8 +110,7 @@ def _keeps_little(make: Make, stream: bytes) -> None:
 def _works_in_proportion(make: Make, stream: bytes) -> None:
     """The work is in proportion to the bytes, in pieces of sixteen."""
     pumped = stream * 8
-    pieces = [pumped[at : at + 16] for at in range(0, len(pumped), 16)]
-    handled = characters_handled(lambda: read(make, DEFAULT_LIMITS, pieces, None))
+    handled = characters_handled(lambda: read(make, DEFAULT_LIMITS, pieces(pumped, 16), None))
     assert handled <= _WORK * len(pumped) + 4000, f"{handled} are handled for {len(pumped)} bytes"
 
 
