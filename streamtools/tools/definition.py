@@ -26,8 +26,7 @@ from typing import (
     overload,
 )
 
-from pydantic import ValidationError
-from pydantic_core import to_json
+from pydantic_core import ValidationError, to_json
 
 from streamtools.calls import Rejected
 from streamtools.errors import ToolInputError, ToolOutputError
@@ -35,13 +34,13 @@ from streamtools.tools.docstrings import Documentation, read_docstring
 from streamtools.tools.hints import body_of, is_unbound_method, without_bound
 from streamtools.tools.outcome import Written, write
 from streamtools.tools.refusals import explain
-from streamtools.tools.returns import outputs_of
-from streamtools.tools.signature import Arguments, handler_input_of, input_of
 from streamtools.tools.tool_clients import schema_of_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
     from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from streamtools.tools.signature import Arguments
 
     P = ParamSpec("P", default=...)
     R = TypeVarWithDefault("R", default=Any)
@@ -116,6 +115,10 @@ class Tool(Generic[P, R]):
         Raises ValueError for a name or a schema that providers refuse, for examples that do not fit and for a timeout
         that is not positive, and TypeError for a signature that no JSON object fits, naming the tool and the parameter.
         """
+        # Both need pydantic's models, which are slow to import: who only reads streams does without.
+        from streamtools.tools.returns import outputs_of
+        from streamtools.tools.signature import handler_input_of, input_of
+
         if isinstance(function, Tool):
             options = function._options | options
             function = function.function

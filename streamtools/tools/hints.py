@@ -12,13 +12,16 @@ from collections.abc import Callable
 from types import FrameType, SimpleNamespace
 from typing import Annotated, Any
 
-from pydantic import BaseModel
-from pydantic.errors import PydanticUserError
+import pydantic
 
 from streamtools.tools.context import ToolContext
 
 EMPTY = inspect.Parameter.empty
-UNUSABLE = (PydanticUserError, NameError, TypeError)  # what pydantic and typing say of a type they can do nothing with
+UNUSABLE = (
+    pydantic.PydanticUserError,
+    NameError,
+    TypeError,
+)  # what pydantic and typing say of a type they can do nothing with
 
 
 def without_bound(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +97,7 @@ def is_record(hint: Any) -> bool:
     if not inspect.isclass(kind):
         return False
     is_typed_dict = hasattr(kind, "__required_keys__")  # typing and typing_extensions do not recognise each other's
-    return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or is_typed_dict
+    return issubclass(kind, pydantic.BaseModel) or dataclasses.is_dataclass(kind) or is_typed_dict
 
 
 def _caller_names() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import inspect
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -24,8 +24,10 @@ from streamtools.tools.context import Report, ToolContext
 from streamtools.tools.definition import Tool
 from streamtools.tools.failures import is_failure
 from streamtools.tools.outcome import ToolError, ToolResult, Written
-from streamtools.tools.signature import Arguments
 from streamtools.tools.threads import Thread, Threads, in_thread, last_in_thread
+
+if TYPE_CHECKING:
+    from streamtools.tools.signature import Arguments
 
 TIMEOUT = 60.0
 """Seconds that a tool may take if nobody says otherwise."""

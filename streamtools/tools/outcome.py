@@ -7,16 +7,18 @@ interface as to the model. What cannot be written is the tool's fault and ends i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from streamtools.calls import ToolCall, compact
 from streamtools.errors import Code, StreamToolsError
 from streamtools.events import Error, Executed
 from streamtools.surrogates import whole
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _SHOWN_OF_LONG = 1000  # characters of a result that is too long for the model
 

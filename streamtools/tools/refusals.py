@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 _ERRORS_TOLD = 10  # a model corrects the first few and then asks again
 

@@ -16,7 +16,8 @@ from pydantic import TypeAdapter
 
 from streamtools.tools.hints import EMPTY, UNUSABLE, body_of, members_of, resolve
 from streamtools.tools.outcome import ToolResult
-from streamtools.tools.schemas import JsonSchema, schema_of
+from streamtools.tools.schemas import JsonSchema
+from streamtools.tools.type_schemas import schema_of
 
 _AWAITABLE = (abc.Awaitable, abc.Coroutine)
 _MANY = (abc.Generator, abc.AsyncGenerator, abc.Iterator, abc.AsyncIterator, abc.Iterable, abc.AsyncIterable)

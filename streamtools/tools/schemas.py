@@ -1,4 +1,4 @@
-"""JSON schemas as providers take them: made, completed, checked, and rewritten for those that cannot follow references.
+"""JSON schemas as providers take them: completed, checked, and rewritten for those that cannot follow references.
 
 Only the places where a schema may stand are walked: a property may be called `items`, and a default may look like a
 schema.
@@ -10,8 +10,6 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import from_json, to_json
 
 JsonSchema = dict[str, Any]
@@ -23,26 +21,6 @@ _ONE = (
 _SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` was a list before draft 2020-12
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # OpenAI and Anthropic refuse them there
-
-
-class Schema(GenerateJsonSchema):
-    """A schema as models need it: no titles that repeat a parameter's name, no complaint about odd defaults."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False: the name says it."""
-        return False
-
-    def emit_warning(self, kind: Any, detail: str) -> None:
-        """Do nothing: a default that no JSON can show is merely not shown."""
-
-
-def schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode = "validation") -> JsonSchema:
-    """Return the schema of a type, with what it is at the top, also if it refers to itself."""
-    schema = adapter.json_schema(schema_generator=Schema, mode=mode)
-    if "$ref" in schema:
-        schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
-    schema.pop("title", None)
-    return complete(schema)
 
 
 def complete(schema: JsonSchema) -> JsonSchema:

@@ -35,7 +35,8 @@ from streamtools.tools.hints import (
     is_unbound_method,
     parameters_of,
 )
-from streamtools.tools.schemas import JsonSchema, schema_of, snapshot
+from streamtools.tools.schemas import JsonSchema, snapshot
+from streamtools.tools.type_schemas import schema_of
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """The positional and the named arguments of one call of a function."""
