@@ -146,11 +146,15 @@ def main(title: str, cases: Callable[[bool], Iterable[Case]]) -> None:
     parser.add_argument("--only", default="", metavar="WORDS", help="only rows with these words in their names")
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="best of N (default: %(default)s)")
     parser.add_argument("--profile", action="store_true", help="profile rows that miss, or that --only names")
+    parser.add_argument("--run", type=int, metavar="N", help="run the subjects N times without a clock, for a profiler")
     chosen = parser.parse_args()
     head = f"{title}, {platform.python_implementation()} {platform.python_version()}, {platform.machine()}"
     wrong: list[str] = []
     working = _working((case for case in cases(chosen.smoke) if chosen.only in f"{case.section}: {case.name}"), wrong)
-    if chosen.smoke:
+    results: list[Result] = []
+    if chosen.run is not None:
+        _run(working, chosen.run)
+    elif chosen.smoke:
         results = [case.measure(1) for case in working]
         if not chosen.json:
             print(f"{head}: {len(results)} rows work; nothing was measured")
@@ -174,6 +178,13 @@ def _working(cases: Iterable[Case], wrong: list[str]) -> Iterator[Case]:
             wrong.append(f"{case.section}: {case.name} gives a wrong result: {str(error)[:200]}")
         else:
             yield case
+
+
+def _run(cases: Iterable[Case], times: int) -> None:
+    """Run subjects, so that what a profiler counts of one more time is that of the subject alone."""
+    for case in cases:
+        for _ in range(times):
+            case.subject()
 
 
 def _measure(cases: Iterable[Case], repeats: int, profile: bool, *, every: bool) -> Iterator[Result]:

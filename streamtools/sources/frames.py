@@ -55,11 +55,17 @@ class _Decoder(ABC):
         self._limit = limit
         self._start: bytes | None = b""  # what may be a part of the byte order mark; None once that is decided
         self._after_cr = False
+        self._between = False  # what comes next is the beginning of a frame
         self._held = bytearray()  # the beginning of a frame, without any end in it
         self._dropped = 0  # bytes of an over-long frame that are gone already
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
+        frames = self._feed(chunk)
+        self._between = self._start is None and not (self._held or self._dropped or self._after_cr)
+        return frames
+
+    def _feed(self, chunk: bytes) -> list[Framed]:
         if self._start is not None:
             chunk = self._without_mark(chunk)
         if self._after_cr or _CR in chunk:
@@ -141,44 +147,53 @@ class SSEDecoder(_Decoder):
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._id = ""
-        self._naming = b""  # the last line that named an event, and its name: most name it as the last one did
-        self._name = ""
-        self._between = False
+        self._prefix = b"data: "  # what the last frame began with, up to its data, and most begin as the last one did
+        self._size = len(self._prefix)
+        self._name = "message"
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
-        if self._between and len(chunk) <= self._limit:
+        # Most chunks are one frame, and begin as the last one did.
+        if self._between and chunk[: self._size] == self._prefix and len(chunk) <= self._limit:
             if _CR not in chunk:
-                frame = self._read(chunk, b"\n")
-                if frame is not None:
-                    return [frame]
-            elif chunk[:6] == b"data: " and chunk[-4:] == b"\r\n\r\n" and _is_one_line(chunk[:-4]):
-                return [Frame(chunk[6:-4], "message", self._id)]  # as Google frames all that it sends
-        frames = super().feed(chunk)
-        self._between = self._start is None and not (self._held or self._dropped or self._after_cr)
-        return frames
+                if chunk[-1] == _LF == chunk[-2]:
+                    rest = chunk[self._size : -2]
+                    if _LF not in rest:
+                        return [Frame(rest, self._name, self._id)]
+                    if (frame := self._read_rest(rest)) is not None:
+                        return [frame]
+            elif chunk[-4:] == b"\r\n\r\n" and _is_one_line(chunk[:-4]):
+                return [Frame(chunk[self._size : -4], self._name, self._id)]  # as Google frames all that it sends
+        return super().feed(chunk)
 
-    def _read(self, block: bytes, end: bytes = b"") -> Frame | None:
-        # Nearly all events are a line of data, or a name, a line of data and perhaps an id. With an `end`, the bytes
-        # that follow the last line, only those are read, and None is returned for all others.
+    def _read(self, block: bytes) -> Frame | None:
+        if block[: self._size] == self._prefix or self._learn(block):
+            rest = block[self._size :]
+            if _LF not in rest:
+                return Frame(rest, self._name, self._id)
+            if (frame := self._read_rest(rest)) is not None:
+                return frame
+        return self._read_lines(block)
+
+    def _learn(self, block: bytes) -> bool:
+        """Take note of what `block` begins with, if that is a line of data, or a name and a line of data."""
         line, _, rest = block.partition(b"\n")
-        if line[:6] == b"data: " and rest == end:
-            return Frame(line[6:], "message", self._id)
-        if line[:7] == b"event: ":
-            data, _, rest = rest.partition(b"\n")
-            known = data[:6] == b"data: "
-            last = b""
-            if rest != end:
-                last, _, rest = rest.partition(b"\n")
-                known = known and last[:4] == b"id: " and 0 not in last
-            if known and rest == end:
-                if last:
-                    self._id = last[4:].decode(errors="replace")
-                if line != self._naming:
-                    self._naming = line
-                    self._name = line[7:].decode(errors="replace") or "message"
-                return Frame(data[6:], self._name, self._id)
-        return None if end else self._read_lines(block)
+        if line[:6] == b"data: ":
+            self._prefix, self._name = b"data: ", "message"
+        elif line[:7] == b"event: " and rest[:6] == b"data: ":
+            self._prefix, self._name = block[: len(line) + 7], line[7:].decode(errors="replace") or "message"
+        else:
+            return False
+        self._size = len(self._prefix)
+        return True
+
+    def _read_rest(self, rest: bytes) -> Frame | None:
+        """Return the frame whose data `rest` begins with, if an id is all that follows, and None otherwise."""
+        data, _, last = rest.partition(b"\n")
+        if last[:4] != b"id: " or _LF in last or 0 in last:
+            return None
+        self._id = last[4:].decode(errors="replace")
+        return Frame(data, self._name, self._id)
 
     def _read_lines(self, block: bytes) -> Frame | None:
         data: list[bytes] = []
@@ -212,6 +227,14 @@ class LineDecoder(_Decoder):
     """NDJSON into frames, one for each line that is not empty."""
 
     _end = b"\n"
+
+    def feed(self, chunk: bytes) -> list[Framed]:
+        """Return the frames that are complete now."""
+        if self._between and chunk[-1:] == b"\n" and _CR not in chunk and len(chunk) <= self._limit:
+            line = chunk[:-1]  # most chunks are one
+            if _LF not in line:
+                return [Frame(line)] if line.strip() else []
+        return super().feed(chunk)
 
     def _read(self, block: bytes) -> Frame | None:
         return Frame(block) if block.strip() else None

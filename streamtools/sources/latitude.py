@@ -127,7 +127,14 @@ class Latitude(FrameAdapter):
                 self._pass_unknown(frame, value, events)
                 return
             envelope = convert(_without_strays(value), _Envelope)
-        if envelope.type == "text-delta" and frame.event == "provider-event":  # what nearly all of them are
+        else:
+            if envelope.type == "text-delta" and frame.event == "provider-event" and not self._text.half:
+                text = envelope.text_delta
+                if type(text) is str and text:  # what nearly all of them are
+                    self._open = True
+                    events.append(TextDelta(text))
+                    return
+        if envelope.type == "text-delta" and frame.event == "provider-event":
             self._add_text(envelope, events)
             return
         name: Any = frame.event

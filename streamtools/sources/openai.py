@@ -86,6 +86,7 @@ class _Chunk(msgspec.Struct, gc=False):
     citations: Any = None
 
 
+_NOTHING = _Chunk(choices=[_Choice(delta=_Delta())])
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
@@ -120,6 +121,14 @@ class OpenAIChat(FrameAdapter):
         except REFUSED:
             self._read_slowly(frame, events)
             return
+        if chunk.choices and (delta := chunk.choices[0].delta) is not None and not self._careful:
+            text = delta.content
+            if type(text) is str and text:
+                delta.content = None
+                if chunk == _NOTHING:  # but for the text, as nearly all of them are
+                    events.append(TextDelta(text))
+                    return
+                delta.content = text
         if self._read_chunk(chunk, events) and (value := self._decode(frame, events)) is not UNREADABLE:
             self._read_unknown(frame, value, events)
 
