@@ -18,7 +18,7 @@ from streamtools.events import Progress, UIEvent
 from streamtools.parsing.dialects import Dialect
 from streamtools.result import Collector, TurnResult
 
-_BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
+BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 
 
 class Handover:
@@ -32,6 +32,7 @@ class Handover:
         self._ready: deque[UIEvent] = deque()
         self._news: anyio.Semaphore | None = None  # for those who wait for events; one for all time, as they wait often
         self._waiting = 0  # how many they are
+        self._told = 0  # and for how many of them there are news that they have not taken
         self._room: anyio.Event | None = None  # for us when there are too many
         self._over = False
         self._fault: Exception | None = None
@@ -54,10 +55,11 @@ class Handover:
             self._waiting += 1
             try:
                 await self._news.acquire()
+                self._told -= 1
             finally:
                 self._waiting -= 1
         event = self._ready.popleft()
-        if self._room is not None and len(self._ready) <= _BUFFERED // 2:
+        if self._room is not None and len(self._ready) <= BUFFERED // 2:
             self._room.set()
             self._room = None
         return event
@@ -77,17 +79,13 @@ class Handover:
             fault, self._fault = self._fault, None
             raise fault
 
-    @property
-    def _is_full(self) -> bool:
-        return len(self._ready) >= _BUFFERED
-
     async def _send(self, event: UIEvent) -> None:
         self._hand_out((event,))
         if isinstance(event, Progress):
             await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
-        while self._is_full:
+        while len(self._ready) >= BUFFERED:
             if self._room is None:
                 self._room = anyio.Event()
             await self._room.wait()
@@ -96,13 +94,14 @@ class Handover:
         if events:
             self._collector.add(events)
             self._ready.extend(events)
-            if self._waiting:
+            if self._waiting > self._told:
                 self._tell()
 
     def _tell(self) -> None:
-        """Wake all who wait. One who is woken twice, or was cancelled meanwhile, leaves a permit behind, which wakes
-        somebody for nothing, once; those are deducted, so that there are never more of them than there were readers.
+        """Wake all who wait and have not been told. News that somebody was told and does not take, because he has been
+        cancelled meanwhile, wake another one for nothing, once.
         """
         assert self._news is not None
-        for _ in range(self._waiting - self._news.value):
+        while self._told < self._waiting:
+            self._told += 1
             self._news.release()

@@ -162,19 +162,25 @@ class Collector:
 
     def _look(self) -> None:
         """Look at what is new."""
-        shown, written = self._shown, self._written
+        texts: list[str] = []
         for event in self._new:
-            kind = type(event)
-            if kind is Text:
-                text: str = event.text  # type: ignore[attr-defined]  # mypy does not narrow by `type(event) is`
-                shown.recent.append(text)
-                written.recent.append(text)
+            if type(event) is Text:
+                texts.append(event.text)
             else:
+                self._show(texts)
                 self._add(event)
-                written = self._written
+        self._show(texts)
         self._new.clear()
-        for pieces in (shown, written, self._thought):
+        for pieces in (self._shown, self._written, self._thought):
             pieces.pack()
+
+    def _show(self, texts: list[str]) -> None:
+        """Take note of neighbouring texts, as one that both the reader and the model have before them."""
+        if texts:
+            text = "".join(texts)
+            self._shown.recent.append(text)
+            self._written.recent.append(text)
+            texts.clear()
 
     def _add(self, event: Event) -> None:
         result = self.result

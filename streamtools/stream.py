@@ -24,7 +24,7 @@ from anyio.abc import TaskGroup
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import ClosedError, Code, DecisionRefused, UnreadableSource
 from streamtools.events import SourceError, SourceEvent, UIEvent
-from streamtools.handover import Handover
+from streamtools.handover import BUFFERED, Handover
 from streamtools.machine import StreamMachine, Verdict
 from streamtools.options import check_options
 from streamtools.parsing.dialects import Dialects, choose_dialects
@@ -330,7 +330,7 @@ class ToolStream(Handover, Decidable):
                 self._hand_out(events)
             if machine.stopped:
                 break
-            if self._is_full:
+            if len(self._ready) >= BUFFERED:
                 await self._wait_for_room()
         if self._running:  # eager calls of a turn that never became complete
             await self._end_step()

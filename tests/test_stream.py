@@ -521,15 +521,15 @@ async def test_a_slow_consumer_slows_the_provider() -> None:
     async with opened(source) as events:
         await anyio.wait_all_tasks_blocked()
         before = source.read
-        assert before <= handover._BUFFERED
-        for _ in range(handover._BUFFERED // 4):
+        assert before <= handover.BUFFERED
+        for _ in range(handover.BUFFERED // 4):
             await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert before == source.read
-        for _ in range(handover._BUFFERED // 2):
+        for _ in range(handover.BUFFERED // 2):
             await anext(events)
         await anyio.wait_all_tasks_blocked()
-        assert before < source.read <= 2 * handover._BUFFERED
+        assert before < source.read <= 2 * handover.BUFFERED
 
 
 async def test_a_slow_consumer_slows_the_tools() -> None:
@@ -545,9 +545,9 @@ async def test_a_slow_consumer_slows_the_tools() -> None:
     source = Script([*texts(WAIT, "\n", WAIT, "\n", ADD), STOP])
     async with opened(source, tools=[wait, add], tool_timeout=600) as events:
         await anyio.wait_all_tasks_blocked()
-        assert count <= handover._BUFFERED + 2
+        assert count <= handover.BUFFERED + 2
         seqs = [(await anext(events)).seq for _ in range(5000)]
-        assert count < 5000 + handover._BUFFERED + 2
+        assert count < 5000 + handover.BUFFERED + 2
     assert list(range(1, 5001)) == seqs
 
 

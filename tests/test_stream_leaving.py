@@ -136,13 +136,13 @@ async def test_leaving_a_run_that_is_complete() -> None:
 
 async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
     """What the machine has said before is there, without a gap, up to `done`."""
-    batches = [texts(*"abcdefgh") for _ in range(handover._BUFFERED // 4)]
+    batches = [texts(*"abcdefgh") for _ in range(handover.BUFFERED // 4)]
     async with opened(Script(*batches, hold=True)) as events:
         await anyio.wait_all_tasks_blocked()
     taken: list[UIEvent] = []
     await read(events, taken)
     assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
-    assert handover._BUFFERED < len(taken) < 2 * handover._BUFFERED
+    assert handover.BUFFERED < len(taken) < 2 * handover.BUFFERED
     assert "done cancelled: None (None)" == story(taken)[-1]
 
 

@@ -95,8 +95,8 @@ class FrameAdapter(Adapter):
             return events
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
-        if (frame := as_frame(item)) is not None:
-            return self.feed_frames([frame])
+        if (made := as_frame(item)) is not None:
+            return self.feed_frames([made])
         expected = "a stream of bytes, of server-sent events or of an SDK's objects"
         raise UnreadableSource(f"{expected} was expected; it yields {type(item)!r}")
 
