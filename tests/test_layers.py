@@ -96,7 +96,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
     "events": ({"base"}, {"source", "ui"}, {"__init__"}),
     "tools": (
         {"outcome", "context", "decisions", "failures", "finished", "refusals", "schemas", "docstrings"},
-        {"extending", "hints", "tool_clients", "guards", "ledger", "decider", "threads"},
+        {"type_schemas", "extending", "hints", "tool_clients", "guards", "ledger", "decider", "threads"},
         {"returns", "signature", "suspension"},
         {"definition"},
         {"account", "invocation", "permissions", "formats", "mcp"},
