@@ -112,7 +112,8 @@ async def dawdle(context: Context) -> str:
 def oversleep(context: Context) -> str:
     """Come to an end too late, in a thread that cannot be stopped."""
     context.state[context.call_id] += 1
-    time.sleep(0.4)
+    while not context.cancelled:
+        time.sleep(0.01)
     return "too late"
 
 

@@ -24,7 +24,9 @@ SOURCES: dict[str, Any] = {
     "ollama": sources.ollama,
     "gemini": sources.gemini,
 }
-_STREAMS = 64  # of one client, about: its pool looks at all of its connections for each request
+_STREAMS = 16  # of one client, about: its pool looks at all of its connections for each request
+# A request that is cancelled (by `task.cancel()`) while httpcore closes connections that have expired leaves these open.
+_LIMITS = httpx.Limits(max_connections=None, keepalive_expiry=None)
 _PATIENCE = 120.0  # seconds of silence, but where it is the fault
 
 
@@ -33,7 +35,7 @@ class House:
 
     def __init__(self, url: str, streams: int, *, idle: float, life: float, seed: int, count: int | None) -> None:
         self.tally = Tally()
-        self.runs = Runs(max_running=streams + 1, keep=20.0, max_kept=500)
+        self.runs = Runs(max_running=streams + 1, keep=30.0, max_kept=2_000)
         self.open = 0
         self.life = life
         """Seconds that a stream takes, about."""
@@ -41,8 +43,7 @@ class House:
         self._idle = idle
         self._seeds: Iterator[int] = itertools.islice(itertools.count(seed), count)
         self._clients = [
-            httpx.AsyncClient(verify=False, trust_env=False, limits=httpx.Limits(max_connections=None))
-            for _ in range(-(-streams // _STREAMS))
+            httpx.AsyncClient(verify=False, trust_env=False, limits=_LIMITS) for _ in range(-(-streams // _STREAMS))
         ]
         self._stack = AsyncExitStack()
 

@@ -47,7 +47,7 @@ class Settings:
     minutes: float = 0.0
     count: int | None = None
     seed: int = 1
-    pace: float = 0.5
+    pace: float = 1.0
     idle: float = 15.0
     every: float = 5.0
 

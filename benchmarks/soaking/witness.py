@@ -57,7 +57,8 @@ class Witness:
         self._thought: list[str] = []
         self._due = [errand for errand in plan.errands if errand.fate]
         self._errands: dict[str, Errand] = {}  # by the ids of the calls
-        self._begun: list[str] = []
+        self._begun: set[str] = set()
+        self._asked: set[str] = set()
         self._ended: dict[str, Executed | Error] = {}
         self._progress: dict[str, list[Any]] = {}
         self._malformed = 0
@@ -90,8 +91,10 @@ class Witness:
                 self.calls += 1
                 self._written.append(call.raw)
                 self._errands[call.id] = self._find(call)
-            case Executing(call) | ApprovalRequested(call):
-                self._begun.append(call.id)
+            case Executing(call):
+                self._begun.add(call.id)
+            case ApprovalRequested(call):
+                self._asked.add(call.id)
             case Progress(call_id, data):
                 self._progress.setdefault(call_id, []).append(data)
             case Executed(call):
@@ -202,7 +205,7 @@ class Witness:
         assert fate is not None
         ran = int(fate.runs and ended is not None) if self._ran is None else self._ran[call_id]
         told = f"{errand.name} of {self.plan.ending}: {ended}, ran {ran} times"
-        if self.plan.ending not in GOOD and (call_id in self._begun or ended or ran):
+        if self.plan.ending not in GOOD and (call_id in self._begun | self._asked or ended or ran):
             raise Wrong(f"{told}: what was cut is not run")
         if ran > fate.runs:
             raise Wrong(f"{told}: too often")
@@ -212,11 +215,13 @@ class Witness:
         if is_cut and (ended is None or (isinstance(ended, Error) and ended.code is Code.TOOL_CANCELLED)):
             return
         if self.plan.ending not in GOOD or (fate.asks and not self._asks):
-            if ended is not None or ran:
+            if ended is not None or ran or (call_id in self._asked) != (self.plan.ending in GOOD):
                 raise Wrong(f"{told}: it had to be left")
             return
-        if ran != fate.runs or len(progress) != len(fate.progress):
+        if ran != fate.runs or len(progress) != len(fate.progress) or fate.asks != (call_id in self._asked):
             raise Wrong(f"{told}: {len(progress)} of {len(fate.progress)} told")
+        if (fate.code is not Code.TOOL_DENIED) != (call_id in self._begun):
+            raise Wrong(f"{told}: executing was told of {self._begun}")
         if isinstance(ended, Executed) and (fate.code is None) and ended.result == fate.result:
             return
         if (
