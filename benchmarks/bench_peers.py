@@ -74,7 +74,7 @@ def _run(rows: list[Row], chosen: argparse.Namespace) -> dict[str, Any]:
             "date": date.today().isoformat(),
             "machine": f"{platform.machine()}, {_processor()}, {platform.system()} {platform.release()}",
             "python": f"{platform.python_implementation()} {platform.python_version()}",
-            "command": "python benchmarks/bench_peers.py --markdown",
+            "command": "python -m benchmarks.bench_peers --markdown",
             "repeats": chosen.repeats,
             "limit": chosen.limit,
             "rows": [

@@ -237,8 +237,9 @@ def test_tables_show_what_did_not_end_and_what_was_wrong() -> None:
         "machine": "m",
         "python": "p",
         "repeats": 5,
+        "limit": 60,
     }
-    assert "| P | hermes | 3.00 | 100 |  |  | DNF |  | 3 | 0 | 1 of 1 | 1 of 1 |" in tables.short(run)
+    assert "| P | hermes | 3.00 | 100 |  |  | DNF |  | 3 | 0 | 1 of 1 | 1 of 1 | 1 of 1 |" in tables.short(run)
     assert "Not measured: Q (no such package)." in tables.markdown(run)
     assert "3 / 0 / 1" in tables.plain(run)
 

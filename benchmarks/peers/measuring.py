@@ -56,7 +56,7 @@ def measure(crew: Crew, rows: Sequence[Row], name: str, repeats: int, limit: flo
             if "seconds" in reply:
                 times[key].append(reply["seconds"])
             else:
-                cells[key]["dnf"] = reply.get("dnf") or "raised: " + reply["raised"].strip().splitlines()[-1]
+                cells[key]["dnf"] = reply.get("dnf") or reply["raised"].strip().splitlines()[-1]
     for row in running:
         key = key_of(row)
         if times[key] and "dnf" not in cells[key]:

@@ -32,9 +32,7 @@ ROWS = (
     Row("streamtools qwen3_coder_xml", "ours", "qwen3_coder_xml", "qwen3_coder", "ours", ("\n<tool_call>", *_XML)),
     Row("streamtools mistral_list", "ours", "mistral_list", "mistral", "ours", ("[TOOL_CALLS]", *_THINK)),
     Row("streamtools mistral_args", "ours", "mistral_args", "mistral_args", "ours", ("[TOOL_CALLS]", *_THINK)),
-    Row(
-        "streamtools granite_list", "ours", "granite_list", "granite", "ours", ("<|tool_call|>", "<tool_call>", *_THINK)
-    ),
+    Row("streamtools granite_list", "ours", "granite_list", "granite", "ours", ("<|tool_call|>", *_TAGS, *_THINK)),
     Row(
         "streamtools pythonic",
         "ours",

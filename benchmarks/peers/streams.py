@@ -75,8 +75,8 @@ class Stream:
         return "".join(self.visible)
 
     def certain_at(self) -> tuple[int, int] | None:
-        """Return where the first call's name ends, and where the first value of its arguments begins."""
-        if not self.calls:
+        """Return where the first call's name ends, and where the first value of its arguments begins, if both do."""
+        if not self.calls or self.format.only_json:
             return None
         name, arguments = self.calls[0]
         begin = self.spans[0][1] if self.spans and self.spans[0][0] == 0 else 0
