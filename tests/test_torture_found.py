@@ -7,8 +7,18 @@ import asyncio
 import pytest
 
 from streamtools import ToolStream
-from streamtools.events import ProviderCompleted
+from streamtools.events import Done, ProviderCompleted, UIEvent
+from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.stories import Script, story, texts
+
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+async def cancel_the_others(last: asyncio.Task[None]) -> None:
+    """Cancel all tasks but this one, as asyncio does at the end of a program, and wait for the `last` of them."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.wait([last])
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
@@ -23,7 +33,7 @@ def test_a_run_has_its_end_where_asyncio_cancels_every_task(steps: int) -> None:
             await super().aclose()
             await asyncio.sleep(0)
 
-    source = Slow([*texts("a"), ProviderCompleted(finish_reason="stop")])
+    source = Slow([*texts("a"), STOP])
     stream = ToolStream(source)
 
     async def read() -> None:
@@ -35,15 +45,72 @@ def test_a_run_has_its_end_where_asyncio_cancels_every_task(steps: int) -> None:
         reader = asyncio.create_task(read())
         for _ in range(steps):
             await asyncio.sleep(0)
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait([reader])
+        await cancel_the_others(reader)
         async with asyncio.timeout(5):
             await stream.aclose()
             told = story([event async for event in stream])
         assert source.closed == 1
         assert stream.result.reason in ("cancelled", "finished")
         assert told == [] or told[-1].startswith("done")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+@pytest.mark.filterwarnings("ignore:coroutine .*was never awaited:RuntimeWarning")
+def test_a_run_of_runs_has_its_end_there_too(steps: int) -> None:
+    """Its stream is closed, its log ends with `done`, and nobody waits for it in vain."""
+    source = Script([*texts("a"), STOP])
+
+    async def main() -> None:
+        started: list[Run] = []
+
+        async def serve() -> None:
+            async with Runs() as runs:
+                started.append(await runs.start(ToolStream(source), owner="ann"))
+                await started[0].wait()
+
+        server = asyncio.create_task(serve())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await cancel_the_others(server)
+        async with asyncio.timeout(5):
+            told = story([event async for event in started[0].attach()])
+            result = await started[0].wait()
+        assert source.closed == 1
+        assert (told[0], told[-1].split(":")[0]) == ("start", f"done {result.reason}")
+
+    asyncio.run(main())
+
+
+def test_a_run_ends_though_its_end_cannot_be_written() -> None:
+    """A log that asyncio cancels in mid-word keeps nobody waiting."""
+
+    class Log(MemoryEventLog):
+        async def append(self, key: str, event: UIEvent, /) -> int:
+            if isinstance(event, Done):
+                ending.set()
+                await asyncio.sleep(3600)
+            return await super().append(key, event)
+
+    reading, ending = asyncio.Event(), asyncio.Event()
+
+    async def main() -> None:
+        started: list[Run] = []
+
+        async def serve() -> None:
+            async with Runs(Log()) as runs:
+                started.append(await runs.start(ToolStream(Script(texts("a"), hold=True)), owner="ann"))
+                async for _ in started[0].attach():
+                    reading.set()
+
+        server = asyncio.create_task(serve())
+        await reading.wait()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await ending.wait()
+        await cancel_the_others(server)
+        async with asyncio.timeout(5):
+            assert "cancelled" == (await started[0].wait()).reason
 
     asyncio.run(main())

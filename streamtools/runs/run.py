@@ -36,6 +36,7 @@ Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
 
 _STRETCH = 256  # events of a stream that never waits, until others get their turn and a stop its chance
 _CLOSING = 10.0  # seconds that a generator of events may take to close
+_REFUSED = 10.0  # seconds that a stream which nobody enters may take to close
 _REST = 10_000  # events that a stream which was left may still have to say
 
 
@@ -187,6 +188,11 @@ class Run(Decidable):
             with anyio.CancelScope(shield=True):
                 await self._end()
 
+    async def give_up(self) -> None:
+        """End a run whose task asyncio has cancelled before its first step, as it may at the end of a program."""
+        await close_unread(self._stream)
+        await self._end()
+
     async def _read(self, events: AsyncIterable[UIEvent]) -> None:
         readers, patience = self._readers, self._patience
         write = self._journal.write if self._collector is None else self._write
@@ -216,6 +222,16 @@ class Run(Decidable):
 
     async def _end(self) -> None:
         """Let the run have its one `done`, and everybody know."""
+        try:
+            await self._say_end()
+        finally:  # asyncio's own cancellation knows no shields
+            self._journal.close()
+            self._result = self.result
+            self._stream = self._events = self._collector = None
+            self._on_end(self)
+            self._over.set()
+
+    async def _say_end(self) -> None:
         is_stopped = self._scope.cancel_called
         if is_stopped and self._scope.deadline <= anyio.current_time():
             log.info("run_abandoned", run_id=self.id)
@@ -232,13 +248,20 @@ class Run(Decidable):
         if isinstance(self._events, AsyncGenerator):
             with anyio.move_on_after(_CLOSING), suppress(Exception):
                 await self._events.aclose()
-        self._journal.close()
-        self._result = self.result
-        self._stream = self._events = self._collector = None
-        self._on_end(self)
-        self._over.set()
 
     async def _write(self, event: UIEvent) -> None:
         await self._journal.write(event)
         if self._collector is not None:
             self._collector.add((event,))
+
+
+async def close_unread(stream: object) -> None:
+    """Close a stream that nobody will enter."""
+    close = getattr(stream, "aclose", None)
+    if close is None:
+        return
+    with anyio.move_on_after(_REFUSED, shield=True):
+        try:
+            await close()
+        except Exception as error:
+            log.warning("stream_not_closed", **loggable(error))

@@ -15,12 +15,9 @@ from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, RunNotFound, TooManyRuns
 from streamtools.runs.log import EventLog, MemoryEventLog, log_key
-from streamtools.runs.run import Run, Startable
-from streamtools.tools.failures import loggable
+from streamtools.runs.run import Run, Startable, close_unread
 
 log = structlog.get_logger(__name__)
-
-_CLOSING = 10.0  # seconds that a stream which was refused may take to close
 
 
 class Runs:
@@ -82,7 +79,11 @@ class Runs:
             await self.aclose()
         finally:
             self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)  # the group is not shown the error: it would wrap it
+            try:
+                await self._tasks.__aexit__(None, None, None)  # the group is not shown the error: it would wrap it
+            finally:
+                for run in list(self._running.values()):
+                    await run.give_up()
 
     @property
     def running(self) -> int:
@@ -101,7 +102,7 @@ class Runs:
             await anyio.lowlevel.checkpoint_if_cancelled()
             run = self._admit(stream, owner)
         except BaseException:
-            await _close(stream)
+            await close_unread(stream)
             raise
         assert self._tasks is not None
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
@@ -163,15 +164,3 @@ class Runs:
             del self._ended[key]
             if isinstance(self.log, MemoryEventLog):
                 self.log.forget(key)
-
-
-async def _close(stream: object) -> None:
-    """Close a stream that nobody will enter."""
-    close = getattr(stream, "aclose", None)
-    if close is None:
-        return
-    with anyio.move_on_after(_CLOSING, shield=True):
-        try:
-            await close()
-        except Exception as error:
-            log.warning("stream_not_closed", **loggable(error))

@@ -14,10 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import httpx
+
 from tests.torture.rack import READ, Bang, Boom
 
 if TYPE_CHECKING:
-    from tests.torture.rack import Rack
+    import httpx
+
+from tests.torture.rack import Rack
 
 BOTH = ("asyncio", "trio")
 ONE = ("asyncio",)
@@ -138,6 +142,8 @@ def _kinds() -> list[Kind]:
         Kind("told-fails", "told", "none", _booming("told")),
         Kind("told-cancels", "told", "cancels", _cancel),
         Kind("told-bang", "told", "escapes", _raising(lambda: Bang("told"))),
+        Kind("request-fails", "request", "fails", _raising(lambda: httpx.ConnectError("nobody is there"))),
+        Kind("request-cancels", "request", "cancels", _cancel),
         Kind("review-fails", "review", "raises", _booming("reviewed")),
         Kind("fault", "fault", "raises", _booming("a source of our caller's own")),
         Kind("send-fails", "send", "stops", _raising(lambda: OSError("the client has gone"))),

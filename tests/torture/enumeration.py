@@ -58,9 +58,8 @@ class Bench:
         """Return the kinds of blows that mean something here."""
         return [
             kind
-            for name, kind in KINDS.items()
+            for kind in KINDS.values()
             if self.backend in kind.backends
-            and name not in self.scenario.without
             and (not kind.action or kind.action in self.actions)
             and self.places[kind.place]
         ]

@@ -65,9 +65,33 @@ class NotedChat(_Noting, Chat):
 class Tracked:
     """A stream of the run, and all that it has said."""
 
-    stream: _Noting
+    stream: ToolStream
     events: list[UIEvent]
+    reader: AsyncIterator[UIEvent]
+    """Whoever reads from it adds to the events."""
     unread: Exception | None = None  # what was raised to whoever read the rest
+
+    @property
+    def entered(self) -> bool:
+        """Whether there was a run."""
+        return getattr(self.stream, "entered", True)
+
+
+class _Reader:
+    def __init__(self, stream: ToolStream, events: list[UIEvent]) -> None:
+        self._stream = stream
+        self._events = events
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        event = await anext(self._stream)
+        self._events.append(event)
+        return event
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 @dataclass
@@ -82,6 +106,7 @@ class Rack:
     noted_stream: type[NotedStream] = NotedStream
     points: Counter[str] = field(default_factory=Counter)
     streams: list[Tracked] = field(default_factory=list)
+    run_events: list[UIEvent] | None = None  # as whoever comes behind its end reads them
     runs: list[Run] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
     begun: Counter[str] = field(default_factory=Counter)  # calls whose tools have begun
@@ -102,7 +127,8 @@ class Rack:
     helpers: anyio.abc.TaskGroup = field(init=False)
     sibling: anyio.Event = field(init=False)
     sibling_blow: Blow | None = None
-    is_read: bool = True  # whether a consumer of ours reads the events
+    sent: list[dict[str, Any]] = field(default_factory=list)  # to a client
+    leaves_first: bool = False  # the client, before it could be told of the end
 
     # What scenarios use.
 
@@ -121,8 +147,16 @@ class Rack:
     def track(self, stream: _Noting) -> None:
         """Have a stream judged behind the run."""
         stream.taken = []
-        self.streams.append(Tracked(stream, stream.taken))
+        self.streams.append(Tracked(stream, stream.taken, stream))
         self.actions.setdefault("aclose", stream.aclose)
+
+    def adopt(self, stream: ToolStream) -> AsyncIterator[UIEvent]:
+        """Have a stream judged that somebody else has made and entered; return what to read it by."""
+        events: list[UIEvent] = []
+        reader = _Reader(stream, events)
+        self.streams.append(Tracked(stream, events, reader))
+        self.actions.setdefault("aclose", stream.aclose)
+        return reader
 
     async def tell(self, call: ToolCall, outcome: ToolOutcome) -> None:
         """Be told of an outcome."""

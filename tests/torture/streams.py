@@ -26,7 +26,7 @@ class Scenario:
     run: Callable[[Rack], Coroutine[Any, Any, None]]
     reason: str = "finished"
     effects: Mapping[str, str] = field(default_factory=dict)
-    without: frozenset[str] = frozenset()  # kinds of blows that mean nothing here
+    quiet: tuple[str, ...] = ()  # what Python may say here, for it is not of our doing
 
 
 async def _read(rack: Rack, wire: Wire, tools: list[Tool] | None = None, **options: Any) -> None:

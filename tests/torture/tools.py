@@ -57,7 +57,8 @@ class Tools:
             self._rack.hit("tool")
             self._end(context)
         finally:
-            await anyio.lowlevel.checkpoint()
+            with anyio.CancelScope(shield=True):  # or what it raises would be lost to a cancellation
+                await anyio.lowlevel.checkpoint()
 
     async def unlock(self, context: ToolContext[Any]) -> str:
         """Let `block` go on; one that is cancelled does not."""

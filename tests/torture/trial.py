@@ -144,7 +144,7 @@ def _look_at_task(rack: Rack) -> None:
             rack.complaints.append(f"the task is cancelled, and what it did has {rack.ended}")
     elif task.exception() is not None:
         rack.error = rack.error or task.exception()
-    elif rack.natively and rack.ended != "raised":
+    elif rack.natively and rack.ended != "raised" and not rack.scope.cancel_called:
         rack.complaints.append("the task was cancelled, and has swallowed it")
     if task.cancelling() > rack.natively:
         rack.complaints.append(f"the task has {task.cancelling()} cancellations, and {rack.natively} are ours")
@@ -157,12 +157,18 @@ async def _look_behind(rack: Rack) -> None:
             await _read_rest(tracked)
         if scope.cancelled_caught:
             rack.complaints.append("a stream that was left has no end")
+    for run in rack.runs:
+        with anyio.move_on_after(100) as scope:
+            rack.run_events = [event async for event in run.attach()]
+            await run.stop()
+        if scope.cancelled_caught:
+            rack.complaints.append("a run that was left has no end")
 
 
 async def _read_rest(tracked: Tracked) -> None:
-    if tracked.stream.entered:
+    if tracked.entered:
         try:
-            async for _ in tracked.stream:
+            async for _ in tracked.reader:
                 pass
         except Exception as error:
             tracked.unread = error

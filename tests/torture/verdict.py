@@ -23,7 +23,8 @@ def judge(trial: Trial, whole: Counter[str]) -> list[str]:
     rack, effects = trial.rack, effects_of(trial)
     complaints = [*rack.complaints, *rack.steps.stalls]
     if "escapes" not in effects:  # asyncio tells of each task that was cut short by that
-        complaints += [noise for noise in trial.noises if not (_cancels_all(trial) and _NOT_BEGUN in noise)]
+        quiet = (*trial.scenario.quiet, *([_NOT_BEGUN] if _cancels_all(trial) else []))
+        complaints += [noise for noise in trial.noises if not any(known in noise for known in quiet)]
     complaints += _ending(trial, effects)
     complaints += [f"a response was closed {wire.closings} times" for wire in rack.wires if wire.closings != 1]
     closes_badly = any(blow.kind.name == "close-fails" for blow in trial.struck)
@@ -32,9 +33,13 @@ def judge(trial: Trial, whole: Counter[str]) -> list[str]:
     if "escapes" in effects and trial.backend == "asyncio":  # nobody was there to read the rest
         return complaints
     for tracked in rack.streams:
-        if tracked.stream.entered:
+        if tracked.entered:
             complaints += _stream(trial, tracked, effects, whole)
     complaints += _tools(rack)
+    if rack.run_events is not None:
+        complaints += _log(trial, rack.run_events)
+    if rack.sent:
+        complaints += _client(trial, effects)
     return complaints
 
 
@@ -71,6 +76,10 @@ def _ending(trial: Trial, effects: set[str]) -> Iterator[str]:
         yield f"the consumer has {rack.ended or 'not ended'} ({error!r}), and should have {' or '.join(wanted)}"
     elif rack.ended == "raised":
         mine = [each.error for each in raised if _effect(trial, each.kind.name, each.kind.effect) == "raises"]
+        if len(trial.struck) > 1:  # of two, one may come while the other is on its way
+            if not all(any(leaf is each for each in mine) for leaf in _leaves(error)):
+                yield f"{error!r} was raised, and only {mine} should have been"
+            return
         depth, inner = 0, error
         while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
             depth, inner = depth + 1, inner.exceptions[0]
@@ -154,6 +163,40 @@ def _executions(rack: Rack, events: list[UIEvent], outcomes: Counter[str]) -> It
         yield f"told as executed, and have not returned: {executed - rack.returned}"
     if any(number > 1 for number in ended.values()):
         yield f"a call has failed twice: {ended}"
+
+
+def _log(trial: Trial, events: list[UIEvent]) -> Iterator[str]:
+    """What is kept of a run: the whole of what its stream has said, whoever has read it."""
+    try:
+        validate(events)
+    except EventOrderError as error:
+        yield f"out of order in the log: {error}\n    " + "\n    ".join(map(tell, events))
+        return
+    (run,), (tracked,) = trial.rack.runs, trial.rack.streams
+    done = events[-1]
+    if isinstance(done, Done) and done.reason != run.result.reason:
+        yield f"the log ends with {done}, and the result is {run.result.reason}"
+    if tracked.entered and story_of(trial.rack) != Counter(map(tell, events)):
+        yield f"the log lacks {story_of(trial.rack) - Counter(map(tell, events))} of what the stream has said"
+
+
+def _client(trial: Trial, effects: set[str]) -> Iterator[str]:
+    """What has been sent: to a client that stayed, all of it and a proper end; never anything behind the end."""
+    sent = trial.rack.sent
+    if sent[0]["type"] in ("http.response.start", "http.response.body"):
+        ends = [not message.get("more_body", True) for message in sent]
+        begins = [message["type"] == "http.response.start" for message in sent]
+        if begins != [True] + [False] * (len(sent) - 1):
+            yield f"the head was sent {sum(begins)} times, or late"
+    else:
+        ends = [message["type"] == "websocket.close" for message in sent]
+    if any(ends[:-1]):
+        yield "something was sent behind the end"
+    names = {blow.kind.name for blow in trial.struck}
+    gone = trial.rack.leaves_first or any(name.startswith(("leave", "send")) for name in names)
+    stays = not effects - {"none", "tool", "fails"} or names == {"end"}
+    if stays and not gone and not ends[-1]:
+        yield "nobody has told the client that this is the end"
 
 
 def _tools(rack: Rack) -> Iterator[str]:

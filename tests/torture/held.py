@@ -1,0 +1,66 @@
+"""Scenarios of runs that outlive their readers."""
+
+from __future__ import annotations
+
+import anyio
+
+from streamtools import sources
+from streamtools.runs import Run, Runs
+from tests.torture.rack import Rack
+from tests.torture.streams import Scenario
+from tests.torture.tools import Tools, native, new_ids
+from tests.torture.wires import Wire
+
+READER = {"break": "none", "aclose-inside": "none"}  # of the reader, who has no part in the run
+
+
+async def start_run(rack: Rack, runs: Runs) -> Run:
+    """Return a run, which may be stopped."""
+    wire = Wire(rack, *native("think", "steps", text="a"))
+    stream = rack.stream(sources.openai(wire), tools=Tools(rack)["think steps"], new_id=new_ids(), run_id="r")
+    run = await runs.start(stream, owner="ann")
+    rack.runs.append(run)
+    rack.actions |= {"stop": run.stop, "close-runs": runs.aclose}
+    return run
+
+
+async def read_run(rack: Rack) -> None:
+    """One reader, who may leave; the run is waited for."""
+    async with Runs() as runs:
+        run = await start_run(rack, runs)
+        attached = run.attach()
+        rack.actions["detach"] = attached.detach
+        async with attached as events:
+            await rack.read(events)
+        await run.wait()
+
+
+async def two_readers(rack: Rack) -> None:
+    """Another reader comes, leaves, and comes again, to where it was."""
+    async with Runs() as runs:
+        run = await start_run(rack, runs)
+
+        async def come_and_go() -> None:
+            first = run.attach()
+            async for _ in first:
+                break
+            async for _ in run.attach(first.position):
+                pass
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(come_and_go, name="another reader")
+            await run.wait()
+
+
+async def unread(rack: Rack) -> None:
+    """Nobody reads; the run goes on by itself."""
+    async with Runs() as runs:
+        run = await start_run(rack, runs)
+        await run.wait()
+
+
+RUNS = [
+    Scenario("run", read_run, effects=READER),
+    Scenario("two-readers", two_readers),
+    Scenario("unread", unread),
+]
