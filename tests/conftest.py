@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from streamtools import ToolStream
 from streamtools.events import UIEvent
-from streamtools.outputs.grammar import Grammar
+from streamtools.grammar import Grammar
 
 _UNTIMED = [HealthCheck.too_slow]  # a busy machine makes no test fail
 

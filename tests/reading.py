@@ -9,7 +9,7 @@ from streamtools import Parser
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Markup, Reasoning, Text, UIEvent, Warning
 from streamtools.testing.feeding import feed, usual_ways
-from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_paired
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_in_order
 from tests.promptness import assert_prompt
 
 Brief: TypeAlias = "str | tuple[object, ...]"
@@ -77,7 +77,7 @@ def read(text: str, **options: Any) -> list[Brief]:
     """Return what is read in `text`, in brief, after all laws were seen to hold at every cut in two and one by one."""
     events = assert_chunk_invariant(text, usual_ways(text), **options)
     assert_prompt(text, **options)
-    assert_paired(events, refused=options.get("on_malformed") == "text")
+    assert_in_order(events, run=False)
     parser = Parser(**options | {"keep_markup": True})
     whole = parser.feed(text) + parser.close()
     assert_conserved(text, whole, stopped=parser.stopped)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from streamtools import outputs, replay, tool
 from streamtools.errors import ClosedError
 from streamtools.events import Done, Text, UIEvent, read_ui_event
+from streamtools.grammar import validate
 from streamtools.outputs import Encoder, make_encoder
-from streamtools.outputs.grammar import validate
 from streamtools.outputs.sse import KEEP_ALIVE
 from streamtools.recording import shipped
 from tests.front_ends import check_ag_ui, check_ai_sdk

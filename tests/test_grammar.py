@@ -45,7 +45,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.outputs.grammar import Grammar, validate
+from streamtools.grammar import Grammar, validate
 from streamtools.testing.feeding import feed
 from tests import strategies
 from tests.runs_told import RUNS, START, STOP, call, executed, told, written

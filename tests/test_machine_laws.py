@@ -41,7 +41,7 @@ from streamtools.events import (
 )
 from streamtools.machine import STOPPED_AFTER_CALL, Verdict
 from streamtools.testing.feeding import cut
-from streamtools.testing.laws import assert_conserved, assert_paired
+from streamtools.testing.laws import assert_conserved, assert_in_order
 from tests import strategies
 
 IDS = ("hash_marker", "tilde_fence")
@@ -201,7 +201,7 @@ def test_totality_and_one_ending(source: list[SourceEvent], options: dict[str, A
 def test_paired_lifecycle(source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool) -> None:
     """Each call that is announced is executed, or an error, or pending; only calls of a turn that is complete run."""
     events = run(source, cancel=cancel, idle=idle, **options)
-    assert_paired(events, refused=options.get("on_malformed") == "text")
+    assert_in_order(events)
 
     finish: str | None = None
     for each in reversed(events):

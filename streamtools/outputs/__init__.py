@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias
 
 from streamtools.events import UIEvent
+from streamtools.grammar import Grammar, validate
 from streamtools.outputs.ag_ui import AGUIEncoder
 from streamtools.outputs.ai_sdk import AISDKEncoder, Target
 from streamtools.outputs.encoder import Encoder
-from streamtools.outputs.grammar import Grammar, validate
 from streamtools.outputs.native import HIDDEN, NativeEncoder
 from streamtools.outputs.openai import OpenAIEncoder
 from streamtools.outputs.text import TextEncoder

@@ -7,30 +7,23 @@ read. The law of promptness has a module of its own.
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.coalescing import coalesce
-from streamtools.errors import Code
+from streamtools.errors import Code, EventOrderError
 from streamtools.events import (
-    ApprovalRequested,
     Call,
     CallDelta,
-    CallStart,
-    Done,
     Error,
-    Executed,
-    Executing,
     Markup,
-    Progress,
     Reasoning,
     Text,
-    Thinking,
     UIEvent,
     Warning,
 )
+from streamtools.grammar import validate
 from streamtools.testing.feeding import feed, steps
 
 LIMITS = (Code.TOO_LARGE, Code.TOO_DEEP, Code.TOO_MANY_CALLS)
@@ -134,52 +127,12 @@ def assert_conserved(text: str, events: Iterable[UIEvent], *, stopped: bool = Fa
         assert not rest, f"in no event: {rest!r}"
 
 
-_LETTERS: dict[type[Any], str] = {
-    CallStart: "s",
-    CallDelta: "d",
-    Call: "C",
-    Error: "E",
-    ApprovalRequested: "a",
-    Executing: "x",
-    Progress: "p",
-    Executed: "R",
-}
-_LIFE = re.compile(r"T(?:sd*)?(?:Et|Ct(?:a?(?:xp*)?[RE])?)")
-_REFUSED_LIFE = re.compile(r"Tt")
-
-
-def assert_paired(events: Sequence[UIEvent], *, refused: bool = False) -> None:
-    """Each call has one life, in the order of section 6, and `done`, if there is one, tells which calls are pending.
-
-    With `refused` (of `on_malformed="text"`) a call may also turn out to be none before it is announced.
-    """
-    lives: dict[str, str] = defaultdict(str)
-    for event in events:
-        if isinstance(event, Thinking):
-            lives[event.call_id or ""] += "T" if event.active else "t"
-        elif type(event) in _LETTERS and (call_id := _call_id(event)):
-            lives[call_id] += _LETTERS[type(event)]
-    for call_id, life in lives.items():
-        assert _LIFE.fullmatch(life) or (refused and _REFUSED_LIFE.fullmatch(life)), f"{call_id}: {life}"
-    ends = [event for event in events if isinstance(event, Done)]
-    if ends:
-        assert events[-1:] == ends, "one `done`, and nothing behind it"
-        pending = [call_id for call_id, life in lives.items() if life.endswith("Ct")]
-        assert sorted(pending) == sorted(call.id for call in ends[0].pending)
-
-
-def _call_id(event: Any) -> str | None:
-    call = getattr(event, "call", None)
-    call_id: str | None = call.id if call is not None else event.call_id
-    return call_id
-
-
-def assert_one_ending(events: Sequence[UIEvent]) -> None:
-    """A run ends with one `done`, and one that failed tells why once, in an error that is about no call."""
-    ends = [event for event in events if isinstance(event, Done)]
-    assert events[-1:] == ends, "one `done`, and nothing behind it"
-    faults = [event for event in events if isinstance(event, Error) and event.call_id is None]
-    assert len(faults) == (ends[0].reason == "failed"), f"{ends[0].reason}, and there are the faults {faults}"
+def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
+    """These are the events of one whole run, by the grammar of events; with `run=False`, those of a parser."""
+    try:
+        validate(events, run=run)
+    except EventOrderError as error:
+        raise AssertionError(str(error)) from None
 
 
 def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:

@@ -8,7 +8,7 @@ from streamtools import chat
 from streamtools.conversation.models import OpenAIChat
 from streamtools.conversation.prompts import Example
 from streamtools.events import Call, Done, Executed, FollowUp, Text
-from streamtools.testing.laws import assert_paired
+from streamtools.testing.laws import assert_in_order
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 
@@ -37,7 +37,7 @@ async def test_a_question_a_call_and_an_answer(server: str, dialect: str) -> Non
         async for event in events:
             told.append(event)
 
-    assert_paired(told)
+    assert_in_order(told)
     calls = [event.call for event in told if isinstance(event, Call)]
     assert [("get_weather", {"city": "Paris"}, dialect)] == [
         (call.name, call.arguments, call.dialect) for call in calls

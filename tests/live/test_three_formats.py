@@ -9,7 +9,7 @@ import pytest
 
 from streamtools import ToolStream, coalesce, sources
 from streamtools.events import Call, Done, Executed, Text, UIEvent
-from streamtools.testing.laws import assert_paired
+from streamtools.testing.laws import assert_in_order
 from tests.make_recordings import SCENARIOS, Scenario
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
@@ -65,7 +65,7 @@ async def told(server: str, name: str, scenario: Scenario) -> list[UIEvent]:
         ToolStream(getattr(sources, name)(response), tools=[get_weather, add]) as stream,
     ):
         events = [event async for event in stream]
-    assert_paired(events)
+    assert_in_order(events)
     done = events[-1]
     assert isinstance(done, Done)
     assert ("finished", "stop") == (done.reason, done.finish_reason)

@@ -9,7 +9,7 @@ import pytest
 from streamtools import ToolStream, coalesce, sources
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, UIEvent
-from streamtools.testing.laws import assert_paired
+from streamtools.testing.laws import assert_in_order
 from tests.provider_streams import BY_NAME, CALLS, TOO_MUCH
 from tests.sdks.clients import WAYS, Way
 from tests.sdks.conftest import Serve
@@ -44,7 +44,7 @@ async def told(name: str, origin: Any) -> list[UIEvent]:
     """Return what the interface is told of a stream, with the tools run."""
     async with ToolStream(getattr(sources, name)(origin), tools=[weather, clock], call_deltas=True) as stream:
         events = [event async for event in stream]
-    assert_paired(events)
+    assert_in_order(events)
     return coalesce(events)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from streamtools.errors import Code, EventOrderError
 from streamtools.events import Done, Error, Executed, Executing, UIEvent
-from streamtools.outputs.grammar import validate
+from streamtools.grammar import validate
 from tests.order_rules import check_openai
 from tests.stories import tell
 from tests.torture.rack import Rack, Tracked

@@ -17,7 +17,6 @@ from streamtools.testing.laws import (
     assert_conserved,
     assert_defined_per_character,
     assert_deltas_tell_the_arguments,
-    assert_paired,
 )
 from streamtools.testing.stumbling import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
 from tests.bounds import assert_within_limits, characters_handled, stored
@@ -60,7 +59,6 @@ def check(ids: tuple[str, ...], given: Input) -> Iterator[object]:
     parser = Parser(keep_markup=True, **how)
     told = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
     assert_conserved(text, told, stopped=parser.stopped)
-    assert_paired(told, refused=refused)
     validate(told, run=False)
     if not refused:
         assert_within_limits(told, how["limits"])

@@ -17,7 +17,6 @@ from streamtools.outputs import validate
 from streamtools.outputs.asgi.frames import BadFrame, Frame, MessageFrame, ResumeFrame, read_frame
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.sources.finished import finished
-from streamtools.testing.laws import assert_one_ending, assert_paired
 from tests.fuzz import loose
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.history_rules import breaches
@@ -104,8 +103,6 @@ def _check_finished(given: Input) -> Iterator[object]:
         return
     told = run(events, idle=True)
     validate(told)
-    assert_one_ending(told)
-    assert_paired(told)
     assert len({call.id for call in calls}) == len(calls)
     assert all(call.name for call in calls)
     yield from ((type(event), getattr(event, "finish_reason", "")) for event in events)
