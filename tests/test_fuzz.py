@@ -13,11 +13,12 @@ import structlog
 
 from streamtools import Parser, StreamMachine
 from streamtools.conversation import decision
-from streamtools.events import Done, UIEvent, whole
+from streamtools.events import Done, UIEvent
 from streamtools.history import reading
 from streamtools.outputs.native import NativeEncoder
 from streamtools.recording import reading as recordings
 from streamtools.sources import FrameAdapter, SSEDecoder
+from streamtools.surrogates import whole
 from tests.fuzz import guided, loose, plain, running
 from tests.fuzz.__main__ import main
 from tests.fuzz.running import Finding, TooLong, grew_too_much, shrink, try_out
