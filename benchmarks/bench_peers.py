@@ -106,8 +106,12 @@ def _wrong(run: dict[str, Any]) -> list[str]:
             verdict = cell.get("verdict", {})
             if "dnf" in cell or "raised" in cell or any(verdict.get(each) for each in ("lost", "leaked", "wrong")):
                 wrong.append(f"{key}: {name}: {cell}")
-        wrong += [f"{key}: {each}" for each in run["cut"].get(key, []) if each["faulty"] or each["results"] != 1]
+        wrong += [f"{key}: {each}" for each in run["cut"].get(key, []) if _is_wrong(each)]
     return wrong
+
+
+def _is_wrong(cut: dict[str, Any]) -> bool:
+    return bool(cut["results"] != 1 or cut["small"]["faulty"] or cut["large"]["faulty"])
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def test_our_own_row_runs_in_a_process_of_its_own() -> None:
         cut = cut_in_many_ways(crew, row, 30.0, small=True)
     assert cell["seconds"] > 0
     assert {"lost": 0, "leaked": 0, "wrong": 0, "calls": 1} == cell["verdict"]
-    assert not any(each["faulty"] for each in cut)
+    assert not any(each["small"]["faulty"] or each["large"]["faulty"] for each in cut)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.group in ("peer", "json")], ids=lambda row: row.name)
@@ -220,7 +220,8 @@ def test_tables_show_what_did_not_end_and_what_was_wrong() -> None:
     row = {"key": "P [hermes]", "name": "P", "format": "hermes", "group": "peer", "node": False, "version": "1"}
     floor = {"deltas": 1000, "seconds": 0.00003}
     verdict = {"lost": 3, "leaked": 0, "wrong": 1, "calls": 1}
-    cut = {"stream": "s", "cuttings": 9, "faulty": 4, "raised": 0, "results": 2, "tokens": None} | verdict
+    faults = {"cuttings": 9, "faulty": 4, "raised": 0, "lost": 3, "leaked": 0, "wrong": 1}
+    cut = {"stream": "s", "calls": 1, "results": 2, "tokens": faults, "small": faults, "large": faults}
     run = {
         "rows": [row | {"text": True}],
         "cells": {
@@ -242,6 +243,7 @@ def test_tables_show_what_did_not_end_and_what_was_wrong() -> None:
     assert "| P | hermes | 3.00 | 100 |  |  | DNF |  | 3 | 0 | 1 of 1 | 1 of 1 | 1 of 1 |" in tables.short(run)
     assert "Not measured: Q (no such package)." in tables.markdown(run)
     assert "3 / 0 / 1" in tables.plain(run)
+    assert "| P | hermes | s | 2 | 4 of 9 / 3 / 0 / 1 of 1 |" in tables.plain(run)
 
 
 @pytest.mark.parametrize("package", UNPACKED)

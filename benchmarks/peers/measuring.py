@@ -6,7 +6,7 @@ seconds of a case is not asked for it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import log
 from statistics import median
@@ -17,7 +17,7 @@ from benchmarks.peers.crew import Crew, Missing
 from benchmarks.peers.formats import FORMATS
 from benchmarks.peers.judging import Verdict, judge, promptness
 from benchmarks.peers.rows import Row
-from benchmarks.peers.streams import TOOLS, Stream, case, cuttings, short_streams
+from benchmarks.peers.streams import LARGE, TOOLS, Stream, case, cuttings, short_streams
 
 ENOUGH = 3.0  # seconds that a row may take of one case before it is not repeated
 JUDGED = 15.0  # seconds that a case may take and still be gone through a second time, to be judged
@@ -92,24 +92,28 @@ def _cut(crew: Crew, row: Row, stream: Stream, limit: float, small: bool) -> dic
     request = {"op": "tell", "text": stream.text, "cuts": [sizes for _, sizes in ways], "tools": TOOLS}
     told = crew.ask(row, request, limit).get("told", ["no answer"] * len(ways))
     verdicts = [None if isinstance(each, str) else judge(stream, each, tells_text=row.tells_text) for each in told]
-    judged = [verdict for verdict in verdicts if verdict is not None]
-    tokens = verdicts[0]
+    large = [name.startswith(LARGE) for name, _ in ways]
     return {
         "stream": stream.name,
-        "cuttings": len(ways),
-        "faulty": sum(verdict is None or not verdict.right for verdict in verdicts),
-        "raised": len(verdicts) - len(judged),
-        "lost": _worst(verdict.lost for verdict in judged),
-        "leaked": _worst(verdict.leaked for verdict in judged),
-        "wrong": _worst(verdict.wrong for verdict in judged),
         "calls": len(stream.calls),
-        "results": len({verdict.result for verdict in judged}) + (len(judged) < len(verdicts)),
-        "tokens": None if tokens is None else _figures(tokens),
+        "tokens": _sum_up(verdicts[:1]),
+        "small": _sum_up([verdict for verdict, is_large in zip(verdicts, large, strict=True) if not is_large]),
+        "large": _sum_up([verdict for verdict, is_large in zip(verdicts, large, strict=True) if is_large]),
+        "results": len({verdict and verdict.result for verdict in verdicts}),
     }
 
 
-def _worst(figures: Iterable[int]) -> int:
-    return max(figures, default=0)
+def _sum_up(verdicts: Sequence[Verdict | None]) -> dict[str, int]:
+    """Return how many cuttings there were and how many had a fault, and the worst of each fault."""
+    judged = [verdict for verdict in verdicts if verdict is not None]
+    return {
+        "cuttings": len(verdicts),
+        "raised": len(verdicts) - len(judged),
+        "faulty": sum(verdict is None or not verdict.right for verdict in verdicts),
+        "lost": max((verdict.lost for verdict in judged), default=0),
+        "leaked": max((verdict.leaked for verdict in judged), default=0),
+        "wrong": max((verdict.wrong for verdict in judged), default=0),
+    }
 
 
 def key_of(row: Row) -> str:

@@ -221,6 +221,10 @@ def _several(format: Format, calls: Sequence[Call]) -> list[str | Sequence[Call]
     return [*pieces, "That was all."]
 
 
+LARGE = ("whole", "in two")
+"""How the cuttings are called whose deltas are larger than those of a server that sends each token as it comes."""
+
+
 def cuttings(stream: Stream) -> Iterator[tuple[str, list[int]]]:
     """Yield ways to cut a short stream, by the lengths of its deltas: the first as whole tokens, the others harsher."""
     text = stream.text

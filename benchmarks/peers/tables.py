@@ -52,10 +52,10 @@ def short(run: Run) -> str:
         cells = [_cell(run, row, case) for case in ("prose_10k", "calls_100", "arg_10K", "arg_1M")]
         prose, calls, small, large = ((_microseconds(run, cell)) for cell in cells)
         cut = run["cut"].get(row["key"], [])
-        worst = [max((each[what] for each in cut), default=0) for what in ("lost", "leaked", "wrong")]
+        worst = [max((each["small"][what] for each in cut), default=0) for what in ("lost", "leaked", "wrong")]
         wrong = f"{worst[2]} of {max((each['calls'] for each in cut), default=0)}"
         split = sum(each["results"] > 1 for each in cut)
-        whole = sum(_is_faulty(each["tokens"]) for each in cut)
+        whole = sum(bool(each["tokens"]["faulty"]) for each in cut)
         text = [str(figure) for figure in worst[:2]] if row["text"] else ["–", "–"]
         lines.append(
             [
@@ -75,7 +75,8 @@ def short(run: Run) -> str:
 def made_with(run: Run) -> str:
     """Return how the table came about, and what it does not say."""
     versions = {_package(row["name"]): row["version"] for row in run["rows"] if row["group"] in ("peer", "json")}
-    versions |= {"Node": row["version"] for row in run["rows"] if row["node"] and row["group"] == "floor"}
+    node = next((row["version"] for row in run["rows"] if row["node"] and row["group"] == "floor"), None)
+    versions |= {"Node": node} if node else {}
     versions.pop("json.loads", None)
     beside = ", ".join(f"{name} {version}" for name, version in versions.items())
     missing = "".join(f" Not measured: {name} ({reason})." for name, reason in run["missing"].items())
@@ -94,15 +95,12 @@ def _package(name: str) -> str:
 NOTES = """\
 Microseconds for one delta of one to seven characters; DNF: would not end within {limit:g} seconds, by its growth so
 far. The floor is a method that keeps the delta; in brackets: on Node, whose streams have a floor of their own. Growth
-is the exponent in arguments, between the two longest that ended: 1 is linear, 2 quadratic. The columns on the right are
-the worst of up to eight short streams, each cut in over sixty ways: characters of visible text that were not shown,
-characters of markup that were, calls that are missing or differ, for how many streams the result depends on the cut,
-and how many are faulty when each special token is one delta, as many servers send it. White space is not counted. A
-dash: it gives no text."""
-
-
-def _is_faulty(verdict: dict[str, int] | None) -> bool:
-    return verdict is None or any(verdict[what] for what in ("lost", "leaked", "wrong"))
+is the exponent in arguments, between the two longest that ended: 1 is linear, 2 quadratic. The columns on the right
+are about up to eight short streams, each cut in over sixty ways. Lost, leaked and wrong are the worst with deltas of at
+most thirteen characters: characters of visible text that were not shown, characters of markup that were, calls that are
+missing or differ. Then: for how many streams the result depends on the cut, larger deltas included, and how many are
+faulty when each special token is one delta, as many servers send it. White space is not counted. A dash: it gives no
+text."""
 
 
 def _parsers(run: Run) -> list[Row]:
@@ -166,25 +164,37 @@ def _last_growth(run: Run, row: Row) -> str:
 
 
 def _cut(run: Run) -> str:
-    heads = ["", "format", "stream", "cuttings", "with a fault", "lost, worst", "leaked, worst", "calls wrong, worst",
-             "different results", "whole tokens: lost / leaked / wrong"]  # fmt: skip
+    heads = [
+        "",
+        "format",
+        "stream",
+        "different results",
+        *(f"{kind}: faulty / lost / leaked / wrong" for kind in _PIECES),
+    ]
     lines = []
     for row in _parsers(run):
         streams = run["cut"].get(row["key"], [])
-        if streams and not any(each["faulty"] or each["results"] > 1 for each in streams):
-            cuttings = sum(each["cuttings"] for each in streams)
-            right = [f"all {len(streams)}", str(cuttings), "0", "0", "0", "0", "1 each", "0 / 0 / 0"]
-            lines.append([row["name"], row["format"], *right])
-            continue
-        for each in streams:
-            tokens = each["tokens"]
-            told = f"{tokens['lost']} / {tokens['leaked']} / {tokens['wrong']}" if tokens else "raised"
-            figures = [each[name] for name in ("cuttings", "faulty", "lost", "leaked", "wrong", "results")]
-            wrong = f"{each['wrong']} of {each['calls']}"
-            lines.append(
-                [row["name"], row["format"], each["stream"], *map(str, figures[:4]), wrong, str(figures[5]), told]
-            )
+        faulty = [
+            each for each in streams if each["results"] > 1 or any(each[kind]["faulty"] for kind in _PIECES.values())
+        ]
+        for each in faulty:
+            figures = [_faults_of(each[kind], each["calls"]) for kind in _PIECES.values()]
+            lines.append([row["name"], row["format"], each["stream"], str(each["results"]), *figures])
+        if len(faulty) < len(streams):
+            rest = f"the other {len(streams) - len(faulty)}" if faulty else f"all {len(streams)}"
+            lines.append([row["name"], row["format"], rest, "1", *("none" for _ in _PIECES)])
     return _table(heads, lines)
+
+
+_PIECES = {"whole tokens": "tokens", "small deltas": "small", "large deltas": "large"}
+
+
+def _faults_of(figures: dict[str, int], calls: int) -> str:
+    if not figures["faulty"]:
+        return "none"
+    raised = f", {figures['raised']} raised" if figures["raised"] else ""
+    faulty = f"{figures['faulty']} of {figures['cuttings']}{raised}"
+    return f"{faulty} / {figures['lost']} / {figures['leaked']} / {figures['wrong']} of {calls}"
 
 
 def _promptness(run: Run) -> str:
