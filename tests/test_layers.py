@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "parsing.repair": {"calls"},
     "tools": {*VOCABULARY, "surrogates", "tools.mcp"},
     "tools.mcp": {"tools"},
+    "tools.guarded_http": (),
     "recording": {"errors"},
     # what is built of them
     "native": {*VOCABULARY, "parsing"},
@@ -187,6 +188,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "parsing.repair": {"json_repair"},
     "tools": {"anyio", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "tools.mcp": {"mcp", "structlog"},
+    "tools.guarded_http": {"anyio", "httpx"},
     "recording": {"anyio", "msgspec"},
     "native": {"msgspec"},
     "turn": {"msgspec"},

@@ -118,8 +118,8 @@ class HTTPModel(ABC):
 def _join(base: str, path: str) -> str:
     """Return the address of the endpoint `path` below `base`, whose query stays; Azure needs one."""
     parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("a base URL begins with http:// or https:// and a host")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not base.isprintable():
+        raise ValueError("a base URL begins with http:// or https:// and a host, and holds no control characters")
     path, _, query = path.partition("?")
     whole = parts.path.rstrip("/")
     if not whole.endswith(path):

@@ -1,0 +1,99 @@
+"""An HTTP client for tools whose addresses a model chooses: it reaches the public internet, and nothing else.
+
+    async with guarded_client() as client:
+        page = await client.get(url)
+
+A model that was talked into it asks for `http://169.254.169.254/`, for a name that leads to the inside, or for a page
+that redirects there. What counts is the address that is connected to. So a name is resolved once, each of its addresses
+has to be a public one, and the connection goes to the first of them, by number: a name that means something else a
+moment later changes nothing. Each redirect is another request and is judged anew. The certificate is that of the name.
+
+`import streamtools` does not load it, because it needs httpx.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any
+
+import anyio
+import httpx
+
+Address = IPv4Address | IPv6Address
+
+_TRANSLATED = IPv6Network("64:ff9b::/96")  # behind it, a gateway finds an address of version 4
+_INSIDE = (IPv6Network("64:ff9b:1::/48"), IPv6Network("::/96"), IPv6Network("fec0::/10"))
+"""What `is_global` lets pass: translation for local use, and two ways of old."""
+
+
+def is_public(address: Address) -> bool:
+    """Return whether an address belongs to the public internet, and to one host there.
+
+    >>> [is_public(ip_address(each)) for each in ("1.1.1.1", "10.0.0.1", "169.254.169.254", "::ffff:127.0.0.1")]
+    [True, False, False, False]
+    """
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address.teredo is not None:
+            inner = address.teredo[1]
+        elif address in _TRANSLATED:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+        if any(address in each for each in _INSIDE):
+            return False
+    return address.is_global and not address.is_multicast
+
+
+class GuardedTransport(httpx.AsyncHTTPTransport):
+    """Connects to addresses that `allow` accepts, and raises `httpx.ConnectError` for others, before anything is sent.
+
+    The parameters are those of `httpx.AsyncHTTPTransport`; a proxy would connect in our place, so there can be none.
+    """
+
+    def __init__(self, *, allow: Callable[[Address], bool] = is_public, **options: Any) -> None:
+        if options.get("proxy") is not None or options.get("uds") is not None:
+            raise ValueError(
+                "a guarded transport connects itself: without a proxy and without a socket of this machine"
+            )
+        # A connection is verified for one name, and its number may be that of several: it is used once.
+        options["limits"] = httpx.Limits(max_keepalive_connections=0)
+        super().__init__(**options)
+        self._allow = allow
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request to the address that was looked at."""
+        host = request.url.host
+        address = await self._resolve(host, request)
+        sent = httpx.Request(
+            request.method,
+            request.url.copy_with(host=str(address)),
+            headers=request.headers,  # `Host` is the name
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": host},
+        )
+        return await super().handle_async_request(sent)
+
+    async def _resolve(self, host: str, request: httpx.Request) -> Address:
+        try:
+            found = await anyio.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise httpx.ConnectError("the name cannot be resolved", request=request) from error
+        addresses = [ip_address(str(each[4][0]).partition("%")[0]) for each in found]
+        if not addresses or not all(map(self._allow, addresses)):
+            raise httpx.ConnectError("the address is not a public one", request=request)
+        return addresses[0]
+
+
+def guarded_client(*, allow: Callable[[Address], bool] = is_public, **options: Any) -> httpx.AsyncClient:
+    """Return a client that connects only to addresses which `allow` accepts; `options` are those of the client.
+
+    It takes neither proxies nor credentials from the environment, and follows no redirect unless told to; each is then
+    judged like the first request. What a body may cost is yours to bound: read it with `stream`.
+    """
+    if options.keys() & {"transport", "proxy", "mounts", "trust_env", "limits"}:
+        raise ValueError("transport, proxy, mounts, limits and trust_env of a guarded client are its own")
+    kept = {name: options.pop(name) for name in ("verify", "cert", "http1", "http2") if name in options}
+    return httpx.AsyncClient(transport=GuardedTransport(allow=allow, **kept), trust_env=False, **options)
