@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=2000, help="how many are open at the same time (%(default)s)")
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long streams begin (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="another gives other streams (%(default)s)")
-    parser.add_argument("--pace", type=float, default=1.0, help="seconds between two chunks of a stream (%(default)s)")
+    parser.add_argument("--pace", type=float, default=1.5, help="seconds between two chunks of a stream (%(default)s)")
     parser.add_argument("--smoke", action="store_true", help="140 streams, 40 at a time; nothing is measured")
     options = parser.parse_args()
     settings = Settings(options.streams, options.minutes, seed=options.seed, pace=options.pace)

@@ -25,9 +25,10 @@ SOURCES: dict[str, Any] = {
     "gemini": sources.gemini,
 }
 _STREAMS = 16  # of one client, about: its pool looks at all of its connections for each request
-# A request that is cancelled (by `task.cancel()`) while httpcore closes connections that have expired leaves these open.
+# Nothing expires: a request that `task.cancel()` ends while httpcore closes what has expired leaves that open.
 _LIMITS = httpx.Limits(max_connections=None, keepalive_expiry=None)
 _PATIENCE = 120.0  # seconds of silence, but where it is the fault
+_SLOW = 600.0  # seconds that a tool may take on a busy machine, but for those that are to come too late
 
 
 class House:
@@ -74,7 +75,13 @@ class House:
         """Ask the provider, and read what it answers."""
         source = SOURCES[plan.format]
         async with self._ask(plan) as response:
-            stream = ToolStream(source(response), tools=registry, tool_state=ran, ask="now" if asks else "later")
+            stream = ToolStream(
+                source(response),
+                tools=registry,
+                tool_timeout=_SLOW,
+                tool_state=ran,
+                ask="now" if asks else "later",
+            )
             async with stream as events:
                 self.open += 1
                 try:

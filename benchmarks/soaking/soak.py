@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import math
 import random
 import subprocess
 import sys
@@ -31,7 +32,9 @@ from streamtools import ToolStream
 OnSample: TypeAlias = Callable[[Sample, House], None]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_CHUNKS = 40  # of a stream, about
+_BROWSERS = 7  # of so many readers, one is a browser
+_MORE = 1.06
+_CHUNKS = 25  # of a stream, about
 _FIRST_OF_BROWSERS = 500_000_000  # seeds
 
 
@@ -47,14 +50,19 @@ class Settings:
     minutes: float = 0.0
     count: int | None = None
     seed: int = 1
-    pace: float = 1.0
+    pace: float = 1.5
     idle: float = 15.0
     every: float = 5.0
 
     @property
+    def slots(self) -> int:
+        """How many read one stream after the other: some are between two, or ask the provider."""
+        return math.ceil(self.streams * _MORE)
+
+    @property
     def browsers(self) -> int:
         """How many streams are read by browsers."""
-        return self.streams // 7
+        return self.slots // _BROWSERS
 
     @property
     def life(self) -> float:
@@ -127,11 +135,11 @@ async def soak(settings: Settings, on_sample: OnSample | None = None) -> Report:
 async def _soak(settings: Settings, world: Outside, on_sample: OnSample | None) -> Report:
     port = (await world.hear())["port"]
     count = settings.count
-    by_browsers = None if count is None else count // 7
+    by_browsers = None if count is None else count // _BROWSERS
     first = settings.seed * 1_000_000_000
     house = House(
         f"http://127.0.0.1:{port}",
-        settings.streams,
+        settings.slots,
         idle=settings.idle,
         life=settings.life,
         seed=first,
@@ -158,14 +166,16 @@ async def _soak(settings: Settings, world: Outside, on_sample: OnSample | None) 
             world.tell(order)
             group.start_soon(watch)
             async with anyio.create_task_group() as slots:
-                many = settings.streams - settings.browsers
+                many = settings.slots - settings.browsers
                 for place in range(many):
                     slots.start_soon(_use_slot, house, settings.life * place / many)
                 if count is None:
                     await asyncio.sleep(settings.minutes * 60)
                     house.stop()
+                    world.tell({})
                 until = time.monotonic()
-            world.tell({})
+            if count is not None:
+                world.tell({})
             told = await world.hear()
             group.cancel_scope.cancel()
     return Report(house.tally, told["tally"], Counter(told["sent"]), logged, until, samples)

@@ -10,9 +10,6 @@ from benchmarks.soaking.plans import FAULTS
 from benchmarks.soaking.soak import Report, Settings
 from benchmarks.soaking.watch import GROWTH, growth
 
-_FULL = 0.95
-"""The share of the streams that has to be open at a time: between two, a slot asks the provider."""
-
 _SATURATED = 0.9
 """The share of a processor above which streams are no more as many at the same time as they seem."""
 
@@ -42,7 +39,7 @@ def judge(report: Report, settings: Settings) -> list[Finding]:
     if len(samples) < 8:
         return [*findings, Finding("memory is flat", None, "there are too few samples to tell")]
     many = statistics.median(sample.streams for sample in samples[len(samples) // 4 :])
-    full = many >= _FULL * settings.streams
+    full = many >= settings.streams
     findings.append(Finding("the streams are open at the same time", full, f"{many:,.0f} of {settings.streams:,}"))
     ratio = growth(samples)
     findings.append(Finding("memory is flat", ratio <= GROWTH, f"last quarter by second quarter: {ratio:.4f}"))
