@@ -99,7 +99,17 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
     ),
     "events": ({"base"}, {"source", "ui"}, {"__init__"}),
     "tools": (
-        {"outcome", "context", "decisions", "failures", "finished", "refusals", "schemas", "docstrings"},
+        {
+            "outcome",
+            "context",
+            "decisions",
+            "failures",
+            "finished",
+            "refusals",
+            "schemas",
+            "docstrings",
+            "guarded_http",
+        },
         {"type_schemas", "extending", "hints", "tool_clients", "guards", "ledger", "decider", "threads"},
         {"returns", "signature", "suspension"},
         {"definition"},
