@@ -13,7 +13,7 @@ from tests.torture.scenarios import SCENARIOS
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kind of blow, at every place, brings it out."""
-    monkeypatch.setattr("tests.torture.loops.PATIENCE", PATIENCE / 40)
+    monkeypatch.setattr("tests.torture.loops.PATIENCE", PATIENCE / 50)
     stream, blow, complaint = PLANTED[fault]
     bench = Bench(SCENARIOS["generators"], "asyncio", noted=stream)
     for each in bench.strikes():

@@ -1,9 +1,9 @@
 """The violent things: where they strike, and what they may do to the run.
 
 The effect of a blow is what the consumer has to see of it: `none` (all goes on as if nothing had happened), `tool` (one
-call fails, and the run goes on), `stops` (the run ends before its end, and nobody gets an exception), `fails` (the run
-says that it has failed), `cancels`, `raises` (the consumer gets this very exception, in as many groups as there are
-around it), `escapes` (the program gets it, whatever it has to break).
+call fails, and the run goes on), `late` (calls fail whose time is up), `stops` (the run ends before its end, and nobody
+gets an exception), `fails` (the run says that it has failed), `cancels`, `raises` (the consumer gets this very
+exception, in as many groups as there are around it), `escapes` (the program gets it, whatever it has to break).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from streamtools.tools.invocation import TIMEOUT
 from tests.torture.rack import READ, Bang, Boom
 
 if TYPE_CHECKING:
@@ -97,6 +98,10 @@ def _move_clock(rack: Rack, blow: Blow) -> None:
     rack.steps.now += 1.5 * READ
 
 
+def _move_clock_far(rack: Rack, blow: Blow) -> None:
+    rack.steps.now += 1.5 * TIMEOUT
+
+
 def _fail_beside(rack: Rack, blow: Blow) -> None:
     blow.struck = False  # until it has raised, which it may come too late for
     rack.sibling_blow = blow
@@ -135,6 +140,7 @@ def _kinds() -> list[Kind]:
         Kind("cancel-inside", "consumer", "cancels", _cancel),
         Kind("aclose-inside", "consumer", "stops", _saying("aclose")),
         Kind("tool-cancels", "tool", "cancels", _cancel),
+        Kind("tool-late", "tool", "late", _move_clock_far),
         Kind("tool-lone-cancel", "tool", "tool", _raising(asyncio.CancelledError), ONE),
         Kind("source-breaks", "source", "fails", _raising(lambda: OSError("gone"))),
         Kind("source-cancels", "source", "cancels", _cancel),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.torture.blows import BOTH, KINDS, Blow, Kind
-from tests.torture.rack import NotedStream
+from tests.torture.noted import NotedStream
 from tests.torture.streams import Scenario
 from tests.torture.trial import Trial, run_trial
 from tests.torture.verdict import judge, story_of
@@ -90,7 +90,7 @@ class Bench:
         """Run it with two blows that the dice choose."""
         seed = dice.randrange(1 << 16)
         first, second = (self._throw(dice) for _ in range(2))
-        if {first.kind.reads, second.kind.reads} != {"move_on", "wait_for"}:
+        if not (_contradict(first.kind, second.kind) or _contradict(second.kind, first.kind)):
             self.strike([first, second], seed)
 
     def _throw(self, dice: random.Random) -> Blow:
@@ -103,6 +103,14 @@ class Bench:
         if complaints:
             blows = " ".join(map(str, trial.blows)) or "nothing"
             self.failures.append(Failure(self.scenario.name, self.backend, blows, seed, complaints))
+
+
+def _contradict(one: Kind, other: Kind) -> bool:
+    """Return whether two blows cannot be told apart, or it is known that Python loses one of them.
+
+    Before Python 3.12, `asyncio.wait_for` swallows a cancellation that comes together with what it waits for.
+    """
+    return one.reads == "wait_for" and (other.reads == "move_on" or other.name.startswith("cancel-"))
 
 
 def benches(scenarios: list[Scenario], backends: tuple[str, ...] = BOTH, seed: int = 0) -> Iterator[Bench]:

@@ -23,7 +23,7 @@ from typing import Any
 import anyio
 import trio
 
-PATIENCE = 4.0
+PATIENCE = 10.0
 """Real seconds that threads and sockets have, on a busy machine, until a loop counts as stalled."""
 
 

@@ -9,7 +9,7 @@ import anyio
 from msgspec.structs import replace
 
 from streamtools.events import Done, Executed, UIEvent
-from tests.torture.rack import NotedStream
+from tests.torture.noted import NotedStream
 
 
 class LeavesTask(NotedStream):

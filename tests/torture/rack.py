@@ -7,18 +7,18 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 
 from streamtools import ToolStream
 from streamtools.calls import ToolCall
-from streamtools.conversation import Chat
 from streamtools.events import UIEvent
 from streamtools.runs import Run
 from streamtools.tools import ToolOutcome
 from tests.torture.loops import Steps
+from tests.torture.noted import NotedChat, NotedStream, Noting, Reader, Tracked
 
 if TYPE_CHECKING:
     from tests.torture.blows import Blow
@@ -35,63 +35,6 @@ class Boom(Exception):
 
 class Bang(BaseException):
     """What is meant for the program, and for nobody in between."""
-
-
-class _Noting(ToolStream):
-    """Notes each event at the moment at which it is handed to somebody."""
-
-    taken: list[UIEvent]
-    entered = False
-
-    async def __aenter__(self) -> Self:
-        self.entered = True
-        return await super().__aenter__()
-
-    async def __anext__(self) -> UIEvent:
-        event = await super().__anext__()
-        self.taken.append(event)
-        return event
-
-
-class NotedStream(_Noting):
-    """A stream that notes what it hands out."""
-
-
-class NotedChat(_Noting, Chat):
-    """A chat that does."""
-
-
-@dataclass
-class Tracked:
-    """A stream of the run, and all that it has said."""
-
-    stream: ToolStream
-    events: list[UIEvent]
-    reader: AsyncIterator[UIEvent]
-    """Whoever reads from it adds to the events."""
-    unread: Exception | None = None  # what was raised to whoever read the rest
-
-    @property
-    def entered(self) -> bool:
-        """Whether there was a run."""
-        return getattr(self.stream, "entered", True)
-
-
-class _Reader:
-    def __init__(self, stream: ToolStream, events: list[UIEvent]) -> None:
-        self._stream = stream
-        self._events = events
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> UIEvent:
-        event = await anext(self._stream)
-        self._events.append(event)
-        return event
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 @dataclass
@@ -144,7 +87,7 @@ class Rack:
         self.track(stream)
         return stream
 
-    def track(self, stream: _Noting) -> None:
+    def track(self, stream: Noting) -> None:
         """Have a stream judged behind the run."""
         stream.taken = []
         self.streams.append(Tracked(stream, stream.taken, stream))
@@ -153,7 +96,7 @@ class Rack:
     def adopt(self, stream: ToolStream) -> AsyncIterator[UIEvent]:
         """Have a stream judged that somebody else has made and entered; return what to read it by."""
         events: list[UIEvent] = []
-        reader = _Reader(stream, events)
+        reader = Reader(stream, events)
         self.streams.append(Tracked(stream, events, reader))
         self.actions.setdefault("aclose", stream.aclose)
         return reader

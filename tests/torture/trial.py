@@ -21,7 +21,8 @@ import structlog.testing
 
 from tests.torture.blows import Blow
 from tests.torture.loops import Steps, run_in_steps
-from tests.torture.rack import NotedStream, Rack, Tracked
+from tests.torture.noted import NotedStream, Tracked
+from tests.torture.rack import Rack
 from tests.torture.streams import Scenario
 
 

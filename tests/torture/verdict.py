@@ -11,7 +11,8 @@ from streamtools.events import Done, Error, Executed, Executing, UIEvent
 from streamtools.grammar import validate
 from tests.order_rules import check_openai
 from tests.stories import tell
-from tests.torture.rack import Rack, Tracked
+from tests.torture.noted import Tracked
+from tests.torture.rack import Rack
 from tests.torture.trial import Trial
 
 _NOT_BEGUN = "was never awaited"  # of tasks that asyncio cancels before their first step, anyio leaves the coroutine so
@@ -117,7 +118,7 @@ def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[st
         yield f"{done} was told, and the result is {result.reason}, {result.finish_reason}"
     if [call.id for call in done.pending] != [call.id for call in result.pending]:
         yield f"{done.pending} are pending, and the result has {result.pending}"
-    disturbed = effects - {"none", "tool"}
+    disturbed = effects - {"none", "tool", "late"}
     allowed = {trial.scenario.reason}
     if disturbed:
         allowed |= {"cancelled"}
@@ -136,6 +137,10 @@ def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[st
         failed = [each for each in result.outcomes if each.error is Code.TOOL_FAILED]
         if len(failed) != len(trial.struck):
             yield f"{len(trial.struck)} calls were to fail, and {failed} have"
+    if effects == {"late"} and any(
+        each.error not in (None, Code.TOOL_TIMEOUT, Code.UNKNOWN_TOOL) for each in result.outcomes
+    ):
+        yield f"calls were to be late, and {result.outcomes} came of them"
     if tracked.unread is not None and tracked.unread not in [blow.error for blow in trial.struck]:
         yield f"whoever read the rest got {tracked.unread!r}"
     outcomes = Counter(each.call.id for each in result.outcomes)
@@ -194,7 +199,7 @@ def _client(trial: Trial, effects: set[str]) -> Iterator[str]:
         yield "something was sent behind the end"
     names = {blow.kind.name for blow in trial.struck}
     gone = trial.rack.leaves_first or any(name.startswith(("leave", "send")) for name in names)
-    stays = not effects - {"none", "tool", "fails"} or names == {"end"}
+    stays = not effects - {"none", "tool", "late", "fails"} or names == {"end"}
     if stays and not gone and not ends[-1]:
         yield "nobody has told the client that this is the end"
 
