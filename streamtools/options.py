@@ -43,9 +43,10 @@ def check_options(
     decision_timeout: float | None,
 ) -> None:
     """Raise ValueError for a value that is not allowed."""
-    for name, value in (("concurrency", concurrency), ("result_limit", result_limit)):
-        if value is not None and not (isinstance(value, int) and value >= 1):
-            raise ValueError(f"{name} is a number of at least 1, not {value!r}")
+    if not (isinstance(concurrency, int) and concurrency >= 1):
+        raise ValueError(f"concurrency is a number of at least 1, not {concurrency!r}")
+    if result_limit is not None and not (isinstance(result_limit, int) and result_limit >= 1):
+        raise ValueError(f"result_limit is a number of at least 1, or None, not {result_limit!r}")
     if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
         raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
     if not (on_tool_result is None or callable(on_tool_result)):

@@ -11,6 +11,7 @@ from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, DecisionRefused
 from streamtools.recording import shipped
 from streamtools.runs import Runs
+from streamtools.tools import Answer, Decidable, Deny
 from tests.approvals import ANN, QUESTION, Bank, calls
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +52,20 @@ async def test_a_run_passes_decisions_on() -> None:
     run = await held(bank, decide)
     assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in run.result.outcomes]
     assert [("Ann", 5)] == bank.paid
+
+
+async def test_a_decision_that_was_made_elsewhere() -> None:
+    """It can be passed on as it is, whichever it is."""
+    bank = Bank()
+
+    def decide(run: Any) -> None:
+        assert isinstance(run, Decidable)
+        run.decide("n0", Deny("no"))
+        run.decide("n1", Answer({"page": 1}))
+
+    run = await held(bank, decide)
+    assert [Code.TOOL_DENIED, None] == [each.error for each in run.result.outcomes]
+    assert [] == bank.paid
 
 
 async def test_a_run_passes_refusals_on() -> None:

@@ -670,6 +670,7 @@ STREAM = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n', b"data: [DONE]\n
 
 WRONG: dict[str, dict[str, Any]] = {
     "no tools at a time": {"concurrency": 0},
+    "tools without a bound": {"concurrency": None},
     "no time for tools": {"tool_timeout": 0},
     "a time that is a text": {"tool_timeout": "3"},
     "a result of no length": {"result_limit": 0},

@@ -53,11 +53,12 @@ async def decide(model: ScriptedModel, ledger: Path) -> None:
         stream.approve("a", digest=stream.questions[0].digest)
         stream.deny("b", "no")
         stream.answer("c", [1])
+        stream.decide("d", Deny("no"))
 
 
 async def outlive(model: ScriptedModel) -> TurnResult:
     """A run, its readers, and its end."""
-    async with Runs(MemoryEventLog(max_events=100), stop_when_abandoned=60) as runs:
+    async with Runs(MemoryEventLog(max_events=100, max_bytes=1_000_000), stop_when_abandoned=60) as runs:
         run = await runs.start(chat(model, []), owner="ann")
         assert_type(run, Run)
         async with run.attach(after=3) as events:
