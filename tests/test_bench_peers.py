@@ -183,6 +183,15 @@ def test_a_peer_that_is_not_installed_says_how_to_install_it(row: Row, tmp_path:
         crew.start(row)
 
 
+def test_nothing_else_is_overwritten_by_the_environment(tmp_path: Path) -> None:
+    """A folder with something in it that is no virtual environment is left alone."""
+    kept = tmp_path / "letter.txt"
+    kept.write_text("Dear", encoding="utf-8")
+    with pytest.raises(FileExistsError, match="not empty"):
+        installing.install(tmp_path)
+    assert "Dear" == kept.read_text(encoding="utf-8")
+
+
 def test_smoke_runs_without_the_peers(tmp_path: Path) -> None:
     """The whole command, small, prints a line for each missing peer and is content with our rows."""
     saved = tmp_path / "run.json"

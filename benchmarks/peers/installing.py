@@ -51,7 +51,12 @@ def node_in(environment: Path) -> Path:
 
 
 def install(environment: Path) -> list[str]:
-    """Make the environment, and return what could not be installed, each with the last words of whoever refused."""
+    """Make the environment anew, and return what could not be installed, each with the last words of whoever refused.
+
+    Raises FileExistsError for a folder that holds something else.
+    """
+    if environment.exists() and any(environment.iterdir()) and not (environment / "pyvenv.cfg").exists():
+        raise FileExistsError(f"{environment} is no virtual environment, and not empty")
     venv.create(environment, with_pip=True, clear=True)
     pip = [str(python_in(environment)), "-m", "pip"]
     failed = _try("packages of Python", [*pip, "install", "-q", "-r", str(HERE / "requirements.txt")])
