@@ -117,8 +117,7 @@ def differences(expected: str, got: str) -> tuple[int, int]:
             same = _agreeing(expected, i, got, j)
             i, j = i + same, j + same
             continue
-        here = expected.find(got[j : j + _STEP], i)
-        there = got.find(expected[i : i + _STEP], j)
+        here, there = _meeting(expected, i, got, j)
         if here >= 0 and (there < 0 or here - i <= there - j):
             lost, i = lost + here - i, here
         elif there >= 0:
@@ -128,6 +127,19 @@ def differences(expected: str, got: str) -> tuple[int, int]:
         else:
             leaked, j = leaked + 1, j + 1
     return lost + len(expected) - i, leaked + len(got) - j
+
+
+def _meeting(expected: str, i: int, got: str, j: int) -> tuple[int, int]:
+    """Return where `expected` goes on as `got` does here, and the reverse; -1 where it does not.
+
+    A few characters that agree mean something close by only; a dozen mean something anywhere.
+    """
+    for size, reach in ((_STEP, max(len(expected), len(got))), (_STEP // 2, 40 * _STEP)):
+        here = expected.find(got[j : j + size], i, i + reach)
+        there = got.find(expected[i : i + size], j, j + reach)
+        if here >= 0 or there >= 0:
+            break
+    return here, there
 
 
 def _agreeing(one: str, i: int, other: str, j: int) -> int:
@@ -159,7 +171,8 @@ def promptness(stream: Stream, sizes: Sequence[int], told: Sequence[Told], marke
     for number, size in enumerate(sizes):
         at += size
         total += shown[number]
-        held = max(held, at - total - _may_become(stream.text[max(0, at - 40) : at], markers))
+        if at - total > held:
+            held = max(held, at - total - _may_become(stream.text[max(0, at - 40) : at], markers))
     named, argued = (_delay(stream, sizes, told, which) for which in (0, 1))
     steps = {each[0] for each in told if each[1] == "args" and each[-1]}
     return Promptness(None if stream.calls else held, named, argued, len(steps))

@@ -22,6 +22,9 @@ from benchmarks.peers.streams import LARGE, TOOLS, Stream, case, cuttings, short
 ENOUGH = 3.0  # seconds that a row may take of one case before it is not repeated
 JUDGED = 15.0  # seconds that a case may take and still be gone through a second time, to be judged
 
+PROMPT = ("prose_10k", "near_40K", "arg_1K")
+"""The cases in which it is looked at how soon things are told."""
+
 Cell = dict[str, Any]
 """What is known of one row and one case, ready for JSON."""
 
@@ -74,6 +77,8 @@ def _looked_at(crew: Crew, row: Row, stream: Stream, sizes: list[int], limit: fl
     if isinstance(told, str):
         return {"raised": told}
     verdict = judge(stream, told, tells_text=row.tells_text)
+    if stream.name not in PROMPT:
+        return {"verdict": _figures(verdict)}
     soon = promptness(stream, sizes, told, row.markers or (stream.format.marker,))
     return {"verdict": _figures(verdict), "soon": asdict(soon) | ({} if row.tells_text else {"held": None})}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.peers.measuring import exponent
+from benchmarks.peers.measuring import PROMPT, exponent
 from benchmarks.peers.streams import ARGUMENTS, CASES
 
 Run = dict[str, Any]
@@ -209,7 +209,7 @@ def _promptness(run: Run) -> str:
     ]
     lines = []
     for row in _parsers(run):
-        soon = {case: _cell(run, row, case).get("soon", {}) for case in ("prose_10k", "near_40K", "arg_1K")}
+        soon = {case: _cell(run, row, case).get("soon", {}) for case in PROMPT}
         if any(soon.values()):
             held = [_known(soon[case].get("held")) for case in ("prose_10k", "near_40K")]
             told = [_known(soon["arg_1K"].get(name)) for name in ("named", "argued", "steps")]
