@@ -85,11 +85,12 @@ def test_nothing_to_say(event: UIEvent) -> None:
 ESCAPED = {
     "get_weather": r"get\_weather",
     "*bold* [link](http://x)": r"\*bold\* \[link\]\(http://x\)",
-    "<img src=x onerror=alert(1)>": r"\<img src=x onerror=alert\(1\)\>",
+    "<img src=x onerror=alert(1)>": r"&lt;img src=x onerror=alert\(1\)\>",
     "a\n# b\r\n\t> c": r"a \# b \> c",
     "`code` ~~x~~ |": r"\`code\` \~\~x\~\~ \|",
     "\\*": r"\\\*",
     "\x1b[31mred\x07\x00\x9b": r"\[31mred",
+    "\\<svg onload=f >": r"\\&lt;svg onload=f \>",
     "{name} {0} %s $x": r"\{name\} \{0\} %s $x",
     "\u2028\u2029\x85": "",
     "a\u202eb\u2066c": "a b c",

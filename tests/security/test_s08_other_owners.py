@@ -1,0 +1,116 @@
+"""S8: what one user's run says, no other user can read, whatever id, position or path he sends.
+
+Over HTTP and over a websocket, as `docs/front-end.md` builds them: the owner comes from the application's own login and
+never from what a client sends along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import httpx
+import pytest
+import websockets
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+
+from streamtools import ToolStream
+from streamtools.errors import RunNotFound
+from streamtools.events import ProviderCompleted
+from streamtools.outputs.asgi import EventStreamResponse, last_event_id, serve_websocket
+from streamtools.runs import Run, Runs
+from tests.serving import Served
+from tests.stories import Script, texts
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "the launch code is 0000"
+POSITIONS = ["0", "1", "-1", "9" * 5000, "1e3", "\u0661", "1\u2028", "*", "None", "' OR 1=1", "../1"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Served, Run]]:
+    """Serve runs to whoever the header `User` names, with one of Ann's that is over."""
+    async with Runs() as runs:
+
+        async def events(request: Request) -> Response:
+            try:
+                run = await runs.find(request.path_params["run_id"], owner=request.headers["user"])
+            except RunNotFound as error:
+                return JSONResponse({"error": str(error)}, 404)
+            return EventStreamResponse(run, request=request)
+
+        async def socket(websocket: Any) -> None:
+            await serve_websocket(websocket, lambda *_: None, runs=runs, owner=websocket.headers["user"])
+
+        routes = [Route("/runs/{run_id:path}", events), WebSocketRoute("/socket", socket)]
+        stream = ToolStream(Script([*texts(SECRET), ProviderCompleted(finish_reason="stop")]))
+        run = await runs.start(stream, owner="ann")
+        await run.wait()
+        async with Served(Starlette(routes=routes)) as server:
+            with anyio.fail_after(30):
+                yield server, run
+
+
+async def test_over_http() -> None:
+    """Another's run is not found, from any position; the answer is that for a run which never was."""
+    async with serving() as (server, run), httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+        own = await client.get(f"/runs/{run.id}", headers={"user": "ann"})
+        assert SECRET in own.text
+        for run_id in (run.id, f"ann/{run.id}", f"../ann/{run.id}", run.id.upper(), run.id + "\0", ""):
+            for position in POSITIONS:
+                headers = {b"user": b"bob", b"last-event-id": position.encode()}
+                told = await client.get(f"/runs/{quote(run_id, safe='')}", headers=headers, params={"after": position})
+                never = await client.get("/runs/run_never", headers={"user": "bob"})
+                assert (404, 404) == (told.status_code, never.status_code)
+                assert SECRET not in told.text
+                assert never.json()["error"].replace("'run_never'", "") == (
+                    told.json()["error"].replace(repr(run_id[:64]), "")
+                )
+
+
+async def test_a_strange_position_of_ones_own() -> None:
+    """It counts as none: everything is told, once, and nothing is raised."""
+    async with serving() as (server, run), httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+        whole = (await client.get(f"/runs/{run.id}", headers={"user": "ann"})).text
+        for position in POSITIONS[2:]:
+            headers = {b"user": b"ann", b"last-event-id": position.encode()}
+            assert whole == (await client.get(f"/runs/{run.id}", headers=headers)).text
+
+
+async def test_over_a_websocket() -> None:
+    """Another's run is neither sent, nor cancelled, nor answered; the code is that for a run which never was."""
+    async with serving() as (server, run):
+        url, headers = f"{server.websocket_url}/socket", {"user": "bob"}
+        async with websockets.connect(url, additional_headers=headers, proxy=None) as client:
+            for frame in (
+                {"resume": 0, "run_id": run.id},
+                {"resume": 3, "run_id": f"ann/{run.id}"},
+                {"resume": 0, "run_id": "run_never"},
+                {"resume": 10**18, "run_id": run.id},
+            ):
+                await client.send(json.dumps(frame))
+                answer = await client.recv()
+                assert SECRET not in str(answer)
+                assert "run_not_found" == json.loads(answer)["error"]["code"]
+
+
+@pytest.mark.parametrize("told", [each for each in POSITIONS if each.isascii()])
+def test_positions_are_numbers_of_bounded_length(told: str) -> None:
+    """What is none is the beginning."""
+    number = last_event_id({"type": "http", "headers": [(b"last-event-id", told.encode())], "query_string": b""})
+
+    assert number == (int(told) if told in ("0", "1") else 0)

@@ -1,0 +1,85 @@
+"""S12: keys and content are in no log and no recording; a line of a log stays one; recordings are their owner's alone.
+
+The canaries themselves are planted by `test_log_secrets.py`, `test_recording_secrets.py` and `test_tool_secrets.py`;
+here is what they do not look at: who may read the files, and what names can do to a log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from streamtools import ToolStream
+from streamtools.events import NativeToolCall, ProviderCompleted
+from streamtools.recording import Head, RecordingTransport, RecordingWriter, record
+from tests.stories import Script
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "sk-canary0123456789abcdef0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _open_mask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def answer() -> httpx.Response:
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=f"data: {CANARY}\n\n".encode())
+
+
+@pytest.mark.parametrize("existed", [False, True])
+async def test_files_are_their_owners_alone(tmp_path: Path, existed: bool) -> None:
+    """By each way of recording, under any mask, and if the file was there before for everybody."""
+    paths = [tmp_path / name for name in ("transport", "wrapped", "wrapped sync", "written")]
+    for path in paths if existed else ():
+        path.write_text("old")
+        path.chmod(0o666)
+
+    transport = RecordingTransport(httpx.MockTransport(lambda _: answer()), paths[0])
+    async with httpx.AsyncClient(transport=transport) as client:
+        await client.post(f"http://ann:{CANARY}@x/{CANARY}?key={CANARY}", headers={"x-key": CANARY}, json={"a": CANARY})
+        async with record(answer(), paths[1]) as stream:
+            assert CANARY.encode() in b"".join([chunk async for chunk in stream])
+    with record([f"data: {CANARY[:9]}".encode(), CANARY[9:].encode()], paths[2]) as pieces:
+        assert CANARY.encode() in b"".join(pieces)
+    with RecordingWriter(paths[3], Head(source="openai", title=CANARY)):
+        pass
+
+    for path in paths:
+        assert 0o600 == mode(path), path.name
+        assert CANARY.encode() not in path.read_bytes(), path.name
+        assert CANARY[8:] not in path.read_text(), path.name
+
+
+FORGED = "f\n2026-01-01 00:00:00 [info] approved\r\x1b[2J\x85\u2028x"
+
+
+async def test_a_name_forges_no_line_of_a_log(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a model calls a tool, and what a provider calls a call, stands in one line, without control characters."""
+    caplog.set_level(logging.DEBUG)
+    call, end = NativeToolCall("0", FORGED, {}, FORGED), ProviderCompleted(finish_reason="stop")
+    async with ToolStream(Script([call, end]), tools=[answer], run_id="r") as events:
+        told = [event.type async for event in events]
+    shown = capsys.readouterr().out + caplog.text
+
+    assert "error" in told
+    assert "tool_call_failed" in shown
+    assert 1 == len(shown.splitlines())
+    assert not {"\x1b[2J", "\r", "\x85", "\u2028"} & {
+        each for each in ("\x1b[2J", "\r", "\x85", "\u2028") if each in shown
+    }

@@ -1,0 +1,116 @@
+"""S13: a model that calls without end is stopped at each bound, with the bound's own name; what was left is pending."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import Guards, chat
+from streamtools.conversation import Ask, ScriptedModel
+from streamtools.events import Done, NativeToolCall, ProviderCompleted, SourceUsage, Usage
+from streamtools.sources import Source
+
+pytestmark = pytest.mark.anyio
+
+
+class Tireless(ScriptedModel):
+    """Calls the tool in each turn, so many times, with other arguments each time; or always the same call."""
+
+    def __init__(self, calls: int = 1, *, same: bool = False) -> None:
+        super().__init__([])
+        self.calls = calls
+        self.same = same
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        """Answer."""
+        turn = len(self.asks)
+        made: list[Any] = [
+            NativeToolCall(f"{turn}.{at}", "work", {"at": 0 if self.same else turn * 1000 + at}, f"c{turn}.{at}")
+            for at in range(self.calls)
+        ]
+        self._answers.append(
+            [*made, SourceUsage(Usage(input=900, output=100)), ProviderCompleted(finish_reason="tool_calls")]
+        )
+        return super().stream(ask)
+
+
+class Work:
+    """What the tool has done, how much of it at once, and whether it ever ends."""
+
+    def __init__(self, *, ends: bool = True, fails: bool = False, together: int = 0) -> None:
+        self.done = self.now = self.most = 0
+        self.ends, self.fails, self.together = ends, fails, together
+        self.are_together = anyio.Event()
+
+    async def work(self, at: int = 0) -> str:
+        """Do it."""
+        self.done, self.now = self.done + 1, self.now + 1
+        self.most = max(self.most, self.now)
+        try:
+            if self.now >= self.together:
+                self.are_together.set()
+            await (self.are_together.wait() if self.ends else anyio.sleep_forever())
+            if self.fails:
+                raise ValueError
+        finally:
+            self.now -= 1
+        return "done"
+
+
+async def run(model: Tireless, work: Work, **options: Any) -> Done:
+    """Return how it ended."""
+    async with chat(model, [{"role": "user", "content": "Go."}], tools=[work.work], **options) as events:
+        told = [event async for event in events]
+    assert isinstance(told[-1], Done)
+    return told[-1]
+
+
+BOUNDS: dict[str, tuple[Tireless, Work, dict[str, Any], str, int]] = {
+    "steps, by default": (Tireless(), Work(), {}, "max_steps", 9),
+    "steps": (Tireless(), Work(), {"max_steps": 3}, "max_steps", 2),
+    "the same call": (Tireless(same=True), Work(), {}, "repeated_call", 4),
+    "calls in a turn": (Tireless(8), Work(), {"guards": Guards(calls_per_turn=3)}, "call_limit", 3),
+    "calls, by default": (Tireless(30), Work(), {"max_steps": 99}, "call_limit", 100),
+    "calls": (Tireless(2), Work(), {"guards": Guards(calls=5)}, "call_limit", 5),
+    "failures, by default": (Tireless(), Work(fails=True), {}, "failed_turns", 3),
+    "tokens": (Tireless(), Work(), {"guards": Guards(tokens=2500)}, "token_limit", 2),
+    "time": (Tireless(), Work(ends=False), {"guards": Guards(seconds=0.1)}, "time_limit", 1),
+}
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+async def test_each_bound_stops_it(bound: str) -> None:
+    """With its own word, after so many executions; the calls that were not run are pending."""
+    model, worked, options, why, runs = BOUNDS[bound]
+    model, work = Tireless(model.calls, same=model.same), Work(ends=worked.ends, fails=worked.fails)
+    with anyio.fail_after(60):
+        done = await run(model, work, **options)
+
+    assert ("stopped", why) == (done.reason, done.finish_reason)
+    assert runs == work.done
+    assert (why in ("failed_turns", "time_limit")) or done.pending
+
+
+@pytest.mark.parametrize("most", [1, 3])
+async def test_so_many_at_once(most: int) -> None:
+    """Parallel calls share so many places."""
+    work = Work(together=most)
+    with anyio.fail_after(60):
+        await run(Tireless(8), work, concurrency=most, max_steps=2)
+
+    assert 8 == work.done
+    assert most == work.most
+
+
+def test_what_is_bounded_by_default() -> None:
+    """Tokens and time are for the application to bound: nobody else knows what they cost."""
+    guards = Guards()
+
+    assert (5, 32, 100, 3) == (guards.repeated_calls, guards.calls_per_turn, guards.calls, guards.failed_turns)
+    assert guards.tokens is guards.seconds is None
+    with pytest.raises(ValueError, match="positive"):
+        Guards(seconds=-math.inf)

