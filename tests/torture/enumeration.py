@@ -60,6 +60,7 @@ class Bench:
             kind
             for kind in KINDS.values()
             if self.backend in kind.backends
+            and kind.name not in self.scenario.without
             and (not kind.action or kind.action in self.actions)
             and self.places[kind.place]
         ]

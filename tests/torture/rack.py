@@ -56,6 +56,7 @@ class Rack:
     returned: set[str] = field(default_factory=set)
     told: Counter[str] = field(default_factory=Counter)  # calls of which `on_tool_result` was told
     at_work: int = 0  # threads of tools
+    cleanups: list[Callable[[], object]] = field(default_factory=list)  # when all is over
     doors: list[threading.Event] = field(default_factory=list)
     actions: dict[str, Callable[[], Awaitable[object] | None]] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
@@ -71,6 +72,9 @@ class Rack:
     sibling: anyio.Event = field(init=False)
     sibling_blow: Blow | None = None
     sent: list[dict[str, Any]] = field(default_factory=list)  # to a client
+    resumes: bool = False  # one run another, whose outcomes are told again
+    is_calm: bool = False  # whether nothing violent happens any more
+    behind: Callable[[], Awaitable[object]] | None = None  # what comes behind all that, undisturbed
     leaves_first: bool = False  # the client, before it could be told of the end
 
     # What scenarios use.
@@ -115,7 +119,7 @@ class Rack:
             self.points[place] += 1
         word: object = None
         for blow in self.blows:
-            if blow.kind.place == place and blow.at == number:
+            if not self.is_calm and blow.kind.place == place and blow.at == number:
                 blow.struck = True
                 word = blow.kind.strike(self, blow)
         return word

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 
 from streamtools import sources
 from streamtools.errors import DecisionRefused
-from streamtools.events import ApprovalRequested, ProviderCompleted, TextDelta
-from streamtools.tools import Tool
+from streamtools.events import ApprovalRequested, ProviderCompleted, TextDelta, UIEvent
+from streamtools.tools import CallLedger, MemoryLedger, SQLiteLedger, Tool
 from tests.torture.rack import Bang, Rack
 from tests.torture.tools import Tools, called, native, new_ids, said
 from tests.torture.wires import OwnSource, Wire
@@ -26,6 +28,7 @@ class Scenario:
     run: Callable[[Rack], Coroutine[Any, Any, None]]
     reason: str = "finished"
     effects: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()  # kinds of blows that nobody may strike here
     quiet: tuple[str, ...] = ()  # what Python may say here, for it is not of our doing
 
 
@@ -100,6 +103,40 @@ async def asked(rack: Rack) -> None:
         await rack.read(Approving())
 
 
+async def resumed_with_file(rack: Rack) -> None:
+    """The same with a ledger that is written in threads, into a file."""
+    place = TemporaryDirectory()
+    ledger = SQLiteLedger(Path(place.name) / "ledger")
+    rack.cleanups += [ledger.close, place.cleanup]
+    await resumed(rack, ledger)
+
+
+async def resumed(rack: Rack, ledger: CallLedger | None = None) -> None:
+    """A run that is left to somebody's approval, and one that goes on from there; however that ends, the next one that
+    goes on from there runs nothing twice.
+    """
+    rack.resumes = True
+    tools = Tools(rack)
+    guarded = [Tool(tools.think, requires_approval=True), *tools["steps"]]
+    options: dict[str, Any] = {"tools": guarded, "run_id": "r", "ledger": ledger or MemoryLedger()}
+    first = rack.stream(sources.openai(Wire(rack, *native("think", "steps"))), new_id=new_ids(), **options)
+    async with first as events:
+        await rack.read(events)
+    suspension = first.suspension
+    if suspension is None:
+        return
+    options |= {"resume": suspension, "decisions": {"n0": True}}
+
+    async def go_on() -> None:
+        rack.is_calm = True
+        async with rack.stream(OwnSource(rack), **options) as events:
+            await rack.read(events)
+
+    rack.behind = go_on
+    async with rack.stream(OwnSource(rack), **options) as events:
+        await rack.read(events)
+
+
 async def own_source(rack: Rack) -> None:
     """A source of our caller's own, whose faults are our caller's own too."""
     end = ProviderCompleted(finish_reason="stop")
@@ -127,6 +164,20 @@ async def elsewhere(rack: Rack) -> None:
             raise raised[0]
 
 
+async def in_own_generator(rack: Rack) -> None:
+    """A generator of our caller's own around the stream, which is closed by the task that reads it."""
+    wire = Wire(rack, *native("think", text="a"))
+    stream = rack.stream(sources.openai(wire), tools=Tools(rack)["think"], new_id=new_ids(), run_id="r")
+
+    async def generate() -> AsyncGenerator[UIEvent, None]:
+        async with stream as events:
+            async for event in events:
+                yield event
+
+    async with aclosing(generate()) as events:
+        await rack.read(events)
+
+
 async def closed_early(rack: Rack) -> None:
     """A consumer that has read one event, closes the stream itself, reads the rest, and closes it once more."""
     wire = Wire(rack, *native("think", text="a"))
@@ -137,6 +188,9 @@ async def closed_early(rack: Rack) -> None:
         await events.aclose()
 
 
+_IN_TURN = ("timeout", "timeouts", "wait-for")
+"""Around one read of a generator there may be no cancel scope, and it is read by one task (PEP 789)."""
+
 STREAMS = [
     Scenario("prose", prose),
     Scenario("generators", in_generators),
@@ -146,7 +200,10 @@ STREAMS = [
     Scenario("in-text", in_text),
     Scenario("cut", cut, reason="failed"),
     Scenario("asked", asked),
+    Scenario("resumed", resumed),
+    Scenario("resumed-file", resumed_with_file),
     Scenario("own-source", own_source),
     Scenario("elsewhere", elsewhere),
+    Scenario("own-generator", in_own_generator, without=_IN_TURN),
     Scenario("closed-early", closed_early, reason="cancelled"),
 ]

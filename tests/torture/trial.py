@@ -66,6 +66,8 @@ def run_trial(
         for door in rack.doors:
             door.set()
         _wait_for_threads(rack)
+        for clean_up in rack.cleanups:
+            clean_up()
         for blow in blows:
             if blow.error is not None:
                 traceback.clear_frames(blow.error.__traceback__)
@@ -129,6 +131,8 @@ async def _main(rack: Rack, scenario: Scenario, noises: list[str]) -> None:
             await anyio.lowlevel.checkpoint()
         left = [task for task in anyio.get_running_tasks() if task.id not in before]
         rack.complaints += [f"a task is left: {task.name}" for task in left if task.name not in ("helper", "consumer")]
+        if rack.behind is not None:
+            await rack.behind()
         await _look_behind(rack)
         if any(task.name == "helper" for task in anyio.get_running_tasks() if task.id not in before):
             rack.complaints.append("an action has not come to its end with the run")

@@ -37,6 +37,10 @@ def judge(trial: Trial, whole: Counter[str]) -> list[str]:
         if tracked.entered:
             complaints += _stream(trial, tracked, effects, whole)
     complaints += _tools(rack)
+    outcomes = [outcome for tracked in rack.streams for outcome in tracked.stream.result.outcomes]
+    failed = {outcome.call.id for outcome in outcomes if outcome.error is Code.TOOL_FAILED}
+    if effects == {"tool"} and len(failed) != len(trial.struck):
+        complaints.append(f"{len(trial.struck)} calls were to fail, and {failed} have")
     if rack.run_events is not None:
         complaints += _log(trial, rack.run_events)
     if rack.sent:
@@ -65,7 +69,8 @@ def _ending(trial: Trial, effects: set[str]) -> Iterator[str]:
     raised = [blow for blow in trial.struck if blow.error is not None]
     if "escapes" in effects:
         loud = [blow.error for blow in raised if _effect(trial, blow.kind.name, blow.kind.effect) == "escapes"]
-        if not any(leaf is each for leaf in _leaves(error) for each in loud):
+        # What is on its way out is lost where asyncio cancels the task that closes what is behind it.
+        if not _cancels_all(trial) and not any(leaf is each for leaf in _leaves(error) for each in loud):
             yield f"{loud} has not got out; {error!r} has"
         return
     if trial.escaped is not None:
@@ -133,10 +138,6 @@ def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[st
         yield f"the run has finished, and {cancelled} are cancelled"
     if not effects - {"none"} and story_of(rack) != whole:
         yield f"missing: {whole - story_of(rack)}, too much: {story_of(rack) - whole}"
-    if effects == {"tool"}:
-        failed = [each for each in result.outcomes if each.error is Code.TOOL_FAILED]
-        if len(failed) != len(trial.struck):
-            yield f"{len(trial.struck)} calls were to fail, and {failed} have"
     if effects == {"late"} and any(
         each.error not in (None, Code.TOOL_TIMEOUT, Code.UNKNOWN_TOOL) for each in result.outcomes
     ):
@@ -146,28 +147,17 @@ def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[st
     outcomes = Counter(each.call.id for each in result.outcomes)
     if any(number > 1 for number in outcomes.values()):
         yield f"a call has two outcomes: {outcomes}"
-    yield from _executions(rack, events, outcomes)
+    ended = Counter(event.call_id for event in events if isinstance(event, Error) and event.call_id)
+    if any(number > 1 for number in ended.values()):
+        yield f"a call has failed twice: {ended}"
     try:
-        check_openai([QUESTION, *result.messages("openai", answer_pending=True), QUESTION])
+        if not result.resumed:  # whose history has to stand before
+            check_openai([QUESTION, *result.messages("openai", answer_pending=True), QUESTION])
     except AssertionError as error:
         yield f"no provider would take the history: {error}"
     left = tracked.stream.threads.left
     if left:
         yield f"{left} threads count as left, and none is at work"
-
-
-def _executions(rack: Rack, events: list[UIEvent], outcomes: Counter[str]) -> Iterator[str]:
-    executing = {event.call.id for event in events if isinstance(event, Executing)}
-    executed = {event.call.id for event in events if isinstance(event, Executed)}
-    ended = Counter(event.call_id for event in events if isinstance(event, Error) and event.call_id)
-    if not set(rack.begun) <= executing:
-        yield f"tools ran of which nobody was told: {set(rack.begun) - executing}"
-    if not set(rack.begun) <= set(outcomes):
-        yield f"tools ran and have no outcome: {set(rack.begun) - set(outcomes)}"
-    if not executed <= rack.returned:
-        yield f"told as executed, and have not returned: {executed - rack.returned}"
-    if any(number > 1 for number in ended.values()):
-        yield f"a call has failed twice: {ended}"
 
 
 def _log(trial: Trial, events: list[UIEvent]) -> Iterator[str]:
@@ -205,7 +195,18 @@ def _client(trial: Trial, effects: set[str]) -> Iterator[str]:
 
 
 def _tools(rack: Rack) -> Iterator[str]:
+    """Each call was run once at most, was told before and behind, and has an outcome."""
     for name, counts in (("run", rack.begun), ("told", rack.told)):
         for call_id, number in counts.items():
-            if number > 1:
+            if number > 1 and (name == "run" or not rack.resumes):
                 yield f"call {call_id} was {name} {number} times"
+    events = [event for tracked in rack.streams for event in tracked.events]
+    executing = {event.call.id for event in events if isinstance(event, Executing)}
+    executed = {event.call.id for event in events if isinstance(event, Executed)}
+    outcomes = {each.call.id for tracked in rack.streams for each in tracked.stream.result.outcomes}
+    if not set(rack.begun) <= executing:
+        yield f"tools ran of which nobody was told: {set(rack.begun) - executing}"
+    if not set(rack.begun) <= outcomes:
+        yield f"tools ran and have no outcome: {set(rack.begun) - outcomes}"
+    if not executed <= rack.returned:
+        yield f"told as executed, and have not returned: {executed - rack.returned}"

@@ -78,7 +78,7 @@ class OwnSource:
 
     def __init__(self, rack: Rack, *batches: Sequence[SourceEvent]) -> None:
         self.closings = 0
-        self.given = False
+        self.given = not batches
         self._rack = rack
         self._batches = list(batches)
         rack.wires.append(self)  # type: ignore[arg-type]  # as far as it is judged, it is one
