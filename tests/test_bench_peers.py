@@ -18,7 +18,8 @@ from benchmarks.peers.judging import Told, differences, judge, promptness
 from benchmarks.peers.measuring import Cell, cut_in_many_ways, exponent, measure
 from benchmarks.peers.ours import load
 from benchmarks.peers.rows import ROWS, Row
-from benchmarks.peers.streams import CASES, Stream, case, cuttings, deltas_of, make, near, short_streams, tokens
+from benchmarks.peers.short import cuttings, short_streams, tokens
+from benchmarks.peers.streams import CASES, Stream, case, deltas_of, make, near
 from benchmarks.peers.worker import tell, time_stream
 
 ROOT = Path(__file__).parents[1]

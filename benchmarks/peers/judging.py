@@ -108,6 +108,8 @@ def _bare(text: str) -> str:
 def differences(expected: str, got: str) -> tuple[int, int]:
     """Return how many characters of `expected` are missing in `got`, and how many of `got` are not in `expected`.
 
+    Both are upper bounds: where nothing of six characters is left together, what is left is not found.
+
     >>> differences("one two three", "one three"), differences("one two", "one <b>two")
     ((4, 0), (0, 3))
     """

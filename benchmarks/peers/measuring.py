@@ -17,7 +17,8 @@ from benchmarks.peers.crew import Crew, Missing
 from benchmarks.peers.formats import FORMATS
 from benchmarks.peers.judging import Verdict, judge, promptness
 from benchmarks.peers.rows import Row
-from benchmarks.peers.streams import LARGE, TOOLS, Stream, case, cuttings, short_streams
+from benchmarks.peers.short import LARGE, cuttings, short_streams
+from benchmarks.peers.streams import TOOLS, Stream, case
 
 ENOUGH = 3.0  # seconds that a row may take of one case before it is not repeated
 JUDGED = 15.0  # seconds that a case may take and still be gone through a second time, to be judged
