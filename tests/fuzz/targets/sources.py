@@ -19,7 +19,7 @@ from streamtools.events import (
     read_source_event,
 )
 from streamtools.outputs import validate
-from streamtools.sources import ADAPTERS, Adapter, Undecided
+from streamtools.sources import ADAPTERS, Adapter, FrameAdapter, Undecided
 from tests.bounds import characters_handled, stored
 from tests.cuts import cut
 from tests.fuzz.target import Input, Target, pieces, seeds
@@ -41,6 +41,7 @@ _CHOICES: dict[str, Sequence[Any]] = {
     "cause": (None, "reset"),
 }
 _SATURATED = 8_000  # bytes behind which an adapter with small limits keeps all that it may
+_UNDECIDED = 65_000  # those behind which one that looks for the format has chosen
 _KEPT = 6_000  # characters and bytes that may be kept of three times as many more
 _WORK = 150  # times as many characters and bytes are handled as a stream has
 
@@ -94,7 +95,7 @@ def _is_end(event: SourceEvent) -> bool:
 def _keeps_little(make: Make, stream: bytes) -> None:
     """However long it goes on, what is kept is bounded by the limits."""
     adapter = make(Limits(frame=2000, call=200, calls=4, text=200, depth=8))
-    count = _SATURATED // len(stream) + 1
+    count = (_SATURATED if isinstance(adapter, FrameAdapter) else _UNDECIDED) // len(stream) + 1
     for chunk in pieces(stream * count, 50):
         adapter.take(chunk)
     before = stored(adapter)
