@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from tests.torture.blows import BOTH
 from tests.torture.enumeration import Bench
 from tests.torture.loops import PATIENCE
-from tests.torture.planted import PLANTED
+from tests.torture.planted import OF_ASYNCIO, PLANTED
 from tests.torture.scenarios import SCENARIOS
 
 
-@pytest.mark.parametrize("fault", PLANTED)
-def test_planted_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "backend"),
+    [(fault, backend) for fault in PLANTED for backend in BOTH if backend == "asyncio" or fault not in OF_ASYNCIO],
+)
+def test_planted_faults_are_found(fault: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kind of blow, at every place, brings it out."""
     monkeypatch.setattr("tests.torture.loops.PATIENCE", PATIENCE / 50)
     stream, blow, complaint = PLANTED[fault]
-    bench = Bench(SCENARIOS["generators"], "asyncio", noted=stream)
+    bench = Bench(SCENARIOS["generators"], backend, noted=stream)
     for each in bench.strikes():
         if each.kind.name == blow.partition("@")[0]:
             bench.strike([each])

@@ -108,12 +108,12 @@ async def replayed(rack: Rack) -> None:
 
 _NOT_OURS = (
     "Async generator 'httpx._content.ByteStream.__aiter__'",  # the body of a request that is cut short, on trio
-    "unclosed <socket.socket",  # the server's, whose tasks asyncio may cancel before their first step
+    "_sock_accept",  # asyncio's, of a server that is cancelled while a client comes
 )
 
 CHATS = [
     Scenario("conversation", conversation),
     Scenario("emulated", emulated),
-    Scenario("loopback", loopback, quiet=_NOT_OURS),
+    Scenario("loopback", loopback, quiet=_NOT_OURS, without=("cancel-all",)),  # it leaves the server's sockets open
     Scenario("replayed", replayed),
 ]

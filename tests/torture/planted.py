@@ -116,3 +116,6 @@ PLANTED: dict[str, tuple[type[NotedStream], str, str]] = {
     "an end that is not true": (TellsNobody, "aclose", "and the result is cancelled"),
 }
 """By what is wrong: the stream, the blow that brings it out, and a part of the complaint."""
+
+OF_ASYNCIO = ("a task that is left", "a cancellation that is swallowed")
+"""Those that trio does not let happen."""
