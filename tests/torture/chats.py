@@ -112,8 +112,9 @@ _NOT_OURS = (
 )
 
 CHATS = [
-    Scenario("conversation", conversation),
-    Scenario("emulated", emulated),
-    Scenario("loopback", loopback, quiet=_NOT_OURS, without=("cancel-all",)),  # it leaves the server's sockets open
+    Scenario("conversation", conversation, is_inside=True),
+    Scenario("emulated", emulated, is_inside=True),
+    # To cancel all would leave the server's sockets open.
+    Scenario("loopback", loopback, quiet=_NOT_OURS, without=("cancel-all",), is_inside=True),
     Scenario("replayed", replayed),
 ]

@@ -29,6 +29,7 @@ class Scenario:
     reason: str = "finished"
     effects: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # kinds of blows that nobody may strike here
+    is_inside: bool = False  # something that is not ours, and waits when it is left, stands around the stream
     quiet: tuple[str, ...] = ()  # what Python may say here, for it is not of our doing
 
 

@@ -69,8 +69,9 @@ def _ending(trial: Trial, effects: set[str]) -> Iterator[str]:
     raised = [blow for blow in trial.struck if blow.error is not None]
     if "escapes" in effects:
         loud = [blow.error for blow in raised if _effect(trial, blow.kind.name, blow.kind.effect) == "escapes"]
-        # What is on its way out is lost where asyncio cancels the task that closes what is behind it.
-        if not _cancels_all(trial) and not any(leaf is each for leaf in _leaves(error) for each in loud):
+        # What is on its way out is lost where somebody who is left on that way waits, and is cancelled.
+        is_lost = _cancels_all(trial) or ("cancels" in effects and trial.scenario.is_inside)
+        if not is_lost and not any(leaf is each for leaf in _leaves(error) for each in loud):
             yield f"{loud} has not got out; {error!r} has"
         return
     if trial.escaped is not None:
