@@ -82,6 +82,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
 FLOORS: dict[str, Sequence[Collection[str]]] = {
     "parsing": (
         {"markers", "declared", "repair"},
+        {"marker_sets"},
         {"closings", "near_misses", "options", "output"},
         {"reader", "drafts"},
         {"heads"},

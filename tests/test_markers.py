@@ -9,7 +9,8 @@ import pytest
 
 from streamtools import Dialect, Parser
 from streamtools.parsing.dialects import Opener
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Part, Pattern, Some
+from streamtools.parsing.marker_sets import Markers
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Part, Pattern, Some
 from streamtools.parsing.span import Span
 from tests.families.base import Run
 from tests.reference import may_become

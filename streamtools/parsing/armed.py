@@ -10,7 +10,8 @@ from streamtools.parsing.declared import Signatures
 from streamtools.parsing.dialects import Dialect, Opener, Tag
 from streamtools.parsing.heads import Heads
 from streamtools.parsing.markdown import IN_CODE, LINE_START
-from streamtools.parsing.markers import Marker, Markers
+from streamtools.parsing.marker_sets import Markers
+from streamtools.parsing.markers import Marker
 from streamtools.parsing.near_misses import NearMisses
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
 

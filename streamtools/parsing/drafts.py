@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamtools.calls import Decoded, Rejected, ToolCall, decode_json, read_envelope
+from streamtools.calls import Decoded, Envelope, Rejected, ToolCall, decode_json, read_envelope
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, Warning
 from streamtools.parsing.options import Options
@@ -195,9 +195,12 @@ class Drafts:
 
     def _read(self, draft: Draft, decoded: Decoded, raw: str) -> ToolCall:
         """Return what a draft says, whose JSON is `decoded`: all of it, or its arguments where it has a name."""
-        value = decoded.value if draft.name is None else {"name": draft.name, "arguments": decoded.value}
-        options = self._options
-        envelope = read_envelope(value, strict=options.strict, limits=options.limits)
+        value, name, options = decoded.value, draft.name, self._options
+        if name and type(value) is dict and not name.isspace():
+            envelope = Envelope(name, value, None)
+        else:
+            whole = value if name is None else {"name": name, "arguments": value}
+            envelope = read_envelope(whole, strict=options.strict, limits=options.limits)
         return ToolCall(
             id=draft.id,
             name=envelope.name,

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from streamtools.calls import NAME_FIELDS
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Some
+from streamtools.parsing.marker_sets import Markers
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Some
 
 Look: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | None]
 """Given a text, a place and whether the text has ended: what stands there and its end, None if it may, or False."""

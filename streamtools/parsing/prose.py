@@ -15,6 +15,7 @@ from streamtools.events import Markup, UIEvent, Warning
 from streamtools.parsing.armed import BEHIND_CALL, CALLS_ONLY, START, Armament, Armed
 from streamtools.parsing.dialects import Dialect, Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
+from streamtools.parsing.marker_sets import Markers
 from streamtools.parsing.near_misses import Watch
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
@@ -77,6 +78,7 @@ class Prose:
         """Begin a turn."""
         self._ended = False
         self.held = ""  # text that may yet become a marker
+        self._awaited: Markers[Armament] | None = None  # which of them; None where it may be something else
         self._met: tuple[int, _Mark] | None = None  # what `turn` has found in it
         self.last = ""  # the text that was shown last; its last character comes before what is read next
         self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
@@ -111,14 +113,23 @@ class Prose:
     def turn(self, delta: str) -> list[UIEvent] | None:
         """Show text, and hold back what may become a marker; None if more is in it, which is for `read` to tell.
 
-        A short way: every few deltas of prose end a line, and every few of Markdown mean something to it.
+        A short way: every few deltas of prose end a line, and every few of Markdown mean something to it. What is held
+        back may go on for many deltas, and then only the markers matter for which it is.
         """
         held, markdown, watch = self.held, self.markdown, self._watch
         text = held + delta if held else delta
         end = len(text)
+        mark: _Mark = False
         if watch.open:
             watch.resume(text, False)
-        mark: _Mark = False
+        elif held and self._awaited is not None and not self._fresh:
+            found = self._awaited.at(self.last[-1] + text, 1, False)
+            if found is None:
+                self.held = text
+                return []
+            if found:
+                self.held, self._met = text, (0, (found[0], found[1] - 1))
+                return None
         if self._fresh:
             at, mark = self._read_start(text)
             if mark is False and at < end:
@@ -242,12 +253,14 @@ class Prose:
         char = text[at]
         place = self.markdown.place(char)
         if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
+            self._awaited = None
             return None
         if self._fresh:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
         if not self._direct and self._visible.refuses:
             place |= CALLS_ONLY
         markers = self._armed.by_place[place] or self._armed.markers(place)
+        self._awaited = None if self._thinks_anywhere else markers
         if at or not self.last:
             return markers.at(text, at, self._ended)
         found = markers.at(self.last[-1] + text, 1, self._ended)

@@ -31,7 +31,7 @@ always: Callable[[str], object] = len
 class Reader:
     """The text of one span that its grammar has still to read: `text` from `at` on."""
 
-    __slots__ = ("at", "base", "before_closing", "ended", "leaves", "take", "text")
+    __slots__ = ("at", "base", "before_closing", "ended", "leaves", "take", "text", "waits")
 
     def __init__(self, text: str, at: int, *, ended: bool) -> None:
         self.text = text
@@ -40,6 +40,9 @@ class Reader:
         self.ended = ended  # no more text will come
         self.leaves: Callable[[str], object] | None = None  # see `content`; None where the grammar must see all text
         self.take: Callable[[str], None] | None = None  # who takes text in which `leaves` finds nothing
+        self.waits: Pattern | None = (
+            None  # what may yet match at `at`; nothing else is of interest before it is decided
+        )
         self.before_closing = 0  # the place where the last closing that was read begins
 
     @property
@@ -77,7 +80,9 @@ class Reader:
             found = pattern.match(self.text, self.at, self.ended)
             if found is not None:
                 break
+            self.waits = pattern
             yield
+            self.waits = None
         if found is False:
             return False
         self.at = found
@@ -86,18 +91,18 @@ class Reader:
     def choose(self, *patterns: Pattern) -> Generator[None, None, int]:
         """Read the first of `patterns` that matches here; return its number, or -1 where none does."""
         while True:
-            undecided = False
             for number, pattern in enumerate(patterns):
                 found = pattern.match(self.text, self.at, self.ended)
                 if found is None:
-                    undecided = True
+                    self.waits = pattern
                     break
                 if found is not False:
                     self.at = found
                     return number
-            if not undecided:
+            else:
                 return -1
             yield
+            self.waits = None
 
     def word(self, characters: Word) -> Generator[None, None, str]:
         """Read the characters of a class that stand here, as many as it allows; return them."""

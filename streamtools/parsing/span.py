@@ -91,14 +91,23 @@ class Span(RawText):
         return events
 
     def scan(self, text: str) -> list[UIEvent] | None:
-        """Take text while `scanner` is at work; None if a limit is met, and nothing was taken.
+        """Take text that is no matter of the grammar: JSON, of which `scanner` finds the end, or what it `waits` for.
 
-        Behind it, a `state` that is not OPEN means that the grammar has to go on.
+        Behind it, a `state` that is not OPEN means that the grammar has to go on. None if it has to anyway, or if a
+        limit is met; nothing was taken then.
         """
         scanner = self.scanner
         room = self.room - len(text)
-        if scanner is None or room < 0:
+        if room < 0:
             return None
+        if scanner is None:
+            unread = self.text[self.at :] + text
+            if self.waits is None or self.waits.match(unread, 0, False) is not None:
+                return None
+            self.parts.append(text)
+            self.room = room
+            self.text, self.base, self.at = unread, self.base + self.at, 0
+            return []
         place = self._length - self.room
         self.room = room
         self.parts.append(text)

@@ -1,0 +1,183 @@
+"""Several markers at once: which of them stands at a place, or may yet stand there.
+
+They are told apart by what they begin with. Those that begin alike are one expression, a tree, in which each common
+beginning stands once: openers differ in the last character of a commit point as a rule, and the headers of a dialect of
+channels begin alike for fifty characters. Where each text leaves the tree in one way only, one match gives all answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import combinations
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from streamtools.parsing.markers import (
+    MARK,
+    Marker,
+    Part,
+    Some,
+    apart,
+    complete,
+    complete_line,
+    firsts,
+    followed,
+    whole,
+)
+
+T = TypeVar("T")
+_Match: TypeAlias = Callable[..., re.Match[str] | None]
+_Piece: TypeAlias = Part | None  # None stands between what is read with a marker and what is ahead
+_Ways: TypeAlias = list[tuple[tuple[_Piece, ...], int]]  # the rest of some markers, and their numbers
+
+
+class Markers(Generic[T]):
+    """Several markers, looked for at once; each with something that belongs to it."""
+
+    def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
+        # By what they begin with: two characters, or one where the text at hand has no more or the second is not fixed.
+        self._groups: dict[str, _Group[T]] = {}
+        self._open: dict[str, _Group[T]] = {}
+        heads = [(marker.head[:2], (marker, companion)) for marker, companion in entries]
+        for head in dict.fromkeys(head for head, _ in heads):
+            alike = [(other, entry) for other, entry in heads if other[0] == head[0]]
+            self._groups[head[0]] = _Group([entry for _, entry in alike])
+            if len(head) == 2:
+                self._groups[head] = _Group([entry for other, entry in alike if other in (head, head[0])])
+            else:
+                self._open[head] = _Group([entry for other, entry in alike if other == head])
+
+    def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
+        """Return what belongs to the marker at this place, and where the marker ends; None if one may yet stand here.
+
+        Returns False if none can. The character before the place, if there is one, has to be in the text.
+        """
+        head = text[at : at + 2]
+        group = self._groups.get(head) or self._open.get(head[:1])
+        if group is None:
+            return False
+        found = group.begun(text, at)
+        if found is None:
+            return False
+        if not group.plain:
+            if not ended and found.end() == len(text) and group.last(text, at) is None:
+                return None  # none of them is complete, and the text at hand is no longer than one
+            return group.choose(text, at, ended)
+        told = group.told.get(found.lastindex)
+        if told is None:
+            return False if ended else None
+        return group.entries[told[0]][1], found.start(told[1])
+
+
+class _Group(Generic[T]):
+    """Markers that begin alike. Their patterns are compiled when they are wanted: few texts have use for many."""
+
+    def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
+        self.entries = entries
+
+    @cached_property
+    def _tree(self) -> _Tree:
+        return _Tree([marker for marker, _ in self.entries])
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether two of them can never stand at one place, nor one of them in two ways."""
+        return self._tree.plain
+
+    @cached_property
+    def told(self) -> dict[int | None, tuple[int, int]]:
+        """The number of the marker that is complete, by the last group that took part, and the group where it ends."""
+        return self._tree.told
+
+    @cached_property
+    def begun(self) -> _Match:
+        """Matches where one stands or may yet stand."""
+        return re.compile(self._tree.pattern).match
+
+    @cached_property
+    def last(self) -> _Match:
+        """Finds what one of them ends with."""
+        return re.compile("|".join(sorted({_last(marker) for marker, _ in self.entries}))).search
+
+    @cached_property
+    def _going(self) -> _Match:
+        return re.compile("|".join(each.behind + whole(each, complete_line) for each, _ in self.entries)).match
+
+    @cached_property
+    def _ended(self) -> _Match:
+        return re.compile("|".join(each.behind + whole(each, complete) for each, _ in self.entries)).match
+
+    def choose(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
+        """Return what `Markers.at` does, where several may stand at the place, and one does or may yet."""
+        found = shorter = self._going(text, at)
+        while shorter is not None:  # the one that is complete first, however the text is cut
+            found = shorter
+            shorter = self._going(text, at, found.end() - 1)
+        if ended and found is None:
+            found = self._ended(text, at)
+        if found is not None:
+            last = found.lastindex
+            assert last is not None  # each marker has two groups
+            return self.entries[last // 2 - 1][1], found.start(last - 1)
+        return False if ended else None
+
+
+class _Tree:
+    """One pattern for markers and all their beginnings at the end of the text."""
+
+    def __init__(self, markers: Sequence[Marker]) -> None:
+        self.plain = len({marker.behind for marker in markers}) == 1
+        self.told: dict[int | None, tuple[int, int]] = {}
+        self._groups = 0
+        alike: dict[str, _Ways] = {}
+        for number, marker in enumerate(markers):
+            alike.setdefault(marker.behind, []).append((tuple(_pieces(marker)), number))
+        self.pattern = "|".join(behind + self._branch(ways, 0) for behind, ways in alike.items())
+
+    def _branch(self, ways: _Ways, ends: int) -> str:
+        """Return a pattern for the rests of some markers; `ends` is the group where what is read with them ends."""
+        branches: dict[_Piece, _Ways] = {}
+        for pieces, number in ways:
+            if not pieces:
+                self.plain = self.plain and len(ways) == 1
+                self._groups += 1
+                self.told[self._groups] = number, ends
+                return MARK
+            branches.setdefault(pieces[0], []).append((pieces[1:], number))
+        begins = [[each for pieces, _ in some for each in firsts((piece, *pieces))] for piece, some in branches.items()]
+        self.plain = self.plain and all(apart(one, other) for one, other in combinations(begins, 2))
+        patterns = [self._piece(piece, some, ends) for piece, some in branches.items()]
+        return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
+
+    def _piece(self, piece: _Piece, behind: _Ways, ends: int) -> str:
+        """Return a pattern for a piece and what comes `behind` it; characters that all go on with are one literal."""
+        if piece is None:
+            self._groups += 1
+            return MARK + self._branch(behind, self._groups)
+        if isinstance(piece, Some):  # how far it goes has to show
+            self.plain = self.plain and apart([piece], [each for pieces, _ in behind for each in firsts(pieces)])
+        elif not isinstance(piece, str):
+            self.plain = False
+        while isinstance(piece, str) and isinstance(next_piece := _common(behind), str):
+            piece += next_piece
+            behind = [(pieces[1:], number) for pieces, number in behind]
+        return followed(piece, self._branch(behind, ends))
+
+
+def _common(ways: _Ways) -> _Piece:
+    """Return the piece with which all of some rests begin; None where they do not, or nothing is left of one."""
+    begins = {pieces[0] if pieces else None for pieces, _ in ways}
+    return begins.pop() if len(begins) == 1 else None
+
+
+def _pieces(marker: Marker) -> Iterator[_Piece]:
+    """Yield the parts of a marker, literals character by character."""
+    for part in (*marker.parts, None, *marker.ahead):
+        yield from part if isinstance(part, str) else (part,)
+
+
+def _last(marker: Marker) -> str:
+    """Return a pattern for what a marker ends with."""
+    last = (marker.parts + marker.ahead)[-1]
+    return re.escape(last) if isinstance(last, str) else f"[{re.escape(marker.last)}]"
