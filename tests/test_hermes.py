@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streamtools import parse
+from streamtools import Limits, Parser, parse
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.testing.feeding import every_way, steps
+from streamtools.testing.feeding import every_way, steps, usual_ways
 from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import Brief, brief, call, error, markup, raws, thought, warning
 from tests.reading import read as read_with
@@ -23,6 +23,23 @@ BROKEN, CUT, UNCLOSED = error("invalid_json"), error("truncated"), warning("miss
 def read(text: str, **options: Any) -> list[Brief]:
     """Return what the dialect reads in `text`, after all laws were seen to hold."""
     return read_with(text, dialects=HERMES, **options)
+
+
+def test_a_closing_tag_is_waited_for() -> None:
+    """It may come a character at a time, and nothing is told before it is all there; or it turns out to be none."""
+    parser = Parser(HERMES)
+    parser.feed('<tool_call>{"name":"f"}')
+
+    assert [[]] * 11 == [parser.feed(char) for char in "</tool_call"]
+    assert ["call", "thinking"] == [event.type for event in parser.feed(">")]
+    assert [F] == [each.raw for each in parser.calls]
+
+
+@pytest.mark.parametrize("length", range(len(F) - 14, len(F) + 1))
+def test_a_limit_in_a_closing_tag(length: int) -> None:
+    """It is met at the same character however the text is cut."""
+    text = f"{F} and {G}"
+    assert_chunk_invariant(text, usual_ways(text), dialects=HERMES, limits=Limits(call=length))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from streamtools import Dialect, Parser
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.marker_sets import Markers
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Part, Pattern, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, OneOf, Part, Pattern, Some
 from streamtools.parsing.span import Span
 from tests.families.base import Run
 from tests.reference import may_become
@@ -70,6 +70,46 @@ def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() ->
         for text in map("".join, itertools.product("ab \n", repeat=length)):
             maybe = any(may_become(text, each) for each in slow)
             assert maybe == (pattern.match(text, 0, False) is None), repr(text)
+
+
+@pytest.mark.parametrize(
+    "markers",
+    [
+        pytest.param([("ab",), ("ac", SPACES, "b")], id="two that part behind a character"),
+        pytest.param([("ab", Some("b", 1, 2), "a"), ("ab", Some("b", 1, 2), "c")], id="behind a repetition"),
+        pytest.param([("ab", Some("b", 0, 2), "bc"), ("a", Some("b", 1, 3), "ca")], id="one text, two ways"),
+        pytest.param([("a", SPACES, "b"), ("a", Some("bc", 1, 2), "a")], id="a repetition, and what it may begin with"),
+        pytest.param([("abc",), ("ab", OneOf(("c", "cab", "")), "b")], id="words"),
+        pytest.param([("ab", LINE_END), ("ab", BLANKS, "c")], id="a line end"),
+        pytest.param([("abca",), ("abcb", "c"), ("acab",)], id="three, and a common beginning of two"),
+    ],
+)
+def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, ...]]) -> None:
+    """Over all texts of up to six characters out of five: one stands there if one does alone, and waits likewise."""
+    together = Markers([(Marker(parts), number) for number, parts in enumerate(markers)])
+    alone = [Markers([(Marker(parts), number)]) for number, parts in enumerate(markers)]
+    for length in range(1, 7):
+        for text in map("".join, itertools.product("abc \n", repeat=length)):
+            for ended in (False, True):
+                each = [one.at(text, 0, ended) for one in alone]
+                whole = sorted((one[1], one[0]) for one in each if one)
+                found = together.at(text, 0, ended)
+                if whole:
+                    assert found, repr(text)
+                    assert whole[0][0] == found[1], repr(text)
+                    assert found in each, repr(text)
+                else:
+                    assert found is (None if None in each else False), repr(text)
+
+
+def test_a_group_ends_where_what_is_ahead_begins() -> None:
+    """It is the same place whichever of the markers stands there, and however much of them is common."""
+    markers = Markers([(Marker(("<a", SPACES), ahead=(first,)), first) for first in ("{", "[")])
+
+    assert ("{", 4) == markers.at("<a  {", 0, False)
+    assert ("[", 3) == markers.at("<a [", 0, False)
+    assert markers.at("<a  ", 0, False) is None
+    assert markers.at("<a  ", 0, True) is False
 
 
 def body(span: Span) -> Generator[None, None, None]:

@@ -69,12 +69,14 @@ class Envelope:
         "depth",
         "held",
         "kept",
+        "tell",
         "want",
         "wanted_depth",
     )
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+        self.tell = listener.tell_arguments
         self._calls = 0  # the depth at which calls stand: 0, or 1 in an array
         self._expects = True  # in an array: an element may begin
         self._first = True  # in an array: none has
@@ -135,7 +137,7 @@ class Envelope:
             self._listener.end_call(place)
             self.depth = self._calls
         elif want == TEXT:
-            self._listener.tell_arguments(self.held)
+            self.tell(self.held)
             self.held = ""
         elif depth < self.depth:  # the end of `function`
             self.depth = depth
@@ -165,13 +167,13 @@ class Envelope:
             if len(self.kept) <= _KEPT:
                 self.kept.append(text[: _KEPT + 1])
         elif self.want == RAW:
-            self._listener.tell_arguments(text)
+            self.tell(text)
         else:
             text = self.held + text
             whole = _whole_escapes(text, 0).end()
             self.held = text[whole:]
             if whole:
-                self._listener.tell_arguments(_unescape(text[:whole]))
+                self.tell(_unescape(text[:whole]))
 
     def _read_field(self) -> str | None:
         """Return the key or the name that has come to its end, or None if it is too long."""
@@ -195,7 +197,7 @@ class Arguments(Envelope):
     def end_value(self, depth: int, place: int) -> bool:
         """Take note of its end."""
         if self.want == TEXT:
-            self._listener.tell_arguments(self.held)
+            self.tell(self.held)
             self.held = ""
         self.want = ""
         self._listener.end_call(place)

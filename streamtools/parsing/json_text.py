@@ -261,7 +261,10 @@ class JsonText:
                 break
         want = envelope.want
         if want and at > taken:
-            envelope.take(text[taken:at])
+            if want == RAW:  # as `take` would
+                envelope.tell(text[taken:at])
+            else:
+                envelope.take(text[taken:at])
         if not self.in_string:
             self.leaves = None
             self.passes = self._numeric and depth > envelope.depth

@@ -176,6 +176,10 @@ class Parser:
             span = self._span
             if span is not None:
                 text = self._advance(span, text) if len(text) <= span.room else self._read_span(span, text)
+                if text is None and not self._ended:  # it goes on
+                    self._hidden, self._leaves, self._even = span, span.leaves or always, False
+                    output.events = []
+                    return events
                 if not text:  # there is nothing behind the span yet
                     break
             elif self._reasoning is not None:

@@ -113,7 +113,7 @@ class Span(RawText):
         self.parts.append(text)
         if scanner.passes and scanner.pass_over(text, place):
             self.leaves = scanner.leaves
-            return self.tell(text)
+            return self.tell(text) if self.told is None else [self._output.make_delta(self.told, text)]
         self.text, self.at, self.base = text, 0, place  # what came before has all been read
         events: list[UIEvent] = []
         self._output.events = events

@@ -36,7 +36,6 @@ class _Bare:
         self._envelope = envelope
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
-        yield from span.peek()
         state = yield from span.json(envelope=self._envelope(span))
         yield from close_bare(span, state)
 
@@ -66,7 +65,6 @@ class _Tagged:
         opening = span.marker.strip()
         opener, end = _edges(opening, self._name)
         while True:
-            yield from span.peek()
             state = yield from span.json(envelope=self._envelope(span))
             if state is not ENDED:
                 break

@@ -77,7 +77,7 @@ class CallsUnderNames(Envelope):
             self._turn = COLON
             return True
         if want == TEXT:
-            self._listener.tell_arguments(self.held)
+            self.tell(self.held)
             self.held = ""
         self._listener.end_call(place)
         self._turn = BEHIND
