@@ -40,9 +40,7 @@ class Reader:
         self.ended = ended  # no more text will come
         self.leaves: Callable[[str], object] | None = None  # see `content`; None where the grammar must see all text
         self.take: Callable[[str], None] | None = None  # who takes text in which `leaves` finds nothing
-        self.waits: Pattern | None = (
-            None  # what may yet match at `at`; nothing else is of interest before it is decided
-        )
+        self.waits: Pattern | None = None  # what may yet match at `at`, if nothing else counts before that is decided
         self.before_closing = 0  # the place where the last closing that was read begins
 
     @property

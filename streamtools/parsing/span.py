@@ -101,8 +101,10 @@ class Span(RawText):
         if room < 0:
             return None
         if scanner is None:
+            if self.waits is None:
+                return None
             unread = self.text[self.at :] + text
-            if self.waits is None or self.waits.match(unread, 0, False) is not None:
+            if self.waits.match(unread, 0, False) is not None:
                 return None
             self.parts.append(text)
             self.room = room
