@@ -24,20 +24,7 @@ from benchmarks.soaking.verdict import judge, summarise
 from benchmarks.soaking.watch import Sample
 
 _FILES = 3  # of a stream, at most: one to the provider and two of a browser, of which the other process has one
-_COLUMNS = (
-    "s",
-    "open",
-    "streams/s",
-    "events/s",
-    "calls/s",
-    "MiB",
-    "tasks",
-    "threads",
-    "files",
-    "objects",
-    "cpu %",
-    "other %",
-)
+_COLUMNS = "s open streams/s events/s calls/s MiB blocks tasks threads files objects cpu% other%".split()
 
 
 class Table:
@@ -63,7 +50,7 @@ class Table:
                 now.streams,
                 *rates,
                 now.bytes / 2**20,
-                *now[3:7],
+                *now[3:8],
                 *(100 * each for each in shares),
             ]
             print(" ".join(f"{value:>9,.{1 if place == 5 else 0}f}" for place, value in enumerate(row)), flush=True)

@@ -41,8 +41,9 @@ def judge(report: Report, settings: Settings) -> list[Finding]:
     many = statistics.median(sample.streams for sample in samples[len(samples) // 4 :])
     full = many >= settings.streams
     findings.append(Finding("the streams are open at the same time", full, f"{many:,.0f} of {settings.streams:,}"))
-    ratio = growth(samples)
-    findings.append(Finding("memory is flat", ratio <= GROWTH, f"last quarter by second quarter: {ratio:.4f}"))
+    ratio, blocks = growth([sample.bytes for sample in samples]), growth([sample.blocks for sample in samples])
+    told = f"last quarter by second quarter: {ratio:.4f}, and {blocks:.4f} of the allocator's blocks"
+    findings.append(Finding("memory is flat", ratio <= GROWTH, told))
     first, last = samples[len(samples) // 4], samples[-1]
     share = (last.seconds - first.seconds) / (last.at - first.at)
     findings.append(Finding("the processor is not saturated", share < _SATURATED, f"{share:.0%} of one"))

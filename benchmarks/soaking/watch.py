@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,11 +34,15 @@ _EXPECTED = {
 
 
 class Sample(NamedTuple):
-    """One moment. Seconds are processor times, of this process and of the provider's; bytes are those in memory."""
+    """One moment. Seconds are processor times, of this process and of the provider's.
+
+    Bytes are those in memory, blocks those that Python's allocator has given out, which no fragmentation adds to.
+    """
 
     at: float
     streams: int
     bytes: int
+    blocks: int
     tasks: int
     threads: int
     files: int
@@ -60,6 +64,7 @@ def take_sample(outside: int, streams: int) -> Sample:
         time.monotonic(),
         streams,
         pages * os.sysconf("SC_PAGE_SIZE"),
+        sys.getallocatedblocks(),
         len(asyncio.all_tasks()),
         threading.active_count(),
         len(list(Path("/proc/self/fd").iterdir())),
@@ -74,11 +79,10 @@ def _seconds_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def growth(samples: list[Sample]) -> float:
-    """Return the memory of the last quarter of the time by that of the second, both by their medians."""
-    quarter = len(samples) // 4
-    before, after = samples[quarter : 2 * quarter], samples[-quarter:]
-    return statistics.median(each.bytes for each in after) / statistics.median(each.bytes for each in before)
+def growth(figures: Sequence[int]) -> float:
+    """Return the last quarter of some figures by the second, both by their medians."""
+    quarter = len(figures) // 4
+    return statistics.median(figures[-quarter:]) / statistics.median(figures[quarter : 2 * quarter])
 
 
 @contextmanager
