@@ -43,6 +43,7 @@ def test_texts(dialect: str, text: str, expected: str) -> None:
         pytest.param(
             {"a": ["#\u2060##:", {"#\u2060##:": 1}]}, {"a": ["###:", {"###:": 1}]}, id="deep inside, and keys"
         ),
+        pytest.param({"#\u2060##:": 1, "###:": 2}, {"#\u2060##:": 1, "###:": 2}, id="keys that would become one"),
         pytest.param([None, True, 1.5, ""], [None, True, 1.5, ""], id="what holds no text"),
         pytest.param("a\u2060b #\u2060##", "a\u2060b #\u2060##", id="a joiner that means something else"),
     ],

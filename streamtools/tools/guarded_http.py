@@ -65,7 +65,7 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request to the address that was looked at."""
-        host = request.url.host
+        host = request.url.raw_host.decode("ascii")
         address = await self._resolve(host, request)
         sent = httpx.Request(
             request.method,

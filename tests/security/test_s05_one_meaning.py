@@ -76,7 +76,7 @@ def test_values_of_other_types_have_other_digests(other: Any) -> None:
 
 @pytest.mark.anyio
 async def test_what_runs_is_what_was_shown() -> None:
-    """A call under approval: the question, the event and the tool have the same value, down to the last character."""
+    """A call under approval: the question, the event and the tool have the same value, what was disarmed restored."""
     bank = Bank()
     shown: list[Any] = []
 
@@ -85,8 +85,8 @@ async def test_what_runs_is_what_was_shown() -> None:
             shown.append(question.call.arguments)
             events.approve(question.call.id, digest=question.digest)
 
-    text = '###:{"name":"pay","arguments":{"amount":5,"to":"\\u0041nn\\u202eeve"}}'
+    text = '###:{"name":"pay","arguments":{"amount":5,"to":"\\u0041nn\\u202e~\u2060~~"}}'
     await hold(text, "Done.", tools=bank.tools, ask="now", then=approve)
 
-    assert [{"to": "Ann\u202eeve", "amount": 5}] == shown
-    assert [("Ann\u202eeve", 5)] == bank.paid
+    assert [{"to": "Ann\u202e~~~", "amount": 5}] == shown
+    assert [("Ann\u202e~~~", 5)] == bank.paid

@@ -57,7 +57,9 @@ def take_joiners(value: Any, found: re.Pattern[str]) -> Any:
     if isinstance(value, str):
         return _without(value, found) if _JOINER in value else value
     if isinstance(value, dict):
-        return {take_joiners(key, found): take_joiners(each, found) for key, each in value.items()}
+        keys = [take_joiners(key, found) for key in value]
+        keys = keys if len(set(keys)) == len(keys) else list(value)  # two must not become one
+        return {key: take_joiners(each, found) for key, each in zip(keys, value.values(), strict=True)}
     return [take_joiners(each, found) for each in value] if isinstance(value, list) else value
 
 
