@@ -24,7 +24,10 @@ from benchmarks.soaking.verdict import judge, summarise
 from benchmarks.soaking.watch import Sample
 
 _FILES = 3  # of a stream, at most: one to the provider and two of a browser, of which the other process has one
-_COLUMNS = "s open streams/s events/s calls/s MiB blocks tasks threads files objects cpu% other%".split()
+_COLUMNS = (
+    *("s", "open", "streams/s", "events/s", "calls/s", "MiB", "blocks", "tasks", "threads", "files", "objects"),
+    *("cpu %", "other %"),
+)
 
 
 class Table:

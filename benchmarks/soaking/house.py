@@ -24,6 +24,9 @@ SOURCES: dict[str, Any] = {
     "ollama": sources.ollama,
     "gemini": sources.gemini,
 }
+KEPT = 30.0
+"""Seconds for which a run is kept that has ended."""
+
 _STREAMS = 16  # of one client, about: its pool looks at all of its connections for each request
 # Nothing expires: a request that `task.cancel()` ends while httpcore closes what has expired leaves that open.
 _LIMITS = httpx.Limits(max_connections=None, keepalive_expiry=None)
@@ -36,7 +39,7 @@ class House:
 
     def __init__(self, url: str, streams: int, *, idle: float, life: float, seed: int, count: int | None) -> None:
         self.tally = Tally()
-        self.runs = Runs(max_running=streams + 1, keep=30.0, max_kept=2_000)
+        self.runs = Runs(max_running=streams + 1, keep=KEPT, max_kept=2_000)
         self.open = 0
         self.life = life
         """Seconds that a stream takes, about."""

@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from typing import NamedTuple
 
+from benchmarks.soaking.house import KEPT
 from benchmarks.soaking.plans import FAULTS
 from benchmarks.soaking.soak import Report, Settings
 from benchmarks.soaking.watch import GROWTH, growth
@@ -36,8 +37,10 @@ def judge(report: Report, settings: Settings) -> list[Finding]:
     if settings.count is not None:
         return findings
     samples = [sample for sample in report.samples if sample.at <= report.until]
-    if len(samples) < 8:
-        return [*findings, Finding("memory is flat", None, "there are too few samples to tell")]
+    begins = settings.life + KEPT  # until then there are ever more streams, and ever more runs are kept
+    if settings.minutes * 60 < 4 * begins or len(samples) < 8:
+        told = f"a quarter of the time has to be {begins:.0f} s at this pace"
+        return [*findings, Finding("memory is flat", None, told)]
     many = statistics.median(sample.streams for sample in samples[len(samples) // 4 :])
     full = many >= settings.streams
     findings.append(Finding("the streams are open at the same time", full, f"{many:,.0f} of {settings.streams:,}"))

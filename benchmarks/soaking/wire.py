@@ -31,14 +31,19 @@ class Wire(Protocol):
     finishes: tuple[str, str, str]
     """What it calls an answer that has ended, one that ended with native calls, and one that was cut."""
 
-    def open(self) -> list[Frame]: ...
     def text(self, delta: str) -> list[Frame]: ...
     def thought(self, delta: str) -> list[Frame]: ...
     def call(self, place: int, errand: Errand, rng: random.Random) -> list[Frame]: ...
-    def rest(self) -> list[Frame]: ...
     def close(self, finish: str) -> list[Frame]: ...
     def error(self) -> bytes: ...
     def garbage(self, rng: random.Random) -> bytes: ...
+
+    def open(self) -> list[Frame]:
+        """Return what comes before the answer, and `rest` what comes behind it however it ends."""
+        return []
+
+    def rest(self) -> list[Frame]:
+        return []
 
 
 def json_of(value: object) -> str:
@@ -52,7 +57,7 @@ def arguments_of(errand: Errand) -> str:
     return written if errand.fate else written.replace(":", "=", 1)
 
 
-class OpenAI:
+class OpenAI(Wire):
     """Chat completion chunks."""
 
     declared = "text/event-stream"
@@ -76,12 +81,9 @@ class OpenAI:
             return self._frame({"tool_calls": [{"index": place, "function": function} | more]})
 
         begin = frame({"name": errand.name, "arguments": ""}, id=f"call_{place}", type="function")
-        pieces = _pieces(arguments_of(errand), rng)
-        frames = [Frame(begin, begins=place), *(Frame(frame({"arguments": piece})) for piece in pieces)]
+        pieces = [{"arguments": piece} for piece in _pieces(arguments_of(errand), rng)]
+        frames = [Frame(begin, begins=place), *(Frame(frame(piece)) for piece in pieces)]
         return [*frames[:-1], frames[-1]._replace(ends=place)]
-
-    def rest(self) -> list[Frame]:
-        return []
 
     def close(self, finish: str) -> list[Frame]:
         usage = {"prompt_tokens": 31, "completion_tokens": 11, "total_tokens": 42}
@@ -98,7 +100,7 @@ class OpenAI:
         return b"data: {" + _noise(rng) + b"\n\n"
 
 
-class Anthropic:
+class Anthropic(Wire):
     """Messages: blocks, each of which begins and ends."""
 
     declared = "text/event-stream"
@@ -158,7 +160,7 @@ class Anthropic:
         return b"event: content_block_delta\ndata: [" + _noise(rng) + b"\n\n"
 
 
-class Ollama:
+class Ollama(Wire):
     """One JSON object a line."""
 
     declared = "application/x-ndjson"
@@ -167,9 +169,6 @@ class Ollama:
     def _line(self, message: dict[str, Any], **more: Any) -> bytes:
         value = {"model": "m", "message": {"role": "assistant", "content": ""} | message, "done": False} | more
         return json_of(value).encode() + b"\n"
-
-    def open(self) -> list[Frame]:
-        return []
 
     def text(self, delta: str) -> list[Frame]:
         return [Frame(self._line({"content": delta}), delta)]
@@ -181,9 +180,6 @@ class Ollama:
         function = {"name": errand.name, "arguments": errand.arguments if errand.fate else arguments_of(errand)}
         return [Frame(self._line({"tool_calls": [{"function": function}]}), begins=place, ends=place)]
 
-    def rest(self) -> list[Frame]:
-        return []
-
     def close(self, finish: str) -> list[Frame]:
         return [Frame(self._line({}, done=True, done_reason=finish, prompt_eval_count=31, eval_count=11))]
 
@@ -194,7 +190,7 @@ class Ollama:
         return b'{"message": ' + _noise(rng) + b"\n"
 
 
-class Gemini:
+class Gemini(Wire):
     """Responses of `streamGenerateContent`, each with a part, with CRLF."""
 
     declared = "text/event-stream"
@@ -206,9 +202,6 @@ class Gemini:
         candidate |= {"finishReason": finish} if finish else {}
         return b"data: " + json_of({"candidates": [candidate], "usageMetadata": counts}).encode() + b"\r\n\r\n"
 
-    def open(self) -> list[Frame]:
-        return []
-
     def text(self, delta: str) -> list[Frame]:
         return [Frame(self._frame([{"text": delta}]), delta)]
 
@@ -218,9 +211,6 @@ class Gemini:
     def call(self, place: int, errand: Errand, rng: random.Random) -> list[Frame]:
         call = {"name": errand.name, "args": errand.arguments if errand.fate else arguments_of(errand)}
         return [Frame(self._frame([{"functionCall": call}]), begins=place, ends=place)]
-
-    def rest(self) -> list[Frame]:
-        return []
 
     def close(self, finish: str) -> list[Frame]:
         return [Frame(self._frame([{"text": ""}], finish))]
