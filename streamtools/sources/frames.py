@@ -189,10 +189,13 @@ class SSEDecoder(_Decoder):
 
     def _read_rest(self, rest: bytes) -> Frame | None:
         """Return the frame whose data `rest` begins with, if an id is all that follows, and None otherwise."""
-        data, _, last = rest.partition(b"\n")
-        if last[:4] != b"id: " or _LF in last or 0 in last:
+        data, found, id = rest.partition(b"\nid: ")
+        if not found or _LF in data or _LF in id or 0 in id:
             return None
-        self._id = last[4:].decode(errors="replace")
+        try:
+            self._id = id.decode()
+        except UnicodeDecodeError:
+            self._id = id.decode(errors="replace")
         return Frame(data, self._name, self._id)
 
     def _read_lines(self, block: bytes) -> Frame | None:
