@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from math import log
 from statistics import median
 from time import process_time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 Work = Callable[[], float]
 """Does its work and returns the seconds of processor time that one such work takes, without what had to be prepared."""
@@ -59,6 +59,13 @@ class Case(Protocol):
         """Raise AssertionError if what is measured does not do what it should."""
 
     def measure(self, repeats: int) -> Result: ...
+
+
+@runtime_checkable
+class Profiled(Protocol):
+    """A row that prints its own profile."""
+
+    def profile(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,10 @@ def _print_table(head: str, results: Iterable[Result]) -> list[Result]:
 
 
 def _print_profile(case: Case) -> None:
-    """Print the ten functions in which the subject of a row spends its time."""
+    """Print the ten functions in which the subject of a row spends its time, unless it knows better what to print."""
+    if isinstance(case, Profiled):
+        case.profile()
+        return
     profile = cProfile.Profile()
     profile.runcall(case.subject)
     pstats.Stats(profile, stream=sys.stderr).strip_dirs().sort_stats("tottime").print_stats(10)
