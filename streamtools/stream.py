@@ -33,6 +33,7 @@ from streamtools.parsing.options import ParserOptions
 from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
 from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import Decidable, Decision, Desk, Question
+from streamtools.tools.failures import is_stray
 from streamtools.tools.guards import Guards, Watch
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
@@ -251,6 +252,7 @@ class ToolStream(Handover, Decidable):
     # The task that drives the run.
 
     async def _produce(self, scope: anyio.CancelScope) -> None:
+        unreadable: str | None = None  # the name of what made it so
         try:
             with scope:
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as time:
@@ -266,16 +268,18 @@ class ToolStream(Handover, Decidable):
                                     break
                                 await self._close_source()
                                 self._source = following
-                        except Exception as error:
-                            self._fault = error  # and the group is not shown it: it would wrap it
+                        except BaseException as error:
+                            if isinstance(error, Exception):
+                                self._fault = error  # and the group is not shown it: it would wrap it
+                            elif not is_stray(error):  # which our consumer would take for its own
+                                raise
+                            unreadable = _name(error)
                             tools.cancel_scope.cancel()
                 if time.cancelled_caught:
                     self._hand_out(self._account())
                     self._hand_out(self._machine.stop("time_limit"))
-                if self._fault is not None:
-                    fault = SourceError(
-                        "the stream could not be read", Code.STREAM_INTERRUPTED, cause=_name(self._fault)
-                    )
+                if unreadable is not None:
+                    fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=unreadable)
                     self._hand_out(self._machine.feed(fault))
                     self._hand_out(self._account())
                 self._hand_out(self._machine.close())
@@ -414,7 +418,9 @@ class ToolStream(Handover, Decidable):
         with anyio.move_on_after(_CLOSING, shield=True) as scope:
             try:
                 await self._source.aclose()
-            except Exception as error:
+            except BaseException as error:
+                if not (isinstance(error, Exception) or is_stray(error)):
+                    raise
                 log.warning("source_not_closed", run_id=self.run_id, error=_name(error))
         if scope.cancelled_caught:
             log.warning("source_not_closed", run_id=self.run_id, error="it takes too long")

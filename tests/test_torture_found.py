@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
-from streamtools import ToolStream
+from streamtools import ToolStream, sources
 from streamtools.events import Done, ProviderCompleted, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.stories import Script, story, texts
@@ -112,5 +113,44 @@ def test_a_run_ends_though_its_end_cannot_be_written() -> None:
         await cancel_the_others(server)
         async with asyncio.timeout(5):
             assert "cancelled" == (await started[0].wait()).reason
+
+    asyncio.run(main())
+
+
+def test_a_stray_cancellation_in_a_source_cancels_nobody() -> None:
+    """A source that awaits what somebody else has cancelled has failed, as with any other exception: the run says so,
+    and its consumer, who waits for something of its own meanwhile, is left alone.
+    """
+
+    async def main() -> None:
+        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def answer() -> AsyncIterator[str]:
+            yield "a"
+            yield await gone
+
+        async with ToolStream(sources.text(answer())) as events:
+            await anext(events)
+            gone.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            told = story([event async for event in events])
+        assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == told[-3:]
+
+    asyncio.run(main())
+
+
+def test_a_stray_cancellation_while_the_source_is_closed_cancels_nobody() -> None:
+    """What has come to its end stays so, and the consumer is left alone."""
+
+    class Source(Script):
+        async def aclose(self) -> None:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with ToolStream(Source([*texts("a"), STOP])) as events:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert "finished" == events.result.reason
 
     asyncio.run(main())

@@ -18,8 +18,13 @@ def is_failure(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_failure, error.exceptions))
     if isinstance(error, asyncio.CancelledError):
-        return not _told_to_stop()
+        return is_stray(error)
     return isinstance(error, Exception | SystemExit | GeneratorExit)
+
+
+def is_stray(error: BaseException) -> bool:
+    """Return whether this is a `CancelledError` that nobody has sent to our task. Call it where it was caught."""
+    return isinstance(error, asyncio.CancelledError) and not _told_to_stop()
 
 
 def loggable(error: BaseException) -> dict[str, str]:

@@ -28,7 +28,7 @@ def judge(trial: Trial, whole: Counter[str]) -> list[str]:
         complaints += [noise for noise in trial.noises if not any(known in noise for known in quiet)]
     complaints += _ending(trial, effects)
     complaints += [f"a response was closed {wire.closings} times" for wire in rack.wires if wire.closings != 1]
-    closes_badly = any(blow.kind.name == "close-fails" for blow in trial.struck)
+    closes_badly = any(blow.kind.place == "close" for blow in trial.struck)
     if not closes_badly and any(log["event"] == "source_not_closed" for log in trial.logs):
         complaints.append("the log says that a source could not be closed")
     if "escapes" in effects and trial.backend == "asyncio":  # nobody was there to read the rest
@@ -124,7 +124,7 @@ def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[st
         yield f"{done} was told, and the result is {result.reason}, {result.finish_reason}"
     if [call.id for call in done.pending] != [call.id for call in result.pending]:
         yield f"{done.pending} are pending, and the result has {result.pending}"
-    disturbed = effects - {"none", "tool", "late"}
+    disturbed = effects - {"none", "tool", "late", "fails"}
     allowed = {trial.scenario.reason}
     if disturbed:
         allowed |= {"cancelled"}
