@@ -222,6 +222,19 @@ async def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (1, []) == (len(one.heard), other.heard)
 
 
+@pytest.mark.parametrize("error", [OSError("no such name"), UnicodeError("no name at all")])
+async def test_a_name_that_is_none(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error like that of a client without a guard."""
+
+    async def getaddrinfo(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("streamtools.tools.guarded_http.anyio.getaddrinfo", getaddrinfo)
+    async with guarded_client() as client:
+        with pytest.raises(httpx.ConnectError, match="the name cannot be resolved"):
+            await client.get("http://nowhere.example/")
+
+
 @pytest.mark.parametrize("options", [{"proxy": "http://127.0.0.1:1"}, {"trust_env": True}, {"transport": None}])
 def test_what_would_get_around_it_is_refused(options: dict[str, Any]) -> None:
     """A proxy connects in our place."""
