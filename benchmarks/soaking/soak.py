@@ -33,6 +33,7 @@ OnSample: TypeAlias = Callable[[Sample, House], None]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _BROWSERS = 7  # of so many readers, one is a browser
+_FIRST = 400  # streams that are read before any is measured
 _MORE = 1.06
 _CHUNKS = 25  # of a stream, about
 _FIRST_OF_BROWSERS = 500_000_000  # seeds
@@ -182,8 +183,8 @@ async def _soak(settings: Settings, world: Outside, on_sample: OnSample | None) 
 
 
 async def _warm_up() -> None:
-    """Read each kind of stream, so that what the package makes once is there."""
-    for seed in range(40):
+    """Read streams of all kinds, so that what the package makes once, at the first text that needs it, is there."""
+    for seed in range(_FIRST):
         plan = make_plan(seed)
         source = SOURCES[plan.format](plan.chunks())
         async with ToolStream(source, tools=registry, execute="never") as events:
