@@ -81,7 +81,7 @@ def main() -> int:
     options = parser.parse_args()
     settings = Settings(options.streams, options.minutes, seed=options.seed, pace=options.pace)
     if options.smoke:
-        settings = Settings(40, count=140, seed=options.seed, pace=0.005, idle=1.0)
+        settings = Settings(40, count=140, seed=options.seed, pace=0.005, idle=3.0)
     allow_files(settings.streams)
     report = asyncio.run(soak(settings, Table().add))
     print(f"\n{summarise(report)}\n")

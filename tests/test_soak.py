@@ -30,7 +30,7 @@ async def report() -> Report:
     return await soak(SETTINGS)
 
 
-SETTINGS = Settings(30, count=70, pace=0.002, idle=1.0)
+SETTINGS = Settings(30, count=70, pace=0.002, idle=3.0)
 
 
 async def test_a_few_dozen_streams(report: Report) -> None:
