@@ -136,6 +136,9 @@ PROVIDERS = {
     "gemini": Provider(wires.gemini, sources.gemini),
     "ollama": Provider(wires.ollama, sources.ollama, read_with_lines, aread_with_lines, "× lines", 1.0),
 }
+ARRIVE = "ToolStream, a response, chunks arrive"
+"""With one frame a chunk no target: the event loop takes most of what 0.6 would allow; see the README."""
+
 BARE = ("openai", "latitude")
 """For these an iterator of bytes is measured too, and chunks that arrive: neither depends on the format."""
 
@@ -219,7 +222,7 @@ def cases(smoke: bool) -> Iterator[Case]:
             rows: list[tuple[str, Open]] = [("ToolStream, a response of httpx", opened)]
             if name in BARE:
                 rows.append(("ToolStream, an iterator of bytes", partial(Bare, chunks)))
-                rows.append(("ToolStream, a response, chunks arrive", partial(response, chunks, arriving=True)))
+                rows.append((ARRIVE, partial(response, chunks, arriving=True)))
             for row, open_ in rows:
 
                 def check_async(open_: Open = open_, name: str = name, provider: Provider = provider) -> None:
@@ -236,7 +239,7 @@ def cases(smoke: bool) -> Iterator[Case]:
                     in_loop(partial(aread, name, open_)),
                     in_loop(partial(provider.abeside, open_)),
                     check_async,
-                    provider.target,
+                    None if row == ARRIVE and count == 1 else provider.target,
                     provider.unit,
                 )
 

@@ -93,6 +93,10 @@ class FrameAdapter(Adapter):
                 else:
                     self._pass_over(frame, events)
             return events
+        return self._take_other(item)
+
+    def _take_other(self, item: object) -> list[SourceEvent]:
+        """Return the events of an item that is not just bytes."""
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
         if (made := as_frame(item)) is not None:

@@ -107,13 +107,13 @@ class OpenAIChat(FrameAdapter):
     def ended(self) -> bool:
         return self._over or self._reason is not None
 
-    def take(self, item: object) -> list[SourceEvent]:
-        if type(item) is not bytes and isinstance(kind := getattr(item, "type", None), str):
+    def _take_other(self, item: object) -> list[SourceEvent]:
+        if isinstance(kind := getattr(item, "type", None), str):
             if kind in _HELPER:
                 return []
             if kind == "chunk" and (chunk := getattr(item, "chunk", None)) is not None:
                 item = chunk
-        return super().take(item)
+        return super()._take_other(item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
