@@ -17,10 +17,9 @@ def test_the_project_of_the_page_passes_its_tests(pytester: pytest.Pytester) -> 
     """Without a recording it says what is missing, then it records one, and then it asks nobody."""
     with provider() as server:
         write_project(pytester.path, server.url, without=["test_snapshot.py"])
-        pytester.syspathinsert()
-        missing = pytester.runpytest_inprocess("-p", "no:cacheprovider")
-        recorded = pytester.runpytest_inprocess("-p", "no:cacheprovider", *COMMANDS[0].split()[1:])
-        replayed = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-v")
+        missing = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+        recorded = pytester.runpytest_subprocess("-p", "no:cacheprovider", *COMMANDS[0].split()[1:])
+        replayed = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v")
 
     assert 1 == len(server.requests)
     missing.assert_outcomes(passed=1, errors=1 + 7 + 1 + 1 + 1)
