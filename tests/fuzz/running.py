@@ -104,7 +104,7 @@ def try_out(target: Target, data: bytes) -> tuple[frozenset[object], Finding | N
     try:
         with _patience():
             return frozenset(target.check(Input(data))), None
-    except (Exception, RecursionError) as error:
+    except Exception as error:
         return frozenset(), Finding(target.name, data, "".join(traceback.format_exception(error)))
 
 
