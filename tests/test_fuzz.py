@@ -307,7 +307,7 @@ def test_json_out_of_any_text(text: str, value: Any) -> None:
 _STAND_IN = """
 import contextlib, pathlib
 
-def instrument_imports(include):
+def instrument_imports(include, exclude):
     assert include == ["streamtools"]
     return contextlib.nullcontext()
 
@@ -333,13 +333,13 @@ def test_the_guided_engine_is_a_process(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
     monkeypatch.chdir(root)
 
-    report, finding = guided.run("frames", seed=1, found=tmp_path, runs=50)
+    report, finding = guided.run("frames", seed=1, runs=50)
 
     assert finding is None
     assert ("frames", "guided", 50) == (report.target, report.engine, report.executions)
     (tmp_path / "atheris.py").write_text("raise ImportError('none here')")
     with pytest.raises(RuntimeError, match="none here"):
-        guided.run("frames", seed=1, found=tmp_path, runs=50)
+        guided.run("frames", seed=1, runs=50)
 
 
 def test_what_the_guided_engine_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,3 +353,20 @@ def test_what_the_guided_engine_finds(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 1 == main(["--runs", "500", "--engine", "guided", "--found", str(tmp_path), "frames"])
     (path,) = tmp_path.glob("frames-*")
     assert 0 == main(["--replay", str(path)])
+
+
+def test_an_interpreter_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The input that libFuzzer has put down is the finding, though it may break no law."""
+    dies = (
+        "    folder = pathlib.Path(job[0][-1]).parent\n    folder.joinpath('crash-1').write_bytes(b'x')\n    exit(77)\n"
+    )
+    (tmp_path / "atheris.py").write_text(_STAND_IN.replace("    arguments, take = job\n", dies))
+    root = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
+    monkeypatch.chdir(root)
+
+    _, finding = guided.run("frames", seed=1, runs=50)
+
+    assert finding is not None
+    assert b"x" == finding.data
+    assert "atheris failed for frames (77)" in finding.error

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz import guided, plain
-from tests.fuzz.running import HEADING, Finding, Report, be_quiet, try_out
+from tests.fuzz.running import HEADING, Finding, Report, be_quiet, shorten, try_out
 from tests.fuzz.targets import TARGETS, choose
 
 _MINUTE = 60.0
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report, finding = _fuzz(name, engine, asked, seconds, corpus)
         if finding is not None:
             found += 1
+            finding = shorten(TARGETS[name](), finding)
             path = finding.keep(asked.found)
             report.path = str(path)
             print(finding.describe(path, asked.seed), file=sys.stderr, flush=True)
@@ -52,7 +53,7 @@ def _fuzz(
     name: str, engine: str, asked: argparse.Namespace, seconds: float | None, corpus: Path | None
 ) -> tuple[Report, Finding | None]:
     if engine == "guided":
-        return guided.run(name, seed=asked.seed, found=asked.found, seconds=seconds, runs=asked.runs, corpus=corpus)
+        return guided.run(name, seed=asked.seed, seconds=seconds, runs=asked.runs, corpus=corpus)
     known = sorted(corpus.iterdir()) if corpus is not None and corpus.is_dir() else []
     if corpus is not None:
         corpus.mkdir(parents=True, exist_ok=True)

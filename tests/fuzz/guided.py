@@ -23,6 +23,7 @@ from tests.fuzz.running import LONGEST, Finding, Report
 from tests.fuzz.target import Target
 
 _STATUS = re.compile(r"corp: (\d+)")
+_ARTIFACTS = ("crash-*", "timeout-*", "oom-*")
 _SPAN = 2_000  # inputs between two looks at the memory
 
 
@@ -35,7 +36,6 @@ def run(
     target: str,
     *,
     seed: int,
-    found: Path,
     seconds: float | None = None,
     runs: int | None = None,
     corpus: Path | None = None,
@@ -49,14 +49,16 @@ def run(
         done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, errors="replace")
         told = Path(folder, "report.json")
         if not told.exists():
-            raise RuntimeError(f"atheris failed for {target} ({done.returncode}):\n{done.stderr[-4000:]}")
+            error = f"atheris failed for {target} ({done.returncode}):\n{done.stderr[-4000:]}"
+            for artifact in _ARTIFACTS:  # the interpreter itself has failed
+                for path in Path(folder).glob(artifact):
+                    return Report(target, "guided"), Finding(target, path.read_bytes(), error)
+            raise RuntimeError(error)
         said: dict[str, Any] = json.loads(told.read_text())
         corpora = _STATUS.findall(done.stderr)
         report = Report(**said["report"] | {"corpus": int(corpora[-1]) if corpora else 0})
         data = Path(folder, "finding")
         finding = Finding(target, data.read_bytes(), said["error"]) if said["error"] else None
-    if finding is not None:
-        report.path = str(finding.keep(found))
     return report, finding
 
 
@@ -105,12 +107,12 @@ class _Job:
 def _main() -> None:
     atheris: Any = importlib.import_module("atheris")  # not on all platforms that the tests run on
     job = json.loads(sys.argv[1])
-    with atheris.instrument_imports(include=["streamtools"]):
-        import streamtools.conversation
-        import streamtools.outputs  # noqa: F401
     from tests.fuzz.running import be_quiet
-    from tests.fuzz.targets import TARGETS
 
+    laws = Path(__file__).parents[2] / "streamtools" / "testing"
+    apart = ["streamtools.testing", *(f"streamtools.testing.{path.stem}" for path in laws.glob("*.py"))]
+    with atheris.instrument_imports(include=["streamtools"], exclude=apart):
+        from tests.fuzz.targets import TARGETS
     be_quiet()
 
     target = TARGETS[job["target"]]()

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tests.fuzz.running import LONGEST, Finding, Report, grew_too_much, peak, shrink, try_out
+from tests.fuzz.running import LONGEST, Finding, Report, grew_too_much, peak, try_out
 from tests.fuzz.target import HEAD, Target
 
 _KEPT = 3000  # inputs; over that, one in the place of another
@@ -135,12 +135,4 @@ def run(
     report.corpus = len(corpus)
     report.peak = peak()
     report.growth = report.peak - before
-    if finding is not None:
-        shorter = shrink(finding, lambda data: _kind(try_out(target, data)[1]) == _kind(finding))
-        finding = try_out(target, shorter)[1] or finding
     return report, finding or grew_too_much(target, report.growth)
-
-
-def _kind(finding: Finding | None) -> str:
-    """Return where a finding's error was raised."""
-    return [line for line in finding.error.splitlines() if line.startswith('  File "')][-1] if finding else ""

@@ -146,6 +146,18 @@ def shrink(finding: Finding, fails: Callable[[bytes], bool], tries: int = 400) -
     return data
 
 
+def shorten(target: Target, finding: Finding) -> Finding:
+    """Return a finding with a shorter input that fails in the same place, where there is one."""
+    shorter = shrink(finding, lambda data: _place(try_out(target, data)[1]) == _place(finding))
+    return try_out(target, shorter)[1] or finding
+
+
+def _place(finding: Finding | None) -> str:
+    """Return where a finding's error was raised."""
+    lines = [line for line in finding.error.splitlines() if line.startswith('  File "')] if finding else []
+    return lines[-1] if lines else ""
+
+
 def peak() -> int:
     """Return how many MiB the process has had at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
