@@ -283,6 +283,9 @@ class ToolStream(Handover, Decidable):
                     self._hand_out(self._machine.feed(fault))
                     self._hand_out(self._account())
                 self._hand_out(self._machine.close())
+        except BaseException as error:
+            if not is_stray(error):  # as one that came while we were stopped
+                raise
         finally:
             try:
                 await self._close_source()

@@ -13,7 +13,7 @@ from tests.torture.blows import BOTH
 from tests.torture.enumeration import Bench
 from tests.torture.scenarios import SCENARIOS
 
-PLACES = 3
+PLACES = 2
 """Places of each scenario at which a kind of blow strikes, at most."""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from streamtools import ToolStream, sources
-from streamtools.events import Done, ProviderCompleted, UIEvent
+from streamtools.events import Done, ProviderCompleted, SourceEvent, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.stories import Script, story, texts
 
@@ -152,5 +152,22 @@ def test_a_stray_cancellation_while_the_source_is_closed_cancels_nobody() -> Non
             for _ in range(20):
                 await asyncio.sleep(0)
         assert "finished" == events.result.reason
+
+    asyncio.run(main())
+
+
+def test_a_stray_cancellation_in_a_run_that_is_stopped_cancels_nobody() -> None:
+    """It comes while the run is being closed: the run is cancelled, and its consumer is not."""
+
+    class Source(Script):
+        async def __anext__(self) -> Sequence[SourceEvent]:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with ToolStream(Source()) as events:
+            await events.aclose()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert "cancelled" == events.result.reason
 
     asyncio.run(main())

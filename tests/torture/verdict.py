@@ -28,7 +28,7 @@ def judge(trial: Trial, whole: Counter[str]) -> list[str]:
         complaints += [noise for noise in trial.noises if not any(known in noise for known in quiet)]
     complaints += _ending(trial, effects)
     complaints += [f"a response was closed {wire.closings} times" for wire in rack.wires if wire.closings != 1]
-    closes_badly = any(blow.kind.place == "close" for blow in trial.struck)
+    closes_badly = any(blow.kind.place == "close" or "lone" in blow.kind.name for blow in trial.struck)
     if not closes_badly and any(log["event"] == "source_not_closed" for log in trial.logs):
         complaints.append("the log says that a source could not be closed")
     if "escapes" in effects and trial.backend == "asyncio":  # nobody was there to read the rest
