@@ -189,9 +189,10 @@ class SSEDecoder(_Decoder):
 
     def _read_rest(self, rest: bytes) -> Frame | None:
         """Return the frame whose data `rest` begins with, if an id is all that follows, and None otherwise."""
-        data, found, id = rest.partition(b"\nid: ")
-        if not found or _LF in data or _LF in id or 0 in id:
+        data, _, last = rest.partition(b"\n")  # not of the id: there may be a whole chunk to be searched for it
+        if last[:4] != b"id: " or _LF in last or 0 in last:
             return None
+        id = last[4:]
         try:
             self._id = id.decode()
         except UnicodeDecodeError:
