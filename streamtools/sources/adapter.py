@@ -16,9 +16,10 @@ import msgspec
 
 from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import SourceError, SourceEvent, SourceRaw, SourceWarning
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceRaw, SourceWarning, TextDelta
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
 from streamtools.sources.objects import as_frame
+from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, read_fault
 from streamtools.surrogates import whole
 
@@ -63,12 +64,17 @@ class Adapter(ABC):
 
 
 class FrameAdapter(Adapter):
-    """An adapter of a format that comes in frames. Subclasses read one frame at a time and say what the end means."""
+    """An adapter of a format that comes in frames. Subclasses read one frame at a time and say what the end means.
+
+    Halves of characters wait in `_text` and `_thought` for their others, on the two channels that all formats have.
+    """
 
     def __init__(self, frames: SSEDecoder | LineDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
         self._frames = frames
         self._limits = limits
         self._over = False  # nothing that comes now counts
+        self._text = Pairs()
+        self._thought = Pairs()
 
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         """Return the events of the frames that `chunk` completes."""
@@ -125,12 +131,20 @@ class FrameAdapter(Adapter):
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         """Append what `frame` means to `events`."""
 
-    @abstractmethod
     def _end(self, events: list[SourceEvent]) -> None:
         """Append what the end of the transport means, which came before a sentinel and without an error."""
+        self._flush(events)
 
     def _flush(self, events: list[SourceEvent]) -> None:
         """Append what was held back, because nothing comes any more that could complete it."""
+        self._flush_text(events)
+
+    def _flush_text(self, events: list[SourceEvent]) -> None:
+        """Append what waited for the other half of a character."""
+        if thought := self._thought.close():
+            events.append(ReasoningDelta(thought))
+        if text := self._text.close():
+            events.append(TextDelta(text))
 
     def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
         """Append the one error of this stream."""

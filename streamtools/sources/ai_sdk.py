@@ -31,7 +31,6 @@ from streamtools.events import (
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.held_calls import HeldCalls
-from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
 
 _USAGE = {
@@ -68,8 +67,6 @@ class AISDKMessages(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._text = Pairs()
-        self._thought = Pairs()
         self._calls = HeldCalls(limits)
         self._open = False  # a turn has begun that is not completed
         self._stepped = False  # it has ended, and waits to be told why
@@ -229,9 +226,6 @@ class AISDKMessages(FrameAdapter):
             if isinstance(events[-1], SourceRaw):  # it can be written as JSON again
                 events[-1] = call
 
-    def _end(self, events: list[SourceEvent]) -> None:
-        self._flush(events)
-
     def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
         self._flush(events)
         super()._fail(fault, events)
@@ -240,13 +234,6 @@ class AISDKMessages(FrameAdapter):
         """Append what was held back. Calls that are whole are told, and not earned."""
         self._flush_text(events)
         self._calls.release(events)
-
-    def _flush_text(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character."""
-        if thought := self._thought.close():
-            events.append(ReasoningDelta(thought))
-        if text := self._text.close():
-            events.append(TextDelta(text))
 
 
 def _name(part: _Part) -> str | None:

@@ -40,7 +40,7 @@ from streamtools.events import (
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, fits
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs
-from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
+from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage, string
 from streamtools.surrogates import whole
 
 _USAGE = {
@@ -85,12 +85,12 @@ class _Block:
     def __init__(self, kind: str, key: str, start: dict[str, Any]) -> None:
         self.kind = kind
         self.key = key
-        self.id = _string(start.get("id"))
-        self.name = _string(start.get("name"))
+        self.id = string(start.get("id"))
+        self.name = string(start.get("name"))
         self.input = start.get("input")  # the whole of it, where nothing is streamed; {} says that it is to come
         if self.input in ("", {}):
             self.input = None
-        self.signature = _string(start.get("signature"))
+        self.signature = string(start.get("signature"))
         self.pairs = Pairs()
         self.pieces: list[str] = []  # of a server's call, which is told when it is complete
         self.size = 0  # characters of the arguments so far
@@ -101,8 +101,6 @@ class Anthropic(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._text = Pairs()
-        self._thought = Pairs()
         self._id: str | None = None  # of the message
         self._started = 0  # calls
         self._shown = False  # text, or a complete call, has been handed on
@@ -170,7 +168,7 @@ class Anthropic(FrameAdapter):
 
     def _start_message(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         message = event.message if isinstance(event.message, dict) else {}
-        id = _string(message.get("id")) or ""
+        id = string(message.get("id")) or ""
         if self._id is not None:
             if "" in (id, self._id) or id == self._id:
                 return
@@ -194,7 +192,7 @@ class Anthropic(FrameAdapter):
 
     def _change_message(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         if (delta := event.delta) is not None:
-            self._reason = self._reason or _string(delta.stop_reason)
+            self._reason = self._reason or string(delta.stop_reason)
             if delta.stop_details or delta.container:
                 self._pass(frame, events)
         self._count(event.usage, events)
@@ -226,7 +224,7 @@ class Anthropic(FrameAdapter):
 
     def _report(self, value: Any, events: list[SourceEvent]) -> None:
         fault = read_fault(value)
-        request = _string(value.get("request_id")) if isinstance(value, dict) else None
+        request = string(value.get("request_id")) if isinstance(value, dict) else None
         if request is not None:  # what Anthropic's support asks for
             fault = fault._replace(kind=f"{fault.kind} {bounded(request, 100)}".strip())
         self._flush(events)
@@ -268,7 +266,7 @@ class Anthropic(FrameAdapter):
         elif delta.type == "input_json_delta" and isinstance(delta.partial_json, str) and block and block.key:
             self._add_arguments(delta.partial_json, block, events)
         elif delta.type == "signature_delta" and isinstance(delta.signature, str) and block and not block.key:
-            block.signature = _string(delta.signature)
+            block.signature = string(delta.signature)
         else:
             if delta.partial_json is not None or not isinstance(delta.type, str):
                 self._doubt(event.index, events)
@@ -332,21 +330,6 @@ class Anthropic(FrameAdapter):
                 events.append(ReasoningDelta(thought))
             if block.signature is not None:
                 events.append(ReasoningDelta("", signature=block.signature))
-
-    def _end(self, events: list[SourceEvent]) -> None:
-        self._flush(events)
-
-    def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character."""
-        if thought := self._thought.close():
-            events.append(ReasoningDelta(thought))
-        if text := self._text.close():
-            events.append(TextDelta(text))
-
-
-def _string(value: Any) -> str | None:
-    """Return a string that is not empty as what UTF-8 can hold, and None for anything else."""
-    return whole(value) if isinstance(value, str) and value else None
 
 
 def _place(index: Any) -> int | None:

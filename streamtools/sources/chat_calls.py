@@ -44,7 +44,7 @@ from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolC
 from streamtools.sources.adapter import fits
 from streamtools.sources.brackets import Brackets
 from streamtools.sources.pairs import Pairs
-from streamtools.surrogates import whole
+from streamtools.sources.words import string
 
 _LONGEST_NAME = 1000
 """Characters of a name that may still grow; a longer one is certain, so that a piece costs no more than it is long."""
@@ -267,7 +267,7 @@ def _read(entry: Any) -> _Piece | None:
 
 
 def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any]) -> _Piece | None:
-    id, name = _string(entry.get("id")), _string(function.get("name"))
+    id, name = string(entry.get("id")), string(function.get("name"))
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) and arguments else None
     value = None if isinstance(arguments, str) else arguments
@@ -279,7 +279,7 @@ def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any])
 
 def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:
     """Return the piece that an entry is which belongs to a call, and holds something that nobody can read."""
-    return _Piece(slot, _string(entry.get("id")), _string(entry.get("name")), None, None, None, True)
+    return _Piece(slot, string(entry.get("id")), string(entry.get("name")), None, None, None, True)
 
 
 def _strange(value: dict[str, Any]) -> bool:
@@ -287,14 +287,9 @@ def _strange(value: dict[str, Any]) -> bool:
     return any(each for key, each in value.items() if key not in ("index", "id", "type", "function", "arguments"))
 
 
-def _string(value: Any) -> str | None:
-    """Return a string that holds something, or None for all else."""
-    return whole(value) if isinstance(value, str) and value else None
-
-
 def _signature(extra: Any) -> str | None:
     """Return Google's signature of a call, which stands under the name of the service that gave it."""
     for each in extra.values() if isinstance(extra, dict) else ():
-        if isinstance(each, dict) and (signature := _string(each.get("thought_signature"))):
+        if isinstance(each, dict) and (signature := string(each.get("thought_signature"))):
             return signature
     return None

@@ -34,7 +34,6 @@ from streamtools.events import (
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.interactions import Interactions, read_sums, text_in
-from streamtools.sources.pairs import Pairs
 from streamtools.sources.partial_args import PartialArgs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault
 
@@ -115,8 +114,6 @@ class Gemini(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._text = Pairs()
-        self._thought = Pairs()
         self._reason: str | None = None
         self._blocked: str | None = None  # why there is no answer to the prompt
         self._counts: _Counts | None = None
@@ -319,10 +316,7 @@ class Gemini(FrameAdapter):
 
     def _flush(self, events: list[SourceEvent]) -> None:
         """Append what waited for the other half of a character, and what was counted."""
-        if thought := self._thought.close():
-            events.append(ReasoningDelta(thought))
-        if text := self._text.close():
-            events.append(TextDelta(text))
+        self._flush_text(events)
         self._count()
         if self._usage is not None:
             events.append(SourceUsage(self._usage))

@@ -37,7 +37,6 @@ from streamtools.events import (
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.held_calls import HeldCalls
-from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
 from streamtools.surrogates import whole
 
@@ -107,8 +106,6 @@ class Latitude(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._text = Pairs()
-        self._thought = Pairs()
         self._calls = HeldCalls(limits, answerable=False)
         self._listed = 0  # calls that were found in what completes a turn
         self._conversation: str | None = None
@@ -298,13 +295,6 @@ class Latitude(FrameAdapter):
         """Append what was held back. Calls that are whole are told, and not earned."""
         self._flush_text(events)
         self._calls.release(events)
-
-    def _flush_text(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character."""
-        if thought := self._thought.close():
-            events.append(ReasoningDelta(thought))
-        if text := self._text.close():
-            events.append(TextDelta(text))
 
 
 def _without_strays(envelope: dict[str, Any]) -> dict[str, Any]:

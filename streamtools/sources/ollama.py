@@ -16,7 +16,6 @@ from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, LineDecoder
-from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import bounded, finish_reason, read_fault, read_usage
 
 _USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
@@ -46,8 +45,6 @@ class Ollama(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(LineDecoder(limits.frame), limits)
-        self._text = Pairs()
-        self._thought = Pairs()
         self._calls = 0
 
     @property
@@ -130,13 +127,3 @@ class Ollama(FrameAdapter):
         usage = read_usage(counts, _USAGE)
         events.append(ProviderCompleted(finish_reason=normalised, raw_finish_reason=raw, usage=usage))
         self._over = True
-
-    def _end(self, events: list[SourceEvent]) -> None:
-        self._flush(events)
-
-    def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character."""
-        if thought := self._thought.close():
-            events.append(ReasoningDelta(thought))
-        if text := self._text.close():
-            events.append(TextDelta(text))

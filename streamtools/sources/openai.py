@@ -28,7 +28,6 @@ from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, S
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, fits
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
 from streamtools.surrogates import whole
 
@@ -95,8 +94,6 @@ class OpenAIChat(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._text = Pairs()
-        self._thought = Pairs()
         self._careful = False  # deltas may hold halves of surrogate pairs
         self._reason: str | None = None
         self._usage: Usage | None = None
@@ -275,10 +272,7 @@ class OpenAIChat(FrameAdapter):
 
     def _flush(self, events: list[SourceEvent]) -> None:
         """Append what waited for more that might come: the other half of a character, the rest of a name."""
-        if thought := self._thought.close():
-            events.append(ReasoningDelta(thought))
-        if text := self._text.close():
-            events.append(TextDelta(text))
+        self._flush_text(events)
         self._calls.settle(events)
 
 

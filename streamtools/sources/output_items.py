@@ -14,6 +14,7 @@ from typing import Any
 
 from streamtools.errors import Code
 from streamtools.sources.pairs import Pairs
+from streamtools.sources.words import string
 from streamtools.surrogates import whole
 
 
@@ -147,11 +148,6 @@ class Items:
 def differ(one: object, other: object) -> bool:
     """Return whether both are told, and not the same."""
     return one is not None and other is not None and one != other
-
-
-def string(value: Any) -> str | None:
-    """Return a string that is not empty as what UTF-8 can hold, and None for anything else."""
-    return whole(value) if isinstance(value, str) and value else None
 
 
 def objects(value: Any) -> list[dict[str, Any]]:

@@ -17,7 +17,8 @@ from streamtools.calls import Limits, Rejected, read_arguments
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart
 from streamtools.sources.adapter import fits
-from streamtools.sources.output_items import Item, Items, differ, place, string
+from streamtools.sources.output_items import Item, Items, differ, place
+from streamtools.sources.words import string
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 """The client's calls, by the type of their items, and where each has what the model wrote."""

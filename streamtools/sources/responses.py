@@ -29,10 +29,10 @@ from streamtools.events import (
 )
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.output_items import TEXTS, Item, Items, objects, string, text_of
+from streamtools.sources.output_items import TEXTS, Item, Items, objects, text_of
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.response_calls import CALLS, HOSTED, ResponseCalls
-from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
+from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage, string
 
 _USAGE = {
     "input": ("input_tokens",),
@@ -69,8 +69,6 @@ class Responses(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._text = Pairs()
-        self._thought = Pairs()
         self._id: str | None = None  # of the response
         self._items = Items()
         self._calls = ResponseCalls(self._items, limits)
@@ -324,16 +322,6 @@ class Responses(FrameAdapter):
         finish = "content_filter" if self._refused and raw == "completed" else finish_reason(raw)
         events.append(ProviderCompleted(text or None, None, finish, raw, usage))
         self._over = True
-
-    def _end(self, events: list[SourceEvent]) -> None:
-        self._flush(events)
-
-    def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character."""
-        if thought := self._thought.close():
-            events.append(ReasoningDelta(thought))
-        if text := self._text.close():
-            events.append(TextDelta(text))
 
 
 _Act = Callable[[Responses, _Event, list[SourceEvent]], None]

@@ -146,6 +146,11 @@ def read_status(value: Any) -> int | None:
     return value if isinstance(value, int) and 400 <= value <= 599 else None
 
 
+def string(value: Any) -> str | None:
+    """Return a string that is not empty as what UTF-8 can hold, and None for anything else."""
+    return whole(value) if isinstance(value, str) and value else None
+
+
 def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
     """Return at most `length` characters of `text`, on one line and without control characters."""
     line = "".join(each if each.isprintable() else " " for each in text[: length + 1]).strip()
