@@ -162,7 +162,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
         {"scripted"},
         {"__init__"},
     ),
-    "history": ({"messages", "parts"}, {"formats", "reading"}, {"writing"}, {"__init__"}),
+    "history": ({"messages", "parts"}, {"formats", "reading"}, {"results_in_text"}, {"writing"}, {"__init__"}),
     "conversation": (
         {"messages", "models", "emulation", "samples", "decision"},
         {"prompts", "request", "inner_requests"},

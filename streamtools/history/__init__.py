@@ -4,7 +4,6 @@
 between there is one form (`messages`), so that a conversation may go on with another provider.
 """
 
-from streamtools.history.formats.turns import answered_by_user
 from streamtools.history.messages import (
     NOT_RUN,
     Assistant,
@@ -23,6 +22,7 @@ from streamtools.history.messages import (
     without_reasoning,
 )
 from streamtools.history.reading import read_messages
+from streamtools.history.results_in_text import answered_by_user
 from streamtools.history.writing import Format, write_behind, write_messages
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.formats import anthropic, gemini, ollama, openai, responses
 from streamtools.history.formats.plain import plain
-from streamtools.history.formats.turns import answered_by_user, tell_in_text
 from streamtools.history.messages import Assistant, Message, Unanswered, settle
+from streamtools.history.results_in_text import answered_by_user, tell_in_text
 from streamtools.parsing.dialects import Dialect
 
 Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama"]
@@ -54,8 +54,8 @@ def write_messages(
     Answers to calls in text stand in one user message, one block a call, in the form of the call's dialect, which is
     one of `dialects`; there what looks like structure is disarmed. What the user says next follows in the same message.
     `unanswered` says what becomes of calls without an answer; a call in text has one too if a user's message behind it
-    holds a result in the form of its dialect. `"anthropic"` and `"gemini"` want the system's words
-    outside of the messages: see `system_prompt`.
+    holds a result in the form of its dialect. `"anthropic"` and `"gemini"` want the system's words outside of the
+    messages: see `system_prompt`.
 
     Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
     no place for.
