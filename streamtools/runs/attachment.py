@@ -34,9 +34,8 @@ class Attachment:
         self._on_leave = on_leave
         self._scopes: set[anyio.CancelScope] = set()  # in each of them, somebody waits
         self._events: AsyncIterator[UIEvent] | None = None
-        self._memory: MemoryReader | None = (
-            None  # instead, if the log is in memory: nothing has to be closed or begun anew
-        )
+        # Instead, if the log is in memory: nothing has to be closed or begun anew.
+        self._memory: MemoryReader | None = None
         self._taken = 0
         self._has_left = False
 

@@ -33,7 +33,6 @@ class Decider:
         decisions: Mapping[str, Decision] | None = None,
         asked: Mapping[str, Question] | None = None,
         otherwise: Decision | None = None,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self.desk = desk
         self.asked = asked or {}
@@ -41,7 +40,6 @@ class Decider:
         self._timeout = (LATER_TIMEOUT if desk is None else DECISION_TIMEOUT) if timeout is None else timeout
         self._decisions = decisions or {}
         self._otherwise = otherwise
-        self._now = now
         self._waiting: set[anyio.CancelScope] = set()
 
     async def decide(
@@ -50,7 +48,7 @@ class Decider:
         """Return what somebody says of the call, None if nobody does; `tell` tells the interface what is asked."""
         question = self.asked.get(call.id)
         if question is None or (question.approval and not approval):  # that has been answered, and here is another
-            expires = None if self._timeout == math.inf else self._now() + self._timeout
+            expires = None if self._timeout == math.inf else time.time() + self._timeout
             question = ask(call, approval=approval, expires=expires)
         elif (decided := self._look_up(question)) is not None:
             return self._bind(decided, question, call)
@@ -72,7 +70,7 @@ class Decider:
 
     def _look_up(self, question: Question) -> Decision | None:
         """Return what was decided about a question before the run began; None if it is still open."""
-        given, now = self._decisions.get(question.call.id), self._now()
+        given, now = self._decisions.get(question.call.id), time.time()
         if given is None and not question.is_late(now):
             return None
         try:

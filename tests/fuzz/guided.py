@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.running import LONGEST, Finding, Report
+from tests.fuzz.running import LONGEST, Finding, Report, be_quiet, grew_too_much, peak, try_out
 from tests.fuzz.target import Target
 
 _STATUS = re.compile(r"corp: (\d+)")
@@ -75,8 +75,6 @@ class _Job:
 
     def take(self, data: bytes) -> None:
         """Try an input out; the process ends here when something is found, and when the budget is spent."""
-        from tests.fuzz.running import grew_too_much, peak, try_out
-
         report = self._report
         report.executions += 1
         finding = try_out(self._target, data)[1]
@@ -107,8 +105,6 @@ class _Job:
 def _main() -> None:
     atheris: Any = importlib.import_module("atheris")  # not on all platforms that the tests run on
     job = json.loads(sys.argv[1])
-    from tests.fuzz.running import be_quiet
-
     laws = Path(__file__).parents[2] / "streamtools" / "testing"
     apart = ["streamtools.testing", *(f"streamtools.testing.{path.stem}" for path in laws.glob("*.py"))]
     with atheris.instrument_imports(include=["streamtools"], exclude=apart):

@@ -3,7 +3,7 @@
 Each module names the source of its form: where it is defined. Few templates were at hand when this was written, so what
 holds is what the tests say; where a model's template differs, the template is right.
 
-The table knows its ids; a dialect is made, and its module imported, when it is asked for. There are fifty, each with
+The table knows its ids; a dialect is made, and its module imported, when it is asked for. Each has
 patterns to be compiled, and most programs need the two that are armed by default.
 """
 
