@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import anyio
@@ -24,8 +24,10 @@ import httpx
 Address = IPv4Address | IPv6Address
 
 _TRANSLATED = IPv6Network("64:ff9b::/96")  # behind it, a gateway finds an address of version 4
-_INSIDE = (IPv6Network("64:ff9b:1::/48"), IPv6Network("::/96"), IPv6Network("fec0::/10"))
-"""What `is_global` lets pass: translation for local use, and two ways of old."""
+_GIVEN_OUT = IPv6Network("2000::/3")  # all that the internet has of version 6; what is elsewhere leads elsewhere
+_INSIDE = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16", "3fff::/20")))
+"""What `is_global` lets pass, in some versions: services of the network one is in, Oracle's metadata among them;
+relays; Azure's metadata; examples."""
 
 
 def is_public(address: Address) -> bool:
@@ -42,15 +44,16 @@ def is_public(address: Address) -> bool:
             inner = IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-        if any(address in each for each in _INSIDE):
+        if address not in _GIVEN_OUT:
             return False
-    return address.is_global and not address.is_multicast
+    return address.is_global and not (address.is_multicast or any(address in each for each in _INSIDE))
 
 
 class GuardedTransport(httpx.AsyncHTTPTransport):
     """Connects to addresses that `allow` accepts, and raises `httpx.ConnectError` for others, before anything is sent.
 
-    The parameters are those of `httpx.AsyncHTTPTransport`; a proxy would connect in our place, so there can be none.
+    The parameters are those of `httpx.AsyncHTTPTransport`; a proxy would connect in our place, so there can be none,
+    and HTTP/2 would share a connection, which is verified for one name, among all the names of its number.
     """
 
     def __init__(self, *, allow: Callable[[Address], bool] = is_public, **options: Any) -> None:
@@ -58,7 +61,9 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
             raise ValueError(
                 "a guarded transport connects itself: without a proxy and without a socket of this machine"
             )
-        # A connection is verified for one name, and its number may be that of several: it is used once.
+        if options.get("http2"):
+            raise ValueError("a guarded transport uses each connection once: without HTTP/2")
+        # A connection is verified for one name, and its number may be that of several.
         options["limits"] = httpx.Limits(max_keepalive_connections=0)
         super().__init__(**options)
         self._allow = allow
@@ -78,7 +83,10 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
 
     async def _resolve(self, host: str, request: httpx.Request) -> Address:
         try:
-            found = await anyio.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM)
+            with anyio.fail_after(request.extensions.get("timeout", {}).get("connect")):
+                found = await anyio.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM)
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout("the name is not resolved in time", request=request) from error
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError("the name cannot be resolved", request=request) from error
         addresses = [ip_address(str(each[4][0]).partition("%")[0]) for each in found]

@@ -131,7 +131,8 @@ NOT_PUBLIC = (
     "0.0.0.0 127.0.0.1 127.1.2.3 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 192.0.2.1 198.18.0.1"
     " 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1 ::7f00:1 fe80::1 fc00::1 fd00:ec2::254 fec0::1 ff02::1 2001:db8::1"
     " ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b:1::1 2002:7f00:1:: 2002:a00:1::"
-    " 2001:0:0:0:0:0:f5ff:fffe"
+    " 2001:0:0:0:0:0:f5ff:fffe 168.63.129.16 192.0.0.9 192.0.0.192 192.88.99.1 ::ffff:0:7f00:1 200::1 3fff::1 5f00::1"
+    " 64:ff9b::a83f:8110 ::ffff:168.63.129.16 2002:a83f:8110::"
 )
 
 
@@ -242,3 +243,21 @@ def test_what_would_get_around_it_is_refused(options: dict[str, Any]) -> None:
         guarded_client(**options)
     with pytest.raises(ValueError, match="guarded transport"):
         GuardedTransport(proxy="http://127.0.0.1:1")
+
+
+def test_a_connection_is_shared_among_no_names() -> None:
+    """HTTP/2 would send a request for one name over what was verified for another of the same number."""
+    with pytest.raises(ValueError, match="without HTTP/2"):
+        guarded_client(http2=True)
+
+
+async def test_a_name_that_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for connecting bounds the looking up, too."""
+
+    async def getaddrinfo(*_: Any, **__: Any) -> Any:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("streamtools.tools.guarded_http.anyio.getaddrinfo", getaddrinfo)
+    async with guarded_client(timeout=0.01) as client:
+        with pytest.raises(httpx.ConnectTimeout, match="not resolved in time"):
+            await client.get("http://slow.example/")
