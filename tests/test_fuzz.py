@@ -205,13 +205,24 @@ def test_a_finding_says_how_to_see_it_again(
     assert "no law is broken" in capsys.readouterr().out
 
 
-def test_what_cannot_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is said in one line."""
     assert 2 == main(["--runs", "1", "bogus"])
     assert "no target is named 'bogus'; see --list\n" == capsys.readouterr().err
     assert 2 == main(["frames"])
     assert "say --minutes or --runs\n" == capsys.readouterr().err
     assert 2 == main(["--replay", str(tmp_path / "frames-1")])
+    assert str(tmp_path / "frames-1") in capsys.readouterr().err
+    (tmp_path / "saved").write_bytes(b"")
+    assert 2 == main(["--replay", str(tmp_path / "saved")])
+    assert "no target is named 'saved'; see --list\n" == capsys.readouterr().err
+    assert 2 == main(["--replay", str(tmp_path / "saved"), "source"])
+    assert "one input is for one target: --replay FILE TARGET\n" == capsys.readouterr().err
+    monkeypatch.setattr("tests.fuzz.guided.is_there", lambda: False)
+    assert 2 == main(["--engine", "guided", "--runs", "1", "frames"])
+    assert "atheris is not installed: it comes with the extra `fuzz`\n" == capsys.readouterr().err
 
 
 def test_targets_have_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,13 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _replay(asked.replay, asked.targets)
         names = choose(asked.targets or ["all"])
     except (LookupError, OSError) as error:
-        print(error.args[-1], file=sys.stderr)
+        print(error if isinstance(error, OSError) else error.args[-1], file=sys.stderr)
         return 2
     seconds = None if asked.minutes is None else asked.minutes * _MINUTE / (len(names) if asked.share else 1)
     if seconds is None and asked.runs is None:
         print("say --minutes or --runs", file=sys.stderr)
         return 2
     engine = asked.engine or ("guided" if guided.is_there() and not (asked.share or asked.runs) else "plain")
+    if engine == "guided" and not guided.is_there():
+        print("atheris is not installed: it comes with the extra `fuzz`", file=sys.stderr)
+        return 2
     print(HEADING, flush=True)
     found = 0
     for name in names:
@@ -69,7 +72,10 @@ def _fuzz(
 
 def _replay(path: Path, targets: Sequence[str]) -> int:
     data = path.read_bytes()
-    (name,) = choose(targets or [path.name.rpartition("-")[0].replace(".", ":")])
+    names = choose(targets or [path.name.rpartition("-")[0].replace(".", ":") or path.name])
+    if len(names) != 1:
+        raise LookupError("one input is for one target: --replay FILE TARGET")
+    (name,) = names
     _, finding = try_out(TARGETS[name](), data)
     print(f"{name}: {data!r}")
     print(finding.error if finding else "no law is broken")
@@ -87,7 +93,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--engine", choices=["guided", "plain"], help="guided by coverage, which needs atheris, or our own")
     add("--corpus", type=Path, metavar="DIR", help="inputs to begin with, to which those worth keeping are added")
     add("--found", type=Path, default=Path(".fuzz/found"), metavar="DIR", help="where findings are kept (.fuzz/found)")
-    add("--replay", type=Path, metavar="FILE", help="try one input out again")
+    add("--replay", type=Path, metavar="FILE", help="try one input out again; its name says the target, or you do")
     add("--list", action="store_true", help="name the targets")
     return parser.parse_args(arguments)
 

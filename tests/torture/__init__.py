@@ -6,5 +6,5 @@ of blow and each step or point, and after each run everything is looked at: who 
 
     python -m tests.torture                              # all of it: every scenario, every blow, every place
     python -m tests.torture --seconds 60 --seed 1        # a share of it, and pairs of blows
-    python -m tests.torture stream --backend trio --blow cancel@17     # one run, as a failure prints it
+    python -m tests.torture prose --backend trio --blow cancel@17      # one run, as a failure prints it
 """

@@ -7,7 +7,7 @@ import random
 import sys
 import time
 
-from tests.torture.blows import BOTH, read_blow
+from tests.torture.blows import BOTH, KINDS, read_blow
 from tests.torture.enumeration import Bench, Failure, benches
 from tests.torture.scenarios import SCENARIOS
 
@@ -27,16 +27,21 @@ def main() -> int:
     unknown = [name for name in given.scenarios if name not in SCENARIOS]
     if unknown:
         parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    try:
+        wanted = [str(read_blow(each)) for each in given.blow or ()]
+    except (KeyError, ValueError):
+        parser.error(f"a blow is KIND@PLACE, and blows come behind the scenarios; kinds are {', '.join(KINDS)}")
     chosen = [SCENARIOS[name] for name in given.scenarios or SCENARIOS]
     backends = (given.backend,) if given.backend else BOTH
     begun = time.monotonic()
     found: list[Failure] = []
-    trials = 0
+    runs = 0
     all_benches = list(benches(chosen, backends, given.seed))
     for bench in all_benches:
-        if given.blow:
-            for _ in range(given.repeat):
-                bench.strike([read_blow(each) for each in given.blow])
+        if wanted:
+            trials = [bench.strike(list(map(read_blow, wanted))) for _ in range(given.repeat)]
+            if not any(trial.struck for trial in trials):
+                print(f"{bench.scenario.name} on {bench.backend}: nothing was struck, for there is no such place")
         elif given.seconds is None:
             bench.strike_everywhere()
             dice = random.Random(f"{given.seed} {bench.scenario.name} {bench.backend}")
@@ -48,10 +53,10 @@ def main() -> int:
         _share(all_benches, given.seconds, random.Random(given.seed))
     for bench in all_benches:
         found += bench.failures
-        trials += bench.trials
+        runs += bench.trials
     for failure in found[: given.show]:
         print(failure)
-    print(f"{trials} runs in {time.monotonic() - begun:.0f} s, {len(found)} failures")
+    print(f"{runs} runs in {time.monotonic() - begun:.0f} s, {len(found)} failures")
     return 1 if found else 0
 
 
