@@ -166,9 +166,13 @@ class NativeCalls:
         return events
 
     def lose(self) -> None:
-        """Take note that a part of the stream is missing: what is open cannot be trusted any more."""
+        """Take note that a part of the stream is missing: what is open cannot be trusted any more, unless its JSON object
+        has closed, because no piece of that can be missing.
+        """
         for draft in self._open.values():
-            draft.fault = draft.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
+            text = "".join(draft.pieces).lstrip()
+            if not text.startswith("{") or is_cut(text):
+                draft.fault = draft.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
 
     def close(self) -> list[UIEvent]:
         """End what is open, because the turn ends."""

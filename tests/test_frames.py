@@ -35,7 +35,7 @@ def reference(stream: bytes) -> list[Frame]:
             event = value.decode(errors="replace")
         elif name == b"id" and b"\0" not in value:
             last = value.decode(errors="replace")
-        elif name != b"id" and (bare or line.startswith(b"{") or line in (b"[", b"[{")):
+        elif name != b"id" and (bare or line.startswith(b"{") or line.rstrip() in (b"[", b"[{")):
             bare.append(line)
         elif re.search(rb"[^\t -~]", name):
             data.append(line)
@@ -99,8 +99,8 @@ CASES = {
         [Frame(b"1"), Frame(b'{\n  "error": {\n    "code": 503\n  }\n}'), Frame(b"2")],
     ),
     "bare JSON in one line, and a list": (
-        b'{"a":1}\n\n[{\n}\n]\n\n[\n]',
-        [Frame(b'{"a":1}'), Frame(b"[{\n}\n]"), Frame(b"[\n]")],
+        b'{"a":1}\n\n[{\n}\n]\n\n[\n]\n\n[ \n]',
+        [Frame(b'{"a":1}'), Frame(b"[{\n}\n]"), Frame(b"[\n]"), Frame(b"[ \n]")],
     ),
     "bare JSON beside a field": (b"event: error\n{\nid: 1\n}\n\n", [Frame(b"{\n}", "error", "1")]),
     "an id that is ignored beside bare JSON": (b"{\nid: \0\n}\n\n", [Frame(b"{\n}")]),

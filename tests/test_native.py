@@ -245,6 +245,17 @@ def test_a_hole_in_the_stream() -> None:
 # What comes behind the end of a call, and what the provider does itself.
 
 
+def test_a_hole_behind_a_call() -> None:
+    """No piece of a call can be missing whose JSON object has closed; one that comes behind the hole is whole too."""
+    hole = SourceWarning(Code.BAD_FRAME, "?")
+    behind = [ToolCallStart("1", "y", "add"), *pieces('{"a": 2}', key="1")]
+    held = calls(START, *pieces('{"a": 1}'), hole, *behind, ASKED)
+
+    assert [("x", {"a": 1}), ("y", {"a": 2})] == [(call.id, call.arguments) for call in held]
+    for open_text in ('{"a": 1', '{"a": "}', "1", "", " "):
+        assert Code.TRUNCATED == error(START, *pieces(open_text), hole, ASKED).code
+
+
 def test_what_comes_behind_the_end_of_a_call() -> None:
     """Nothing is lost, and nothing changes."""
     events = [WHOLE, START, *pieces("{}"), WHOLE, ASKED]
