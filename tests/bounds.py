@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import tracemalloc
 import types
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -34,6 +35,17 @@ def stored(root: object) -> int:
         if isinstance(each, msgspec.Struct):  # the collector does not see into events
             rest += msgspec.structs.astuple(each)
     return found
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Return how many bytes `work` held at most."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def characters_handled(work: Callable[[], object]) -> int:

@@ -6,11 +6,9 @@ them by far. Streams are made while they are read, so that what is measured is w
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import random
-import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
@@ -23,6 +21,7 @@ from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, SourceEvent, Text, TextDelta, UIEvent, Warning
 from streamtools.parsing.dialects import DIALECTS
+from tests.bounds import peak
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -92,17 +91,6 @@ class Batches:
 
     async def aclose(self) -> None:
         """There is nothing to close."""
-
-
-def peak(work: Callable[[], object]) -> int:
-    """Return how many bytes `work` held at most."""
-    gc.collect()
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def delta(text: str) -> bytes:

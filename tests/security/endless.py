@@ -7,12 +7,10 @@ sends a gigabyte of each through a `ToolStream` with the default limits, and pri
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import resource
 import sys
-import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,17 +77,6 @@ def run(name: str, size: int, limits: Limits = DEFAULT_LIMITS) -> list[str]:
         return told
 
     return anyio.run(read)
-
-
-def peak(work: Callable[[], object]) -> int:
-    """Return how many bytes `work` has held at most."""
-    gc.collect()
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def _resident() -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 
 from streamtools.calls import Limits
-from tests.security.endless import STREAMS, peak, run
+from tests.bounds import peak
+from tests.security.endless import STREAMS, run
 
 MIB = 1024 * 1024
 SMALL = Limits(call=64 * 1024, frame=MIB, text=MIB)

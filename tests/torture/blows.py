@@ -12,17 +12,11 @@ import asyncio
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from streamtools.tools.invocation import TIMEOUT
-from tests.torture.rack import READ, Bang, Boom
-
-if TYPE_CHECKING:
-    import httpx
-
-from tests.torture.rack import Rack
+from tests.torture.rack import READ, Bang, Boom, Rack
 
 BOTH = ("asyncio", "trio")
 ONE = ("asyncio",)
@@ -193,8 +187,3 @@ def read_blow(text: str) -> Blow:
     """Return the blow that is written as `cancel@17`. Raises KeyError and ValueError."""
     name, _, at = text.partition("@")
     return Blow(KINDS[name], int(at or 0))
-
-
-def blow_of(kind: Kind, at: int) -> Any:
-    """Return a new blow, which has not struck."""
-    return Blow(kind, at)

@@ -35,6 +35,7 @@ from streamtools.events import (
     read_ui_event,
 )
 from streamtools.outputs import validate
+from streamtools.sources import adapter
 from streamtools.testing.feeding import cut
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.fuzz.targets.dialects import CHOICES as READING
@@ -174,8 +175,6 @@ def _bodies() -> Iterator[str]:
         ["econtent_filter"], ["eerror"], ["epause"], ["ecancelled"], [],
     ]  # fmt: skip
     yield from map(_RECORD.join, runs)
-    from streamtools.sources import adapter
-
     for provider in PROVIDERS:
         reader = adapter(provider.adapter)
         yield _RECORD.join(event.to_json() for event in [*reader.feed(provider.body), *reader.close()])
