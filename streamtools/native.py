@@ -166,8 +166,8 @@ class NativeCalls:
         return events
 
     def lose(self) -> None:
-        """Take note that a part of the stream is missing: what is open cannot be trusted any more, unless its JSON object
-        has closed, because no piece of that can be missing.
+        """Take note that a part of the stream is missing: what is open cannot be trusted any more, but for calls whose
+        JSON object has closed, of which no piece can be missing.
         """
         for draft in self._open.values():
             text = "".join(draft.pieces).lstrip()
