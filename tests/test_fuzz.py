@@ -358,6 +358,7 @@ def test_what_the_guided_engine_finds(tmp_path: Path, monkeypatch: pytest.Monkey
     fault = "from streamtools.sources import SSEDecoder\nSSEDecoder.close = lambda decoder: []\n"
     (tmp_path / "atheris.py").write_text(fault + _STAND_IN)
     root = Path(__file__).parents[1]
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
     monkeypatch.chdir(root)
 
