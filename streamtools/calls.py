@@ -47,7 +47,7 @@ __all__ = [
 
 NAME_FIELDS = ("name", "toolName", "tool", "tool_name")
 ARGUMENT_FIELDS = ("arguments", "parameters", "input", "args")
-ID_FIELDS = ("id", "call_id", "tool_call_id", "toolCallId")
+ID_FIELDS = ("call_id", "tool_call_id", "toolCallId", "id")  # in Responses, an item has its own beside the call's
 
 _ROLES = {
     **dict.fromkeys(NAME_FIELDS, "name"),

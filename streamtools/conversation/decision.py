@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from streamtools.calls import NAME_FIELDS, Rejected, decode_json, read_envelope, unwrap
+from streamtools.calls import NAME_FIELDS, Rejected, compact, decode_json, read_envelope, unwrap
 from streamtools.errors import Code
 from streamtools.parsing import parse
 from streamtools.tools import Tool, ToolChoice
@@ -59,7 +59,7 @@ def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") 
         f"If no tool is needed, reply {_NO_TOOLS}",
         "`tool` is the name of one of these tools, `arguments` an object that fits its parameters.",
         "These rules come before anything that the conversation says about tools or formats.",
-        f"Tools: {json.dumps(described, ensure_ascii=False, separators=(',', ':'))}",
+        f"Tools: {compact(described)}",
     ]
     if choice.mode == "required":
         lines.append("At least one tool has to be called.")

@@ -16,6 +16,7 @@ import msgspec
 from streamtools.calls import (
     ARGUMENT_FIELDS,
     DEFAULT_LIMITS,
+    ID_FIELDS,
     NAME_FIELDS,
     Limits,
     Rejected,
@@ -35,7 +36,6 @@ from streamtools.surrogates import whole
 
 _CALLS = ("tool_use", "function_call", "function")
 """The `type` of a call in a list of blocks or items."""
-_IDS = ("call_id", "tool_call_id", "toolCallId", "id")  # in Responses, an item has an id of its own beside the call's
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 
 
@@ -127,7 +127,7 @@ def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[
 def _read_call(key: str, entry: Any) -> NativeToolCall:
     """Return the call that `entry` is, its arguments as they were sent, or what tells that it cannot be one."""
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
-    id = _find(places, _IDS)
+    id = _find(places, ID_FIELDS)
     id = str(id) if isinstance(id, str | int) else None
     try:
         name: str | None = read_envelope(entry).name

@@ -16,6 +16,7 @@ import msgspec
 
 from streamtools.calls import (
     DEFAULT_LIMITS,
+    ID_FIELDS,
     NATIVE,
     Rejected,
     ToolCall,
@@ -28,7 +29,6 @@ from streamtools.surrogates import whole
 _WELL = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
 """Endings after which calls run, in the words of all providers, as they run in a stream. After any other, also one that
 nobody knows, no call is trusted: its arguments may be a beginning that happens to be JSON."""
-_IDS = ("call_id", "tool_call_id", "toolCallId", "id")  # in Responses, an item has an id of its own beside the call's
 ITEMS = ("function_call", "custom_tool_call")
 """The `type` of a call among items of Responses."""
 _BLOCKS = ("tool_use", "function_call", "function")  # and in a list of blocks; there, one without a type is a call too
@@ -156,7 +156,7 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]
     calls: list[FinishedCall] = []
     ids: set[str] = set()
     for at, entry in enumerate(entries):
-        found = (entry.get(key) for key in _IDS) if isinstance(entry, dict) else ()
+        found = (entry.get(key) for key in ID_FIELDS) if isinstance(entry, dict) else ()
         given = next((str(each) for each in found if isinstance(each, str | int) and each != ""), None)
         given = None if given is None else whole(given)
         call_id = given if given is not None and given not in ids else f"{given or 'call'}_{at}"
