@@ -121,7 +121,7 @@ def ollama_parts(content: Content) -> dict[str, Any]:
         elif kind == "image_url" and (found := _data.fullmatch(part["image_url"]["url"])):
             images.append(found[2])
         else:
-            raise ValueError("Ollama takes text and the data of images, " + f"no part of type {kind!r} as it stands")
+            raise ValueError(f"Ollama takes text and the data of images, no part of type {kind!r} as it stands")
     fields: dict[str, Any] = {"content": "\n".join(texts)}
     return fields | {"images": images} if images else fields
 

@@ -41,8 +41,7 @@ class _Reader:
 
     def add(self, message: Mapping[str, Any] | Message, place: int) -> None:
         if isinstance(message, System | User):
-            self._in_items = False
-            self.history.append(message)
+            self._hear(message)
         elif isinstance(message, Assistant):
             self._say(message)
         elif isinstance(message, Results):
@@ -63,7 +62,7 @@ class _Reader:
         content = message.get("content")
         match message["role"]:
             case "system" | "developer":
-                self.add(System(_text(content)), place)
+                self._hear(System(_text(content)))
             case "user":
                 self._add_user(content)
             case "assistant":
@@ -75,7 +74,7 @@ class _Reader:
 
     def _add_user(self, content: object) -> None:
         if isinstance(content, str):
-            self.add(User(content), 0)
+            self._hear(User(content))
             return
         parts: list[dict[str, Any]] = []
         for part in _list(content):
@@ -84,7 +83,7 @@ class _Reader:
             else:
                 parts.append(read_part(part))
         if parts:
-            self.add(User(parts), 0)
+            self._hear(User(parts))
 
     def _add_assistant(self, message: Mapping[str, Any], place: int) -> None:
         content, texts = message.get("content"), []
@@ -144,6 +143,11 @@ class _Reader:
             self.history.pop()
         self._say(grown)
         self._in_items = True
+
+    def _hear(self, message: System | User) -> None:
+        """Add what the model is told by somebody, and not by a tool."""
+        self._in_items = False
+        self.history.append(message)
 
     def _say(self, said: Assistant) -> None:
         self._in_items = False
