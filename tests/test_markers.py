@@ -82,6 +82,8 @@ def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() ->
         pytest.param([("abc",), ("ab", OneOf(("c", "cab", "")), "b")], id="words"),
         pytest.param([("ab", LINE_END), ("ab", BLANKS, "c")], id="a line end"),
         pytest.param([("abca",), ("abcb", "c"), ("acab",)], id="three, and a common beginning of two"),
+        pytest.param([("abc",), ("ab",)], id="one that is the beginning of another"),
+        pytest.param([("ab", Some("c ", 0, 2), "a"), ("ab",), ("a",)], id="two that are, before a repetition"),
     ],
 )
 def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, ...]]) -> None:

@@ -8,7 +8,7 @@ channels begin alike for fifty characters. Where each text leaves the tree in on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -145,8 +145,10 @@ class _Tree:
                 self.told[self._groups] = number, ends
                 return MARK
             branches.setdefault(pieces[0], []).append((pieces[1:], number))
-        begins = [[each for pieces, _ in some for each in firsts((piece, *pieces))] for piece, some in branches.items()]
-        self.plain = self.plain and all(apart(one, other) for one, other in combinations(begins, 2))
+        if len(branches) > 1:  # a marker that ends here, or may, is the beginning of the others
+            open_end = any(_may_end(pieces) for pieces, _ in ways)
+            begins = [[each for pieces, _ in some for each in firsts((at, *pieces))] for at, some in branches.items()]
+            self.plain = self.plain and not open_end and all(apart(*pair) for pair in combinations(begins, 2))
         patterns = [self._piece(piece, some, ends) for piece, some in branches.items()]
         return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
 
@@ -175,6 +177,11 @@ def _pieces(marker: Marker) -> Iterator[_Piece]:
     """Yield the parts of a marker, literals character by character."""
     for part in (*marker.parts, None, *marker.ahead):
         yield from part if isinstance(part, str) else (part,)
+
+
+def _may_end(pieces: Iterable[_Piece]) -> bool:
+    """Return whether no character has to follow."""
+    return all(piece is None or (isinstance(piece, Some) and not piece.least) for piece in pieces)
 
 
 def _last(marker: Marker) -> str:
