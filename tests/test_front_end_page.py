@@ -159,6 +159,31 @@ async def test_runs() -> None:
     assert "cancelled" == rest[-1]["reason"]
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example.org", "null", None])
+async def test_other_peoples_pages(origin: str | None) -> None:
+    """They are turned away before anything is asked, and one's own is not."""
+    ours = {"origin": "https://chat.example.org"}
+    theirs = {"origin": origin} if origin else {}
+    form: dict[str, Any] = {
+        "content": json.dumps({"messages": ASKED}),
+        "headers": {"content-type": "text/plain", **theirs},
+    }
+    async with serving("origin", Loopback([TEXT, END]), Loopback([TEXT, END])) as (server, client):
+        address = f"{server.websocket_url}/chat"
+        assert 403 == (await client.post("/chat", **form)).status_code
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            async with websockets.connect(address, proxy=None, additional_headers=theirs):
+                raise AssertionError("it is open")
+
+        frames = read_frames((await client.post("/chat", json={"messages": ASKED}, headers=ours)).content)
+        assert "finished" == frames[-1]["reason"]
+        async with websockets.connect(address, proxy=None, additional_headers=ours) as socket:
+            await socket.send(json.dumps({"messages": ASKED}))
+            while (frame := json.loads(await socket.recv()))["type"] != "done":
+                pass
+            assert "finished" == frame["reason"]
+
+
 async def test_runs_over_a_websocket() -> None:
     """One is resumed by another connection of its owner's, and by nobody else's."""
     answers = Loopback([TEXT], hold=True)
@@ -337,6 +362,7 @@ def test_every_program_is_run() -> None:
         "litestar",
         "asgi",
         "websocket",
+        "origin",
         "runs",
         "approval",
         "ai-sdk",
