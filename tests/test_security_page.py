@@ -13,6 +13,7 @@ import pytest
 
 from streamtools import Guards, Limits, ToolStream, chat
 from streamtools.conversation import Timeouts
+from streamtools.outputs.asgi import event_stream_response, serve_websocket
 from streamtools.runs import MemoryEventLog, Runs
 from streamtools.tools import Tool
 from tests.readme import ROOT, read_blocks, read_tables, write_table
@@ -66,6 +67,14 @@ def defaults_table() -> str:
         ("runs at once", default(Runs, "max_running"), "`Runs(max_running=…)`"),
         ("seconds that an ended run is kept", default(Runs, "keep"), "`Runs(keep=…)`"),
         ("events of a run that are kept", default(MemoryEventLog, "max_events"), "`MemoryEventLog(max_events=…)`"),
+        ("bytes of these", default(MemoryEventLog, "max_bytes"), "`MemoryEventLog(max_bytes=…)`"),
+        ("characters of a client's frame", default(serve_websocket, "max_frame"), "`serve_websocket(max_frame=…)`"),
+        ("messages of a client that wait", default(serve_websocket, "max_waiting"), "`serve_websocket(max_waiting=…)`"),
+        (
+            "seconds of a client that takes nothing",
+            default(event_stream_response, "send_timeout"),
+            "`event_stream_response(send_timeout=…)`, `serve_websocket` too",
+        ),
     ]
     return write_table(
         ["what", "default", "where it is set"], [(what, tell(value), where) for what, value, where in rows]
