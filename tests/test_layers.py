@@ -257,6 +257,9 @@ SANS_IO = (
     "sources.adapter",
     "sources.brackets",
     "sources.chat_calls",
+    "sources.detecting",
+    "sources.finished",
+    "sources.text",
     "sources.objects",
     "sources.openai",
     "sources.responses",
@@ -272,6 +275,9 @@ SANS_IO = (
     "sources.held_calls",
     "sources.pairs",
     "sources.words",
+    *(f"tools.{name}" for name in ("choice", "extending", "finished", "formats", "guards", "outcome", "schemas")),
+    "outputs.asgi.frames",
+    *(f"recording.{name}" for name in ("deltas", "format", "matching", "scrubbing", "sieves")),
 )
 """Modules that neither wait nor read nor write: no `async`, no clock, no file, no network."""
 
