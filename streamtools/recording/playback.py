@@ -36,10 +36,6 @@ class VirtualClock:
         """Set the clock forward; it does not go back."""
         self.now += max(0.0, seconds)
 
-    def advance_to(self, time: float) -> None:
-        """Set the clock to `time`, unless it is later already."""
-        self.now = max(self.now, time)
-
 
 class PlaybackOptions(TypedDict, total=False):
     """The fields of `Playback`, as keywords."""
