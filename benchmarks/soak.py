@@ -4,8 +4,8 @@
 
 Two processes over the loopback interface. The one that is measured holds all the streams open, and those that end are
 replaced at once; the other is the provider, and browsers. Both derive from a stream's seed what it will be, so that
-each event is held against what has to come. The exit status is 0 only if everything holds. Needs Linux, uvicorn and the
-extra `web`.
+each event is held against what has to come. The exit status is 0 only if everything holds. Needs Linux
+with glibc 2.33, uvicorn and the extra `web`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from benchmarks.soaking.watch import Sample
 
 _FILES = 3  # of a stream, at most: one to the provider and two of a browser, of which the other process has one
 _COLUMNS = (
-    *("s", "open", "streams/s", "events/s", "calls/s", "MiB", "blocks", "tasks", "threads", "files", "objects"),
-    *("cpu %", "other %"),
+    *("s", "open", "streams/s", "events/s", "calls/s", "used", "MiB", "blocks", "tasks", "threads", "files", "objects"),
+    *("lag", "cpu %", "other %"),
 )
+_FINE = [place for place, name in enumerate(_COLUMNS) if name in ("used", "MiB", "lag")]
 
 
 class Table:
@@ -52,11 +53,13 @@ class Table:
                 now.at - self._begin,
                 now.streams,
                 *rates,
-                now.bytes / 2**20,
-                *now[3:8],
+                now.used / 2**20,
+                now.held / 2**20,
+                *(now.blocks, now.tasks, now.threads, now.files, now.objects),
+                now.lag,
                 *(100 * each for each in shares),
             ]
-            print(" ".join(f"{value:>9,.{1 if place == 5 else 0}f}" for place, value in enumerate(row)), flush=True)
+            print(" ".join(f"{value:>9,.{1 if place in _FINE else 0}f}" for place, value in enumerate(row)), flush=True)
         self._before = now, counts
 
 
@@ -76,7 +79,7 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=2000, help="how many are open at the same time (%(default)s)")
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long streams begin (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="another gives other streams (%(default)s)")
-    parser.add_argument("--pace", type=float, default=1.5, help="seconds between two chunks of a stream (%(default)s)")
+    parser.add_argument("--pace", type=float, default=1.7, help="seconds between two chunks of a stream (%(default)s)")
     parser.add_argument("--smoke", action="store_true", help="140 streams, 40 at a time; nothing is measured")
     options = parser.parse_args()
     settings = Settings(options.streams, options.minutes, seed=options.seed, pace=options.pace)

@@ -16,6 +16,10 @@ from streamtools.events import read_ui_event
 _EVENTS = 30  # behind which a browser goes away, at most
 
 
+class _Gone(Exception):
+    """The run is kept no longer."""
+
+
 async def browse(port: int, seed: int, tally: Tally) -> None:
     """Ask for one stream, and hold against its plan what comes. Raises `Wrong`."""
     plan = make_plan(seed)
@@ -23,7 +27,12 @@ async def browse(port: int, seed: int, tally: Tally) -> None:
     witness = Witness(plan, asks=False, ran=None)
     if rng.random() < 0.4:
         while witness.done is None:
-            await _read(port, plan, "run", witness, rng.randint(1, _EVENTS) if rng.random() < 0.7 else None)
+            try:
+                await _read(port, plan, "run", witness, rng.randint(1, _EVENTS) if rng.random() < 0.7 else None)
+            except _Gone:
+                witness.check_beginning()
+                tally.add(witness, "came back too late")  # the application knows whether it was
+                return
             tally.resumed += witness.done is None
         witness.close(left=False)
         tally.add(witness, None)
@@ -44,6 +53,8 @@ async def _read(port: int, plan: Plan, kind: str, witness: Witness, most: int | 
         after = f"Last-Event-ID: {witness.count}\r\n" if witness.count else ""
         writer.write(f"GET /{kind}/{plan.seed} HTTP/1.1\r\nHost: soak\r\n{after}Connection: close\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
+        if after and head.startswith(b"HTTP/1.1 404"):
+            raise _Gone
         if not head.startswith(b"HTTP/1.1 200"):
             raise Wrong(f"{head!r}")
         rest = b""

@@ -24,7 +24,7 @@ SOURCES: dict[str, Any] = {
     "ollama": sources.ollama,
     "gemini": sources.gemini,
 }
-KEPT = 30.0
+KEPT = 20.0
 """Seconds for which a run is kept that has ended."""
 
 _STREAMS = 16  # of one client, about: its pool looks at all of its connections for each request

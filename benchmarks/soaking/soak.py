@@ -23,6 +23,7 @@ from benchmarks.soaking.consumers import Consumer
 from benchmarks.soaking.errands import registry
 from benchmarks.soaking.followers import follow_run
 from benchmarks.soaking.house import SOURCES, House
+from benchmarks.soaking.memory import give_back, held, in_use
 from benchmarks.soaking.plans import make_plan
 from benchmarks.soaking.served import serving
 from benchmarks.soaking.tally import Tally
@@ -34,7 +35,9 @@ OnSample: TypeAlias = Callable[[Sample, House], None]
 _ROOT = Path(__file__).resolve().parents[2]
 _BROWSERS = 7  # of so many readers, one is a browser
 _FIRST = 400  # streams that are read before any is measured
-_MORE = 1.06
+_MORE = 1.2
+_FULL = 1.02  # times the streams that are wanted are enough
+_TICK = 0.1  # seconds
 _CHUNKS = 25  # of a stream, about
 _FIRST_OF_BROWSERS = 500_000_000  # seeds
 
@@ -51,13 +54,17 @@ class Settings:
     minutes: float = 0.0
     count: int | None = None
     seed: int = 1
-    pace: float = 1.5
+    pace: float = 1.7
     idle: float = 15.0
     every: float = 5.0
 
     @property
     def slots(self) -> int:
-        """How many read one stream after the other: some are between two, or ask the provider."""
+        """How many read one stream after the other.
+
+        Some are between two, or ask the provider: an eighth of them, on a machine that is busy with other things. Where
+        enough streams are open without them, others wait.
+        """
         return math.ceil(self.streams * _MORE)
 
     @property
@@ -73,7 +80,11 @@ class Settings:
 
 @dataclass
 class Report:
-    """What has come of it: of the streams that were read here, of those of the browsers, and what the provider did."""
+    """What has come of it: of the streams that were read here, of those of the browsers, and what the provider did.
+
+    `used` are the bytes in use before the first stream and after the last, `held` those in memory at the end, and
+    `given_back` those once what is free has been given back.
+    """
 
     here: Tally
     browsers: dict[str, Any]
@@ -84,6 +95,9 @@ class Report:
     samples: list[Sample] = field(default_factory=list)
     left: dict[str, int] = field(default_factory=dict)
     """What there is more of in the end than there was before, by type."""
+    held: int = 0
+    given_back: int = 0
+    used: tuple[int, int] = (0, 0)
 
 
 class Outside:
@@ -126,10 +140,13 @@ async def soak(settings: Settings, on_sample: OnSample | None = None) -> Report:
     with watched(Tally()):
         await _warm_up()
     gc.collect()
-    before = ours()
+    before, used = ours(), in_use()
     async with Outside(settings.pace) as world:
         report = await _soak(settings, world, on_sample)
         report.left = await _what_is_left(before)
+        report.held, report.used = held(), (used, in_use())
+        give_back()
+        report.given_back = held()
     return report
 
 
@@ -150,8 +167,11 @@ async def _soak(settings: Settings, world: Outside, on_sample: OnSample | None) 
 
     async def watch() -> None:
         while True:
-            await asyncio.sleep(settings.every)
-            samples.append(take_sample(world.pid, house.open))
+            lag, due = 0.0, time.monotonic() + settings.every
+            while (before := time.monotonic()) < due:
+                await asyncio.sleep(_TICK)
+                lag = max(lag, time.monotonic() - before - _TICK)
+            samples.append(take_sample(world.pid, house.open, lag))
             if on_sample is not None:
                 on_sample(samples[-1], house)
 
@@ -169,7 +189,7 @@ async def _soak(settings: Settings, world: Outside, on_sample: OnSample | None) 
             async with anyio.create_task_group() as slots:
                 many = settings.slots - settings.browsers
                 for place in range(many):
-                    slots.start_soon(_use_slot, house, settings.life * place / many)
+                    slots.start_soon(_use_slot, house, settings, settings.life * place / many)
                 if count is None:
                     await asyncio.sleep(settings.minutes * 60)
                     house.stop()
@@ -203,10 +223,17 @@ async def _what_is_left(before: Counter[str]) -> dict[str, int]:
     return dict(more)
 
 
-async def _use_slot(house: House, wait: float) -> None:
+async def _use_slot(house: House, settings: Settings, wait: float) -> None:
     """Have one stream after the other."""
     await asyncio.sleep(wait)
-    while (seed := house.next_seed()) is not None:
+    rng = random.Random(wait)
+    while True:
+        if house.open >= _FULL * settings.streams:
+            await asyncio.sleep(rng.random() * settings.pace)
+            continue
+        seed = house.next_seed()
+        if seed is None:
+            return
         plan = make_plan(seed)
         try:
             if random.Random(seed + 5).random() < 0.3:

@@ -44,9 +44,10 @@ def judge(report: Report, settings: Settings) -> list[Finding]:
     many = statistics.median(sample.streams for sample in samples[len(samples) // 4 :])
     full = many >= settings.streams
     findings.append(Finding("the streams are open at the same time", full, f"{many:,.0f} of {settings.streams:,}"))
-    ratio, blocks = growth([sample.bytes for sample in samples]), growth([sample.blocks for sample in samples])
-    told = f"last quarter by second quarter: {ratio:.4f}, and {blocks:.4f} of the allocator's blocks"
-    findings.append(Finding("memory is flat", ratio <= GROWTH, told))
+    # What is in use counts, and not what the process holds: see `memory.py`.
+    used, kept = growth([sample.used for sample in samples]), growth([sample.held for sample in samples])
+    told = f"last quarter by second quarter: {used:.4f} of what is in use, and {kept:.4f} of what the process holds"
+    findings.append(Finding("memory is flat", used <= GROWTH, told))
     first, last = samples[len(samples) // 4], samples[-1]
     share = (last.seconds - first.seconds) / (last.at - first.at)
     findings.append(Finding("the processor is not saturated", share < _SATURATED, f"{share:.0%} of one"))
@@ -66,7 +67,21 @@ def summarise(report: Report) -> str:
             f"left before: {_counts(here.left + Counter(browsers['left']))}",
             f"calls ended as: {_counts(here.outcomes + Counter(browsers['outcomes']))}",
             f"logged: {_counts(report.logged)}",
+            f"MiB in use: {_mib(report.used[0])} before the first stream, {_mib(report.used[1])} after the last",
+            f"MiB held then: {_mib(report.held)}, and {_mib(report.given_back)} once what is free was given back",
+            f"the event loop was late: {_lags(report)}",
         )
+    )
+
+
+def _mib(many: int) -> str:
+    return f"{many / 2**20:.1f}"
+
+
+def _lags(report: Report) -> str:
+    lags = sorted(sample.lag for sample in report.samples)
+    return (
+        f"{lags[len(lags) // 2]:.2f} s at most in half of the samples, {lags[-1]:.2f} s in all" if lags else "unknown"
     )
 
 

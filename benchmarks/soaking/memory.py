@@ -1,0 +1,62 @@
+"""How much memory a process has in use, which is not what it holds. Needs glibc 2.33.
+
+In use is what the two allocators have given out and not got back: Python's own, and that of C. What the process holds
+is more, and grows for minutes where nothing else does: a page goes back to the system only when nothing on it is in use
+any more, and what lives long, among thousands of streams that come and go, ends up on ever more pages. So the memory in
+use is what tells a leak, and what is held is told beside it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from pathlib import Path
+
+_C = ctypes.CDLL(None)
+_OF_PYTHON = re.compile(rb"bytes in allocated blocks *= *([\d,]+)")
+
+
+class _Mallinfo(ctypes.Structure):
+    """`struct mallinfo2`: in all arenas, `uordblks` are the bytes given out, and `hblkhd` those mapped one by one."""
+
+    _names = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _names)
+
+
+_C.mallinfo2.restype = _Mallinfo
+
+
+def held() -> int:
+    """Return how many bytes the process has in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def in_use() -> int:
+    """Return how many bytes are given out by Python's allocator and by that of C."""
+    info = _C.mallinfo2()
+    return _in_use_of_python() + int(info.uordblks) + int(info.hblkhd)
+
+
+def give_back() -> None:
+    """Have the allocator of C return to the system what it can."""
+    _C.malloc_trim(0)
+
+
+def _in_use_of_python() -> int:
+    """Return what Python tells in words, on the standard error of C only: for a moment that is a file in memory."""
+    sys.stderr.flush()
+    kept, told = os.dup(2), os.memfd_create("allocator")
+    try:
+        os.dup2(told, 2)
+        sys._debugmallocstats()
+        os.dup2(kept, 2)
+        os.lseek(told, 0, os.SEEK_SET)
+        with os.fdopen(told, "rb", closefd=False) as file:
+            found = _OF_PYTHON.search(file.read())
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(told)
+    return int(found[1].replace(b",", b"")) if found else 0  # with PYTHONMALLOC=malloc there is but that of C
