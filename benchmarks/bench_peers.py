@@ -67,7 +67,7 @@ def _run(rows: list[Row], chosen: argparse.Namespace) -> dict[str, Any]:
         cells = {}
         for name in chosen.cases:
             cells[name] = measure(crew, running, name, 1 if small else chosen.repeats, chosen.limit, small)
-            print(f"measured: {name}", file=sys.stderr, flush=True)
+            print(f"{'tried' if small else 'measured'}: {name}", file=sys.stderr, flush=True)
         judged = [row for row in running if row.group in ("ours", "peer")]
         cut = {key_of(row): cut_in_many_ways(crew, row, chosen.limit, small=small) for row in judged}
         return {
