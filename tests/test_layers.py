@@ -242,7 +242,6 @@ SANS_IO = (
     *(f"outputs.{each.stem}" for each in sorted((PACKAGE / "outputs").glob("[!_]*.py"))),  # but not the rim, nor the
     # functions that make encoders, of which one asks the clock when an answer was made
     "history",
-    "conversation.messages",
     "conversation.samples",
     "conversation.prompts",
     "conversation.decision",
