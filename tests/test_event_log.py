@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.errors import RunNotFound
-from streamtools.events import Done, Text, UIEvent, Warning
+from streamtools.events import Done, Raw, Text, UIEvent, Warning
 from streamtools.runs import EventLog, MemoryEventLog, log_key
 
 pytestmark = pytest.mark.anyio
@@ -176,6 +176,19 @@ async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> Non
 
     reader = log.read("a")
     assert [f"resync {129 - kept}", *range(130 - kept, 130)] == ids([await anext(reader) for _ in range(kept + 1)])
+    assert reader.take() is None
+
+
+async def test_an_event_whose_bytes_cannot_be_counted() -> None:
+    """It is refused and leaves nothing behind; those that follow are counted as before."""
+    log = MemoryEventLog(max_bytes=1000)
+    for seq in range(100, 130):
+        with pytest.raises(TypeError):
+            await log.append("a", Raw(object(), seq=seq))
+        await log.append("a", Text("x" * 65, seq=seq))
+
+    reader = log.read("a")
+    assert ["resync 120", *range(121, 130)] == ids([await anext(reader) for _ in range(10)])
     assert reader.take() is None
 
 

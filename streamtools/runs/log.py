@@ -105,10 +105,11 @@ class MemoryEventLog:
     async def append(self, key: str, event: UIEvent, /) -> int:
         """Keep an event, unless its `seq` is not higher than the last: it is there, or was. Return that `seq`.
 
-        Raises ValueError for an event without a `seq`.
+        Raises ValueError for an event without a `seq`; where bytes are counted, what `to_json` raises.
         """
         if event.seq < 1:
             raise ValueError(f"an event of a run has a number, from 1, as its seq, and not {event.seq}")
+        size = 0 if self._max_bytes is None else len(event.to_json().encode())
         kept = self._kept.get(key)
         if kept is None:
             self._forget_old()
@@ -122,7 +123,7 @@ class MemoryEventLog:
         if len(kept.events) > self._max_events:
             kept.drop(len(kept.events) - self._max_events + self._max_events // 8)
         if self._max_bytes is not None:
-            kept.weigh(event, self._max_bytes)
+            kept.weigh(size, self._max_bytes)
         if type(event) is Done:
             kept.ended = True
             self._ended[key] = self._clock()
@@ -175,10 +176,10 @@ class _Kept:
         self.ended = False
         self.news: anyio.Event | None = None  # for those who have read everything
 
-    def weigh(self, event: UIEvent, most: int) -> None:
+    def weigh(self, size: int, most: int) -> None:
         """Count the bytes of the last event, and drop the oldest if all are more than `most`."""
-        self.sizes.append(len(event.to_json().encode()))
-        self.size += self.sizes[-1]
+        self.sizes.append(size)
+        self.size += size
         if self.size > most:
             many, left = 0, self.size
             while left > most - most // 8 and many < len(self.sizes) - 1:
