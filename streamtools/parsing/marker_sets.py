@@ -37,40 +37,34 @@ class Markers(Generic[T]):
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
         # By what they begin with: two characters, or one where the text at hand has no more or the second is not fixed.
-        self._groups: dict[str, _Group[T]] = {}
-        self._open: dict[str, _Group[T]] = {}
+        self._groups: dict[str, Group[T]] = {}
+        self._open: dict[str, Group[T]] = {}
         heads = [(marker.head[:2], (marker, companion)) for marker, companion in entries]
         for head in dict.fromkeys(head for head, _ in heads):
             alike = [(other, entry) for other, entry in heads if other[0] == head[0]]
-            self._groups[head[0]] = _Group([entry for _, entry in alike])
+            self._groups[head[0]] = Group([entry for _, entry in alike])
             if len(head) == 2:
-                self._groups[head] = _Group([entry for other, entry in alike if other in (head, head[0])])
+                self._groups[head] = Group([entry for other, entry in alike if other in (head, head[0])])
             else:
-                self._open[head] = _Group([entry for other, entry in alike if other == head])
+                self._open[head] = Group([entry for other, entry in alike if other == head])
 
     def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
         """Return what belongs to the marker at this place, and where the marker ends; None if one may yet stand here.
 
         Returns False if none can. The character before the place, if there is one, has to be in the text.
         """
-        head = text[at : at + 2]
-        group = self._groups.get(head) or self._open.get(head[:1])
+        group = self._groups.get(text[at : at + 2]) or self._open.get(text[at : at + 1])
         if group is None:
             return False
         found = group.begun(text, at)
-        if found is None:
-            return False
-        if not group.plain:
-            if not ended and found.end() == len(text) and group.last(text, at) is None:
-                return None  # none of them is complete, and the text at hand is no longer than one
-            return group.choose(text, at, ended)
-        told = group.told.get(found.lastindex)
-        if told is None:
-            return False if ended else None
-        return group.entries[told[0]][1], found.start(told[1])
+        return False if found is None else group.choose(found, text, at, ended)
+
+    def awaited(self, text: str, at: int) -> Group[T] | None:
+        """Return the markers of which `at` has found the beginning of one here: more text makes none of the others."""
+        return self._groups.get(text[at : at + 2]) or self._open.get(text[at : at + 1])
 
 
-class _Group(Generic[T]):
+class Group(Generic[T]):
     """Markers that begin alike. Their patterns are compiled when they are wanted: few texts have use for many."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
@@ -108,8 +102,15 @@ class _Group(Generic[T]):
     def _ended(self) -> _Match:
         return re.compile("|".join(each.behind + whole(each, complete) for each, _ in self.entries)).match
 
-    def choose(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
-        """Return what `Markers.at` does, where several may stand at the place, and one does or may yet."""
+    def choose(self, begun: re.Match[str], text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
+        """Return what `Markers.at` does, where `begun` is what has matched."""
+        if self.plain:
+            told = self.told.get(begun.lastindex)
+            if told is None:
+                return False if ended else None
+            return self.entries[told[0]][1], begun.start(told[1])
+        if not ended and begun.end() == len(text) and self.last(text, at) is None:
+            return None  # none of them is complete, and the text at hand is no longer than one
         found = shorter = self._going(text, at)
         while shorter is not None:  # the one that is complete first, however the text is cut
             found = shorter

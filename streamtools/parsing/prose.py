@@ -15,7 +15,7 @@ from streamtools.events import Markup, UIEvent, Warning
 from streamtools.parsing.armed import BEHIND_CALL, CALLS_ONLY, START, Armament, Armed
 from streamtools.parsing.dialects import Dialect, Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
-from streamtools.parsing.marker_sets import Markers
+from streamtools.parsing.marker_sets import Group
 from streamtools.parsing.near_misses import Watch
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
@@ -78,7 +78,7 @@ class Prose:
         """Begin a turn."""
         self._ended = False
         self.held = ""  # text that may yet become a marker
-        self._awaited: Markers[Armament] | None = None  # which of them; None where it may be something else
+        self._awaited: Group[Armament] | None = None  # which of them; None where it may be something else
         self._met: tuple[int, _Mark] | None = None  # what `turn` has found in it
         self.last = ""  # the text that was shown last; its last character comes before what is read next
         self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
@@ -116,20 +116,25 @@ class Prose:
         A short way: every few deltas of prose end a line, and every few of Markdown mean something to it. What is held
         back may go on for many deltas, and then only the markers matter for which it is.
         """
-        held, markdown, watch = self.held, self.markdown, self._watch
+        held, watch = self.held, self._watch
         text = held + delta if held else delta
-        end = len(text)
-        mark: _Mark = False
         if watch.open:
             watch.resume(text, False)
-        elif held and self._awaited is not None and not self._fresh:
-            found = self._awaited.at(self.last[-1] + text, 1, False)
-            if found is None:
-                self.held = text
-                return []
-            if found:
-                self.held, self._met = text, (0, (found[0], found[1] - 1))
-                return None
+        elif held and (awaited := self._awaited) is not None:
+            ahead = self.last[-1] + text
+            begun = awaited.begun(ahead, 1)
+            if begun is not None:
+                # As `choose` would, in line: the header of a channel goes on for twenty deltas.
+                goes_on = begun.end() == len(ahead) and awaited.last(ahead, 1) is None
+                found = None if goes_on else awaited.choose(begun, ahead, 1, False)
+                if found is None:
+                    self.held = text
+                    return []
+                if found:
+                    self.held, self._met = text, (0, (found[0], found[1] - 1))
+                    return None
+        markdown, end = self.markdown, len(text)
+        mark: _Mark = False
         if self._fresh:
             at, mark = self._read_start(text)
             if mark is False and at < end:
@@ -250,21 +255,24 @@ class Prose:
     # What begins at a place.
 
     def _marker_at(self, text: str, at: int) -> _Mark:
+        self._awaited = None
         char = text[at]
         place = self.markdown.place(char)
         if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
-            self._awaited = None
             return None
         if self._fresh:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
         if not self._direct and self._visible.refuses:
             place |= CALLS_ONLY
         markers = self._armed.by_place[place] or self._armed.markers(place)
-        self._awaited = None if self._thinks_anywhere else markers
         if at or not self.last:
-            return markers.at(text, at, self._ended)
-        found = markers.at(self.last[-1] + text, 1, self._ended)
-        return found and (found[0], found[1] - 1)
+            found = markers.at(text, at, self._ended)
+        else:
+            found = markers.at(self.last[-1] + text, 1, self._ended)
+            found = found and (found[0], found[1] - 1)
+        if found is None and not (self._fresh or self._thinks_anywhere):
+            self._awaited = markers.awaited(text, at)
+        return found
 
     def _thought_at(self, text: str, at: int) -> _Mark:
         if not self._thinks or text[at] not in self._armed.tags.firsts:
