@@ -20,6 +20,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.surrogates import is_utf8
 
 _msgspec_decode = msgspec.json.Decoder().decode
+_msgspec_encode = msgspec.json.Encoder().encode
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: cheap to look for, rare to find
 
 
@@ -76,35 +77,20 @@ def _decode_plain(text: str, limits: Limits) -> dict[str, Any] | None:
     """Return the object that a short text is; None if that may hold anything that msgspec lets pass and we do not.
 
     Those are numbers, which are no longer than the text, levels, which are no more than its brackets or half of its
-    characters, and keys that stand twice: a text has a colon for each member, and of members with one key one is left.
+    characters, and keys that stand twice: a text has a colon for each member, and of members with one key one is left,
+    so that the text of what was read has fewer; but for an escape, no colon is in one text and not in the other.
     """
     length = len(text)
-    if length > limits.digits:
+    if length > limits.digits or "\\u003" in text:  # escapes of a colon begin so
         return None
     if length > 2 * limits.depth and text.count("{") + text.count("[") > limits.depth:
         return None
     try:
         value = _msgspec_decode(text)
+        same = text.count(":") == _msgspec_encode(value).count(b":")
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return value if type(value) is dict and _members(value) == text.count(":") else None
-
-
-def _members(value: dict[str, Any]) -> int:
-    """Return how many members an object has, and those that it holds."""
-    count = len(value)
-    containers: list[Any] = []
-    place: Any = value.values()
-    while True:
-        for each in place:
-            if type(each) is dict:
-                count += len(each)
-                containers.append(each.values())
-            elif type(each) is list:
-                containers.append(each)
-        if not containers:
-            return count
-        place = containers.pop()
+    return value if same and type(value) is dict else None
 
 
 @lru_cache(maxsize=16)

@@ -261,8 +261,10 @@ class JsonText:
                 break
         want = envelope.want
         if want and at > taken:
-            if want == RAW:  # as `take` would
+            if want == RAW:  # as `take` would, here and below
                 envelope.tell(text[taken:at])
+            elif want == FIELD and not envelope.kept:
+                envelope.kept.append(text[taken:at])
             else:
                 envelope.take(text[taken:at])
         if not self.in_string:

@@ -81,11 +81,15 @@ class Parser:
                 return [Text(delta)] if self._number is None else [Text(delta, self._number())]
             span = self._span
             if span is not None and span.room >= len(delta):
-                # The commonest of all is `skim` in line: text inside a string.
+                # The commonest of all is `skim` and `tell` in line: text inside a string.
                 span.room -= len(delta)
                 span.parts.append(delta)
                 if span.told is None:
-                    return span.tell(delta)
+                    told: list[UIEvent] = []
+                    if span.take is not None:
+                        self._output.events = told
+                        span.take(delta)
+                    return told
                 number = self._number
                 return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
             events = self._hidden.skim(delta)
