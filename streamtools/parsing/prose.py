@@ -124,9 +124,8 @@ class Prose:
             ahead = self.last[-1] + text
             begun = awaited.begun(ahead, 1)
             if begun is not None:
-                # As `choose` would, in line: the header of a channel goes on for twenty deltas.
-                goes_on = begun.end() == len(ahead) and awaited.last(ahead, 1) is None
-                found = None if goes_on else awaited.choose(begun, ahead, 1, False)
+                # Without the end of one none is complete, and the header of a channel goes on for twenty deltas.
+                found = awaited.last(ahead, 1) and awaited.choose(begun, ahead, 1, False)
                 if found is None:
                     self.held = text
                     return []
