@@ -142,6 +142,8 @@ def test_what_is_no_object_is_no_call(value: Any, kind: str) -> None:
         pytest.param('{"a":-1e999}', "not_a_number", id="an overflow to the other side"),
         pytest.param('{"a":1,"a":1}', "duplicate_key", id="a key twice"),
         pytest.param('{"b":[{"a":1,"\\u0061":2}]}', "duplicate_key", id="a key twice, deeper, and written otherwise"),
+        pytest.param('{"a":"\\u003a","a":"\\u003A"}', "duplicate_key", id="a key twice, and a colon that is escaped"),
+        pytest.param('{"a:b":":","c":1,"a:b":":"}', "duplicate_key", id="a key twice, among other colons"),
         pytest.param('{"a":"\\ud83d"}', "lone_surrogate", id="half a pair"),
         pytest.param('{"a":"\\ude00\\ud83d"}', "lone_surrogate", id="a pair the wrong way round"),
         pytest.param('{"\\ud83d":1}', "lone_surrogate", id="half a pair in a key"),
