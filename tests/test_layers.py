@@ -164,7 +164,7 @@ FLOORS: dict[str, Sequence[Collection[str]]] = {
     ),
     "history": ({"messages", "parts"}, {"formats", "reading"}, {"results_in_text"}, {"writing"}, {"__init__"}),
     "conversation": (
-        {"messages", "models", "emulation", "samples", "decision"},
+        {"models", "emulation", "samples", "decision"},
         {"prompts", "request", "inner_requests"},
         {"emulated"},
         {"chatting"},
