@@ -21,7 +21,7 @@ import structlog
 
 from benchmarks.soaking.memory import held, in_use
 from benchmarks.soaking.tally import Tally
-from streamtools.parsing.marker_sets import _Group
+from streamtools.parsing.marker_sets import Group
 
 GROWTH = 1.02
 """What the memory in use in the last quarter may be, at most, of that in the second."""
@@ -63,7 +63,7 @@ def ours() -> Counter[str]:
     beginning. Each has to make it now: so a tree is one more than before only where a group of markers is.
     """
     for thing in gc.get_objects():
-        if isinstance(thing, _Group):
+        if isinstance(thing, Group):
             _ = thing.plain
     found = (type(thing) for thing in gc.get_objects())
     return Counter(kind.__qualname__ for kind in found if kind.__module__.partition(".")[0] == "streamtools")
