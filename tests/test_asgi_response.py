@@ -16,7 +16,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import HTTPConnection
 
 from streamtools import ToolStream, outputs
-from streamtools.errors import ClosedError
+from streamtools.errors import ClosedError, RunNotFound
 from streamtools.events import Done, ProviderCompleted, Start, Text, TextDelta, UIEvent
 from streamtools.outputs import asgi
 from streamtools.outputs.asgi import reading
@@ -496,6 +496,23 @@ async def test_a_run_is_read_by_many_and_from_anywhere() -> None:
             assert first == frames[0].get("seq")
             assert exchange.ended
         assert "start" == frames[0]["type"]
+
+
+@pytest.mark.parametrize("format", ["native", "ai_sdk", "openai"])
+async def test_a_run_that_is_forgotten_before_it_is_read(format: Any) -> None:
+    """Is no fault of the server's: the body ends as one that broke off, and whoever asks again is told the truth."""
+    events, _ = stream(*texts("a"), [STOP])
+    async with Runs(keep=0) as runs:
+        run = await runs.start(events, owner="ann")
+        response = event_stream_response(run, format=format)
+        await run.wait()
+        with pytest.raises(RunNotFound):
+            await runs.find(run.id, owner="ann")
+        exchange = Exchange()
+        await answer(response, exchange)
+    assert 200 == exchange.sent[0]["status"]
+    assert exchange.ended
+    assert outputs.make_encoder(format).close() == b"".join(exchange.chunks).replace(b": keep-alive\n\n", b"")
 
 
 async def test_shutdown_stops_a_run() -> None:

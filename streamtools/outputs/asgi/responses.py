@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from streamtools.errors import RunNotFound
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, make_encoder
 from streamtools.outputs.asgi.positions import AnyRequest, last_event_id
@@ -101,7 +102,10 @@ class EventStreamResponse(Response):
             await self._reading.run(body)
             await body.finish()
         except Exception as error:  # and the group is not shown it: it would wrap it
-            body.fault = error
+            # A run that was forgotten between being found and being read is no fault of the server's: the body ends
+            # without `done`, and a client that asks again is told that there is none.
+            if not (isinstance(error, RunNotFound) and body.begun):
+                body.fault = error
             await body.finish_begun()
         finally:
             group.cancel_scope.cancel()
@@ -133,6 +137,11 @@ class _Body:
         self._finished = False
         self.opened = anyio.Event()
         self.fault: Exception | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether something has been sent."""
+        return self._head is None
 
     def leave(self) -> None:
         """Note that the client has gone, if it has not got everything."""
@@ -179,7 +188,7 @@ class _Body:
 
     async def finish_begun(self) -> None:
         """Finish a body of which something has been sent, and leave any other to whoever hears of the fault."""
-        if self._head is None:
+        if self.begun:
             await self.finish()
 
     async def _send_body(self, data: bytes) -> None:
