@@ -72,7 +72,7 @@ def _run(rows: list[Row], chosen: argparse.Namespace) -> dict[str, Any]:
         cut = {key_of(row): cut_in_many_ways(crew, row, chosen.limit, small=small) for row in judged}
         return {
             "date": date.today().isoformat(),
-            "machine": f"{platform.machine()}, {_processor()}, {platform.system()} {platform.release()}",
+            "machine": f"{platform.machine()}, {_processor()}, {platform.system()}",
             "python": f"{platform.python_implementation()} {platform.python_version()}",
             "command": "python -m benchmarks.bench_peers --markdown",
             "repeats": chosen.repeats,
