@@ -338,6 +338,8 @@ class StreamMachine:
                 self._finish = self._finish or "stop"
                 self._conversation_id = conversation_id
                 self._earned = True
+            case TextDelta("") if not self._open:  # text that begins is one thing, however it is cut
+                pass
             case _:
                 events += self._open_turn()
                 if not self.stopped:  # by the guard, at the end of a step that nobody had settled

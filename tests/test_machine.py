@@ -551,6 +551,14 @@ def test_the_completed_text_is_reconciled(deltas: list[str], completed: str | No
     assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(*texts(*deltas), end)
 
 
+def test_an_empty_delta_begins_nothing() -> None:
+    """A text of no characters in one delta is the same as in none."""
+    lost = SourceError("lost", Code.STREAM_INTERRUPTED)
+
+    assert story(lost) == story(TextDelta(""), lost)
+    assert story(*texts("a"), lost) == story(*texts("", "a", ""), lost)
+
+
 def test_a_text_that_is_too_long_is_not_compared() -> None:
     """Beyond the limit nothing is kept, nothing is compared, and calls are found as ever."""
     end = ProviderCompleted("something else", finish_reason="stop")

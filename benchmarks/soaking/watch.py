@@ -56,6 +56,11 @@ class Sample(NamedTuple):
     seconds_outside: float
 
 
+def _is_ours(kind: type) -> bool:
+    module: object = kind.__module__  # a descriptor, for some types that C has made
+    return isinstance(module, str) and module.partition(".")[0] == "streamtools"
+
+
 def ours() -> Counter[str]:
     """Return how many objects of the package's own types the garbage collector knows, by type.
 
@@ -66,7 +71,7 @@ def ours() -> Counter[str]:
         if isinstance(thing, Group):
             _ = thing.plain
     found = (type(thing) for thing in gc.get_objects())
-    return Counter(kind.__qualname__ for kind in found if kind.__module__.partition(".")[0] == "streamtools")
+    return Counter(kind.__qualname__ for kind in found if _is_ours(kind))
 
 
 def take_sample(outside: int, streams: int, lag: float) -> Sample:
