@@ -17,11 +17,23 @@ from starlette.websockets import WebSocket
 from streamtools import StreamOptions, Tool, ToolRegistry, ToolStream, TurnResult, chat, outputs, replay, sources, tool
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.events import UIEvent
+from streamtools.history import Message, read_messages, write_messages
 from streamtools.outputs import asgi
 from streamtools.recording import RecordingTransport, ReplayTransport, VirtualClock, record
 from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
 from streamtools.testing import assert_events, assert_laws, read_events
-from streamtools.tools import Answer, Approve, Decision, Deny, MemoryLedger, Question, SQLiteLedger, Suspension
+from streamtools.tools import (
+    Answer,
+    Approve,
+    Decidable,
+    Decision,
+    Deny,
+    MemoryLedger,
+    Question,
+    SQLiteLedger,
+    Suspension,
+)
+from streamtools.tools.guarded_http import guarded_client
 
 
 @tool(requires_approval=lambda arguments: arguments["amount"] > 10, trust="native")
@@ -54,6 +66,18 @@ async def decide(model: ScriptedModel, ledger: Path) -> None:
         stream.deny("b", "no")
         stream.answer("c", [1])
         stream.decide("d", Deny("no"))
+
+
+async def fetch(url: str, events: Decidable) -> httpx.Response:
+    """A client for a tool, whatever decides, and a history from one provider for another."""
+    history = read_messages([{"role": "user", "content": "Hello"}])
+    assert_type(history, list[Message])
+    write_messages(history, "anthropic")
+    for question in events.questions:
+        events.decide(question.call.id, Deny("no"))
+    async with guarded_client(follow_redirects=True, timeout=10) as client:
+        assert_type(client, httpx.AsyncClient)
+        return await client.get(url)
 
 
 async def outlive(model: ScriptedModel) -> TurnResult:
