@@ -338,7 +338,7 @@ class StreamMachine:
                 self._finish = self._finish or "stop"
                 self._conversation_id = conversation_id
                 self._earned = True
-            case TextDelta("") if not self._open:  # text that begins is one thing, however it is cut
+            case TextDelta("") | ReasoningDelta("", None, None, False) if not self._open:  # as if it were not there
                 pass
             case _:
                 events += self._open_turn()

@@ -556,6 +556,7 @@ def test_an_empty_delta_begins_nothing() -> None:
     lost = SourceError("lost", Code.STREAM_INTERRUPTED)
 
     assert story(lost) == story(TextDelta(""), lost)
+    assert story(lost) == story(ReasoningDelta(""), lost)
     assert story(*texts("a"), lost) == story(*texts("", "a", ""), lost)
 
 

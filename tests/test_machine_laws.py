@@ -265,7 +265,7 @@ def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]
         match each:
             case SourceError():
                 return "failed", None if open_ else finish, conversation
-            case SourceRaw():
+            case SourceRaw() | TextDelta("") | ReasoningDelta("", None, None, False):  # begins no turn
                 pass
             case SourceWarning():
                 lost = True

@@ -190,8 +190,10 @@ class Run(Decidable):
 
     async def give_up(self) -> None:
         """End a run whose task asyncio has cancelled before its first step, as it may at the end of a program."""
-        await close_unread(self._stream)
-        await self._end()
+        try:
+            await close_unread(self._stream)
+        finally:
+            await self._end()
 
     async def _read(self, events: AsyncIterable[UIEvent]) -> None:
         readers, patience = self._readers, self._patience
@@ -263,5 +265,7 @@ async def close_unread(stream: object) -> None:
     with anyio.move_on_after(_REFUSED, shield=True):
         try:
             await close()
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             log.warning("stream_not_closed", **loggable(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -82,8 +83,9 @@ class Runs:
             try:
                 await self._tasks.__aexit__(None, None, None)  # the group is not shown the error: it would wrap it
             finally:
-                for run in list(self._running.values()):
-                    await run.give_up()
+                async with AsyncExitStack() as stack:  # each of them, whatever another raises
+                    for run in self._running.values():
+                        stack.push_async_callback(run.give_up)
 
     @property
     def running(self) -> int:
