@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -435,3 +436,35 @@ async def test_a_run_that_does_not_let_go() -> None:
         await runs.aclose()
         assert ["cancelled"] == cancelled
     assert "done cancelled: None (None)" == story(await read(run.attach()))[-1]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'Run.drive' was never awaited")  # by asyncio, which cancelled its task
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: str) -> None:
+    """Each run has its end, whatever the closing of another's stream raises."""
+
+    class Unclosable:
+        async def __aenter__(self) -> AsyncIterator[UIEvent]:
+            raise AssertionError("it is never entered")
+
+        async def __aexit__(self, *told: object) -> None:
+            raise AssertionError("it is never left")
+
+        async def aclose(self) -> None:
+            raise asyncio.CancelledError
+
+    started: list[Run] = []
+    others = asyncio.all_tasks()
+
+    async def app() -> None:
+        async with Runs() as runs:
+            started.extend([await runs.start(Unclosable(), owner="ann") for _ in range(2)])
+            for task in asyncio.all_tasks() - others:
+                task.cancel()
+
+    task = asyncio.create_task(app())
+    await asyncio.wait([task])
+
+    gc.collect()  # what was never begun
+    assert (True, [True, True]) == (task.cancelled(), [run.ended for run in started])
+    assert 2 * [["start", "done cancelled: None (None)"]] == [story(await read(run.attach())) for run in started]
