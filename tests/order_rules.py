@@ -1,8 +1,9 @@
 """The rules by which providers accept a history with tool calls, as their documentation and their refusals state them.
 
 OpenAI: a message with `tool_calls` is followed by one `tool` message for each id, before anything else; no other `tool`
-message may stand anywhere. Anthropic: an assistant's `tool_use` blocks are answered at the beginning of the very next
-user message, all of them and nothing else; ids are unique in the whole history; no text is empty.
+message may stand anywhere; a user may say nothing. Anthropic: an assistant's `tool_use` blocks are answered at the
+beginning of the very next user message, all of them and nothing else; ids are unique in the whole history; no text is
+empty.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def check_openai(messages: Sequence[Message]) -> None:
         assert not open_ids, f"{open_ids} have no answer before {message}"
         calls = message.get("tool_calls")
         assert calls is None or (role == "assistant" and calls), message
-        assert calls or (isinstance(content, str) and content), message
+        assert calls or (isinstance(content, str) and (content or role == "user")), message
         for call in calls or ():
             assert call["type"] == "function", call
             assert _NAME.fullmatch(call["function"]["name"]), call
