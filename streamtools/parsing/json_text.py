@@ -146,7 +146,7 @@ class JsonText:
         One loop over all kinds of tokens: most pieces of text hold one or two, and a call for each would cost more than
         the token does.
         """
-        envelope, stack = self.envelope, self._stack
+        envelope, stack, inside = self.envelope, self._stack, self._inside
         text, at, base = reader.text, reader.at, reader.base
         taken = at  # what comes before has been given to the envelope, if it is wanted
         end = len(text)
@@ -156,7 +156,7 @@ class JsonText:
             if self.in_string:
                 if over_line or self.escaped:
                     at, over_line = self._skip_escaped(text, at, over_line), False
-                at = self._inside(text, at).end()
+                at = inside(text, at).end()
                 if at == end:
                     break
                 char = text[at]

@@ -99,7 +99,8 @@ class Markdown:
         while at < end:
             phase = self.phase
             if phase == BODY:
-                found = self.search(text, at, end)
+                search = self.search
+                found = search(text, at, end)
                 if found is None:
                     return end
                 at = found.start()

@@ -129,7 +129,8 @@ class Pattern:
 
     def match(self, text: str, at: int, ended: bool) -> int | Literal[False] | None:
         """Return where the parts end, None if they may yet match, or False if they cannot."""
-        found = self._ended(text, at) if ended else self._going(text, at)
+        match = self._ended if ended else self._going
+        found = match(text, at)
         if found is None:
             return None if at == len(text) and not ended else False
         return found.end() if found.lastindex else None

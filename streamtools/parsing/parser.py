@@ -75,7 +75,8 @@ class Parser:
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
-        if self._leaves(delta) is None and delta:
+        leaves = self._leaves  # called as a variable: what looks like a method is looked for in the type first
+        if leaves(delta) is None and delta:
             if self._hidden is None:
                 self._prose.last = delta
                 return [Text(delta)] if self._number is None else [Text(delta, self._number())]
@@ -86,9 +87,10 @@ class Parser:
                 span.parts.append(delta)
                 if span.told is None:
                     told: list[UIEvent] = []
-                    if span.take is not None:
+                    take = span.take
+                    if take is not None:
                         self._output.events = told
-                        span.take(delta)
+                        take(delta)
                     return told
                 number = self._number
                 return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]

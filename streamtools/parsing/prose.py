@@ -125,7 +125,8 @@ class Prose:
             begun = awaited.begun(ahead, 1)
             if begun is not None:
                 # Without the end of one none is complete, and the header of a channel goes on for twenty deltas.
-                found = awaited.last(ahead, 1) and awaited.choose(begun, ahead, 1, False)
+                ends = begun.lastindex if awaited.plain else awaited.last(ahead, 1)
+                found = ends and awaited.choose(begun, ahead, 1, False)
                 if found is None:
                     self.held = text
                     return []

@@ -115,7 +115,10 @@ class Span(RawText):
         self.parts.append(text)
         if scanner.passes and scanner.pass_over(text, place):
             self.leaves = scanner.leaves
-            return self.tell(text) if self.told is None else [self._output.make_delta(self.told, text)]
+            if self.told is None:
+                return self.tell(text)
+            make_delta = self._output.make_delta
+            return [make_delta(self.told, text)]
         self.text, self.at, self.base = text, 0, place  # what came before has all been read
         events: list[UIEvent] = []
         self._output.events = events
@@ -338,7 +341,9 @@ class Span(RawText):
         """A piece of its arguments, as JSON text."""
         if self._tells and text and self._drafts is not None and (draft := self._drafts.last) is not None:
             if draft.announced:
-                self._output.events.append(self._output.make_delta(draft.id, text))
+                output = self._output
+                make_delta = output.make_delta
+                output.events.append(make_delta(draft.id, text))
             else:
                 draft.waiting.append(text)
 

@@ -17,7 +17,7 @@ from streamtools.errors import Code
 from streamtools.parsing.closings import Closing, closing
 from streamtools.parsing.envelope import Envelope
 from streamtools.parsing.json_text import BROKEN, ENDED, OPEN, State
-from streamtools.parsing.markers import Marker, Pattern, Some
+from streamtools.parsing.markers import SPACES, Marker, Pattern, Some
 from streamtools.parsing.span import Body, Span
 
 MakeEnvelope: TypeAlias = Callable[[Span], Envelope]
@@ -58,16 +58,18 @@ class _Tagged:
     def __init__(self, close: str, ends: Sequence[str], envelope: MakeEnvelope) -> None:
         self._name = close
         self._envelope = envelope
-        self._close = Pattern(close)
+        self._at_once, self._close = Pattern(SPACES, close), Pattern(close)
         self._ends = [Pattern(end) for end in ends]
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
-        opening = span.marker.strip()
-        opener, end = _edges(opening, self._name)
         while True:
             state = yield from span.json(envelope=self._envelope(span))
             if state is not ENDED:
                 break
+            if (yield from span.accept(self._at_once)):  # as a rule
+                span.close()
+                return
+            opener, end = _edges(span.marker, self._name)
             behind = span.place
             char = yield from span.peek()
             place = span.place
@@ -95,6 +97,7 @@ class _Tagged:
             if not cut:
                 self._warn(span)
         else:
+            _, end = _edges(span.marker, self._name)
             yield from span.recover_at(end)
             span.close(Code.INVALID_JSON, survivors=True)
 
@@ -107,8 +110,9 @@ class _Tagged:
 
 
 @lru_cache(maxsize=64)
-def _edges(opener: str, close: str) -> tuple[Pattern, Closing]:
+def _edges(marker: str, close: str) -> tuple[Pattern, Closing]:
     """Return what begins another call where this one is not closed, and what ends it where it is broken."""
+    opener = marker.strip()
     if opener.startswith(close):  # of a fence of back-ticks
         return Pattern(opener), closing(close)
     return Pattern(opener), closing(close, Marker(("\n", Some(r" \t", 0, 32)), ahead=(opener,)))

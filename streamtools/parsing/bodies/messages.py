@@ -14,7 +14,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies.members import Members
 from streamtools.parsing.closings import closing
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import OneOf, Pattern
+from streamtools.parsing.markers import SPACES, OneOf, Pattern
 from streamtools.parsing.span import Span
 
 _NULL = Pattern("null")
@@ -29,6 +29,7 @@ class AddressedCall:
     def __init__(self, recipient: str, *, ends: tuple[str, ...], begins: tuple[str, ...]) -> None:
         self._recipient = re.compile(recipient).search
         self._tokens = (*ends, *begins)
+        self._at_once = Pattern(SPACES, OneOf(ends))
         self._end, self._next = Pattern(OneOf(ends)), Pattern(OneOf(begins))
         self._closing = closing(*ends, before=begins)
         self._missing = f"the call lacks its closing {ends[0]}"
@@ -70,6 +71,9 @@ class AddressedCall:
 
     def _close(self, span: Span) -> Generator[None, None, bool]:
         """Read the end of the message and close the span; return False where something else stands."""
+        if (yield from span.accept(self._at_once)):  # as a rule
+            span.close()
+            return True
         yield from span.peek()
         place = span.place
         found = yield from span.choose(self._end, self._next)

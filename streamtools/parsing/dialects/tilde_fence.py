@@ -33,7 +33,7 @@ _MEANT = OneOf(("tool_call", "tool_calls", "tool-call", "toolcall"))
 _INDENT = Some(r" \t", 0, 256)
 _BLANK = Some(r" \t", 1, 32)
 _NAME = Some("A-Za-z0-9_-", 1, 64)
-_TILDES = Pattern("~~~")
+_TILDES, _AT_ONCE = Pattern("~~~"), Pattern(SPACES, "~~~")
 _LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
 _run_of_ticks = re.compile("`*").match
 _CLOSING_LINE: tuple[Part, ...] = ("\n", _INDENT, "~~~")
@@ -125,6 +125,9 @@ def _call(span: Span) -> Generator[None, None, None]:
 
 def _close(span: Span, fenced: bool) -> Generator[None, None, None]:
     """Read what may stand behind the JSON: the end of a back-tick fence, and the tildes."""
+    if not fenced and (yield from span.accept(_AT_ONCE)):  # as a rule
+        span.close()
+        return
     char = yield from span.peek()
     if fenced and char == "`":
         run = yield from _ticks(span)
