@@ -95,6 +95,14 @@ class Group(Generic[T]):
         return re.compile("|".join(sorted({_last(marker) for marker, _ in self.entries}))).search
 
     @cached_property
+    def going_on(self) -> tuple[_Match, _Match | None, int]:
+        """What is asked of each delta while one of them may yet stand: `begun`, then `last` if it can tell more.
+
+        The number is that of the characters before the place which have to be in the text.
+        """
+        return self.begun, None if self.plain else self.last, int(any(each.behind for each, _ in self.entries))
+
+    @cached_property
     def _going(self) -> _Match:
         return re.compile("|".join(each.behind + whole(each, complete_line) for each, _ in self.entries)).match
 

@@ -121,17 +121,18 @@ class Prose:
         if watch.open:
             watch.resume(text, False)
         elif held and (awaited := self._awaited) is not None:
-            ahead = self.last[-1] + text
-            begun = awaited.begun(ahead, 1)
+            begins, last, back = awaited.going_on
+            ahead = self.last[-1] + text if back else text
+            begun = begins(ahead, back)
             if begun is not None:
                 # Without the end of one none is complete, and the header of a channel goes on for twenty deltas.
-                ends = begun.lastindex if awaited.plain else awaited.last(ahead, 1)
-                found = ends and awaited.choose(begun, ahead, 1, False)
+                ends = begun.lastindex if last is None else last(ahead, back)
+                found = ends and awaited.choose(begun, ahead, back, False)
                 if found is None:
                     self.held = text
                     return []
                 if found:
-                    self.held, self._met = text, (0, (found[0], found[1] - 1))
+                    self.held, self._met = text, (0, (found[0], found[1] - back))
                     return None
         markdown, end = self.markdown, len(text)
         mark: _Mark = False
