@@ -19,8 +19,11 @@ class RawText(Reader):
 
     def __init__(self, marker: str, most: int) -> None:
         """Begin behind `marker`; keep `most` characters, but the marker in any case."""
-        super().__init__(marker, len(marker), ended=False)
-        self.marker = marker
+        self.text = self.marker = marker
+        self.at = len(marker)
+        self.base = self.before_closing = 0
+        self.ended = False
+        self.leaves = self.take = self.waits = None
         self.parts: list[str] = [marker]
         self._most = most
         self._length = max(most, len(marker))  # how much may be kept, counted from the beginning of the span

@@ -33,15 +33,14 @@ class Reader:
 
     __slots__ = ("at", "base", "before_closing", "ended", "leaves", "take", "text", "waits")
 
-    def __init__(self, text: str, at: int, *, ended: bool) -> None:
-        self.text = text
-        self.at = at
-        self.base = 0  # how much of the span comes before `text`
-        self.ended = ended  # no more text will come
-        self.leaves: Callable[[str], object] | None = None  # see `content`; None where the grammar must see all text
-        self.take: Callable[[str], None] | None = None  # who takes text in which `leaves` finds nothing
-        self.waits: Pattern | None = None  # what may yet match at `at`, if nothing else counts before that is decided
-        self.before_closing = 0  # the place where the last closing that was read begins
+    text: str
+    at: int
+    base: int  # how much of the span comes before `text`
+    ended: bool  # no more text will come
+    leaves: Callable[[str], object] | None  # see `content`; None where the grammar must see all text
+    take: Callable[[str], None] | None  # who takes text in which `leaves` finds nothing
+    waits: Pattern | None  # what may yet match at `at`, if nothing else counts before that is decided
+    before_closing: int  # the place where the last closing that was read begins
 
     @property
     def place(self) -> int:
