@@ -31,12 +31,12 @@ __all__ = [
     "NAME_FIELDS",
     "NATIVE",
     "Decoded",
-    "Envelope",
     "IdFactory",
     "Limits",
+    "ReadCall",
     "Rejected",
     "ToolCall",
-    "Written",
+    "UnreadCall",
     "compact",
     "decode_json",
     "new_call_id",
@@ -92,7 +92,7 @@ def new_call_id() -> str:
     return "call_" + secrets.token_urlsafe(9)
 
 
-class Written(msgspec.Struct, frozen=True):
+class UnreadCall(msgspec.Struct, frozen=True):
     """What stands in an envelope: the name, and the arguments as they were written, of each place that has some."""
 
     name: str
@@ -100,7 +100,7 @@ class Written(msgspec.Struct, frozen=True):
     provider_id: str | None
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class ReadCall(msgspec.Struct, frozen=True):
     """What an envelope says, by the rules of this module."""
 
     name: str
@@ -128,25 +128,25 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
     return decoded
 
 
-def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Envelope:
+def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> ReadCall:
     """Return the name and the arguments that a decoded JSON value wraps; raise `Rejected`."""
     if type(value) is dict and len(value) == 2:  # what nearly all calls are: a name, and an object
         (first, name), (second, arguments) = value.items()
         known = _ROLES.get(first) == "name" and _ROLES.get(second) == "arguments"
         if known and type(name) is str and type(arguments) is dict and name.strip():
-            return Envelope(name, arguments, None)
+            return ReadCall(name, arguments, None)
     written = unwrap(value)
     found = written.arguments
     if not found:
-        return Envelope(written.name, {}, written.provider_id)
+        return ReadCall(written.name, {}, written.provider_id)
     if len(found) == 1 and type(found[0]) is dict:
-        return Envelope(written.name, found[0], written.provider_id)
+        return ReadCall(written.name, found[0], written.provider_id)
     read = [read_arguments(each, strict=strict, limits=limits) for each in found]
     arguments = _agree([each.value for each in read], "arguments")
-    return Envelope(written.name, arguments, written.provider_id, any(each.repaired for each in read))
+    return ReadCall(written.name, arguments, written.provider_id, any(each.repaired for each in read))
 
 
-def unwrap(value: Any) -> Written:
+def unwrap(value: Any) -> UnreadCall:
     """Return the name of a call, and its arguments unread; raise `Rejected` for what is no call or names no tool."""
     if type(value) is not dict and not isinstance(value, Mapping):
         raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
@@ -170,7 +170,7 @@ def unwrap(value: Any) -> Written:
     name = names[0] if len(names) == 1 else _agree(names, "tool names")
     if not isinstance(name, str) or not name.strip():
         raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
-    return Written(name, found, provider_id)
+    return UnreadCall(name, found, provider_id)
 
 
 def _agree(values: list[Any], what: str) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 
 from streamtools.calls import Limits
 from streamtools.events import ProviderCompleted, SourceEvent, Usage
-from streamtools.sources import OpenAIChat
+from streamtools.sources import ChatCompletions
 
 DONE = b"data: [DONE]\n\n"
 
 
 def read(*chunks: bytes, limits: Limits | None = None) -> list[SourceEvent]:
-    adapter = OpenAIChat(limits) if limits else OpenAIChat()
+    adapter = ChatCompletions(limits) if limits else ChatCompletions()
     return [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
 
 

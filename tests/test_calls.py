@@ -16,8 +16,8 @@ from streamtools.calls import (
     DEFAULT_LIMITS,
     NAME_FIELDS,
     Decoded,
-    Envelope,
     Limits,
+    ReadCall,
     Rejected,
     decode_json,
     new_call_id,
@@ -35,7 +35,7 @@ A = {"a": 1}
 def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: str, written: Any) -> None:
     """Any name field goes with any field of arguments, in either order, as an object or as a string."""
     for envelope in ({name_field: "f", arguments_field: written}, {arguments_field: written, name_field: "f"}):
-        assert Envelope("f", A, None) == read_envelope(envelope)
+        assert ReadCall("f", A, None) == read_envelope(envelope)
         assert [call("f", a=1)] == read("###:" + json.dumps(envelope))
 
 
@@ -68,7 +68,7 @@ def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: 
 )
 def test_envelopes(envelope: dict[str, Any], expected: tuple[str, dict[str, Any], str | None]) -> None:
     """What an envelope says: name, arguments, the provider's id."""
-    assert Envelope(*expected) == read_envelope(envelope)
+    assert ReadCall(*expected) == read_envelope(envelope)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,17 @@ from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
-from streamtools.sources.openai import OpenAIChat
+from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.responses import Responses
 
-_ADAPTERS: tuple[Callable[[], FrameAdapter], ...] = (OpenAIChat, Responses, Anthropic, Gemini, AISDKMessages, Latitude)
+_ADAPTERS: tuple[Callable[[], FrameAdapter], ...] = (
+    ChatCompletions,
+    Responses,
+    Anthropic,
+    Gemini,
+    AISDKMessages,
+    Latitude,
+)
 
 
 def _frames(*values: Any) -> bytes:
@@ -53,7 +60,7 @@ def test_text_beside_half_a_key_is_read() -> None:
     """A key that is half a character costs nothing, and a text cut in mid-character is joined all the same."""
     first = {"choices": [{"delta": {"content": "hi\ud83d", "\ud83d": 1}}]}
     second = {"choices": [{"delta": {"content": "\ude00", "\udc00": 1}}]}
-    events = _read(OpenAIChat(), first, second)
+    events = _read(ChatCompletions(), first, second)
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["hi", "\U0001f600"]
 
 
@@ -198,22 +205,24 @@ for _ in range(200):
 def test_a_chat_call_with_a_piece_of_the_wrong_type_is_faulty(bad: Any, fault: Code, finish: str) -> None:
     """The open call of its slot, or else any that has not closed; a closed one survives, however the turn ends."""
     stream = (_calls(_entry(1, "g", '{"a":1}')), _calls(_entry(0, "f")), _calls(bad), _calls(finish=finish))
-    ends = _ends(OpenAIChat, *stream)
+    ends = _ends(ChatCompletions, *stream)
     assert ends == [("f", None, fault), *([("g", None, None)] if finish == "tool_calls" else [])]
-    assert any(isinstance(event, SourceRaw | SourceWarning) for event in _read(OpenAIChat(), *stream))
+    assert any(isinstance(event, SourceRaw | SourceWarning) for event in _read(ChatCompletions(), *stream))
 
 
 def test_a_chat_call_that_begins_with_what_nobody_can_read_is_faulty() -> None:
     """It has an id, so it is one."""
     assert _ends(
-        OpenAIChat, _calls({"index": 0, "id": "x", "function": ["f"]}), _calls(_entry(0, None, "{}"), finish="stop")
+        ChatCompletions,
+        _calls({"index": 0, "id": "x", "function": ["f"]}),
+        _calls(_entry(0, None, "{}"), finish="stop"),
     ) == [(None, None, Code.INVALID_ARGUMENTS)]
 
 
 def test_a_call_of_the_old_form_with_a_piece_of_the_wrong_type_is_faulty() -> None:
     """A `function_call` that is no object, behind one that is."""
     frames = ({"choices": [{"delta": {"function_call": each}}]} for each in ({"name": "f"}, ["x"]))
-    assert _ends(OpenAIChat, *frames, _calls(finish="function_call")) == [_BAD]
+    assert _ends(ChatCompletions, *frames, _calls(finish="function_call")) == [_BAD]
 
 
 # One call in two forms.
@@ -223,10 +232,10 @@ def test_the_old_form_of_a_call_beside_the_new_one_is_no_second_call() -> None:
     """Servers that speak both forms say each call twice."""
     first = _calls(_entry(0, "f", '{"to"'), function_call={"name": "f", "arguments": '{"to"'})
     rest = _calls(_entry(0, None, ":1}"), function_call={"arguments": ":1}"}, finish="tool_calls")
-    assert _ends(OpenAIChat, first, rest) == [("f", None, None)]
+    assert _ends(ChatCompletions, first, rest) == [("f", None, None)]
 
 
 def test_the_old_form_beside_an_empty_list_is_a_call() -> None:
     """The new form says nothing, so the old one counts."""
     first = _calls({"index": 0}, function_call={"name": "f", "arguments": "{}"}, finish="function_call")
-    assert _ends(OpenAIChat, first) == [("f", None, None)]
+    assert _ends(ChatCompletions, first) == [("f", None, None)]

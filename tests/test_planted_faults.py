@@ -19,7 +19,7 @@ from streamtools.parsing.dialects import DEFAULT_DIALECTS
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markdown import IN_CODE, Markdown
 from streamtools.parsing.output import Output
-from streamtools.parsing.prose import Begun, Prose
+from streamtools.parsing.prose import CallBegun, Prose
 from streamtools.parsing.reader import Reader
 from streamtools.parsing.span import Span
 from tests.test_laws import LAWS
@@ -41,7 +41,7 @@ def marker_left_in_text(patch: pytest.MonkeyPatch) -> None:
     """The call is found, and its marker is shown all the same."""
     open_call = Prose._open
 
-    def show_too(prose: Prose, *found: Any) -> Begun:
+    def show_too(prose: Prose, *found: Any) -> CallBegun:
         begun = open_call(prose, *found)
         prose._show(begun.marker)
         return begun

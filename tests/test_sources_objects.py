@@ -87,7 +87,7 @@ async def collect(source: sources.Source) -> list[SourceEvent]:
 
 
 def take(*items: object) -> list[SourceEvent]:
-    adapter = sources.OpenAIChat()
+    adapter = sources.ChatCompletions()
     return [event for item in items for event in adapter.take(item)] + adapter.close()
 
 

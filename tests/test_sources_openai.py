@@ -25,7 +25,7 @@ from streamtools.events import (
     Usage,
     read_source_event,
 )
-from streamtools.sources import OpenAIChat
+from streamtools.sources import ChatCompletions
 from streamtools.sources.frames import Frame
 from tests.chat_chunks import DONE, chunk, read, sse, stop
 from tests.cuts import cut, every_cut, places
@@ -526,7 +526,7 @@ def test_ended_tells_whether_the_transport_still_matters() -> None:
         (DONE, True),
         (sse({"error": "no"}), True),
     ]:
-        adapter = OpenAIChat()
+        adapter = ChatCompletions()
         before = adapter.feed(stream)
         assert ended == adapter.ended
         after = adapter.close("reset")
@@ -538,7 +538,7 @@ def test_ended_tells_whether_the_transport_still_matters() -> None:
 
 def test_frames_that_somebody_else_decoded() -> None:
     """The adapter can be fed frames, in place of bytes."""
-    adapter = OpenAIChat()
+    adapter = ChatCompletions()
     data = b'{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'
     assert [TextDelta("a"), stop()] == [*adapter.feed_frames([Frame(data), Frame(b"", "ping")]), *adapter.close()]
 

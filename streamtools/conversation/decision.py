@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     arguments: Any
 
 
-class Decision(NamedTuple):
+class ModelDecision(NamedTuple):
     """What an answer decides; not `readable` is one that holds no decision, and then no tools are wanted."""
 
     calls: list[Wanted]
@@ -72,7 +72,7 @@ def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") 
     return "\n".join(lines)
 
 
-def read_decision(answer: str) -> Decision:
+def read_decision(answer: str) -> ModelDecision:
     """Return what `answer` decides."""
     text = parse(answer[:LENGTH], dialects=(), reasoning="anywhere").content.strip()
     readable = False
@@ -83,8 +83,8 @@ def read_decision(answer: str) -> Decision:
             readable = readable or calls is not None
             wanted = calls or wanted
         if wanted:
-            return Decision(wanted, True)
-    return Decision([], readable)
+            return ModelDecision(wanted, True)
+    return ModelDecision([], readable)
 
 
 def _blocks(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from streamtools.conversation.decision import Decision, read_decision
+from streamtools.conversation.decision import ModelDecision, read_decision
 from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.inner_requests import ask_for_decision, ask_without_tools, refuses_tools
 from streamtools.conversation.models.base import Ask, Model
@@ -154,7 +154,7 @@ class EmulatedReply:
         end = ProviderCompleted(finish_reason="tool_calls" if made else "stop", usage=self._cost)
         return [*warnings, *made, end]
 
-    async def _ask_for_decision(self) -> tuple[Decision | SourceError, Usage | None]:
+    async def _ask_for_decision(self) -> tuple[ModelDecision | SourceError, Usage | None]:
         """Return what the model decides and what that has cost, or the error that the run fails with."""
         emulation = self._emulation
         quote = emulation.keep_system == "quote"
@@ -175,7 +175,7 @@ class EmulatedReply:
             return SourceError(fault.message, fault.code), machine.usage
         end = told[-1]
         if isinstance(end, Done) and end.reason == "truncated":  # what is missing may be the half of a call
-            return Decision([], False), machine.usage
+            return ModelDecision([], False), machine.usage
         return read_decision("".join(each.text for each in told if isinstance(each, Text))), machine.usage
 
     def _answer(self, warnings: Sequence[SourceEvent], decided: Usage | None) -> Sequence[SourceEvent]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamtools.calls import Decoded, Envelope, Rejected, ToolCall, decode_json, read_envelope
+from streamtools.calls import Decoded, ReadCall, Rejected, ToolCall, decode_json, read_envelope
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, Warning
 from streamtools.parsing.options import Options
@@ -197,7 +197,7 @@ class Drafts:
         """Return what a draft says, whose JSON is `decoded`: all of it, or its arguments where it has a name."""
         value, name, options = decoded.value, draft.name, self._options
         if name and type(value) is dict and not name.isspace():
-            envelope = Envelope(name, value, None)
+            envelope = ReadCall(name, value, None)
         else:
             whole = value if name is None else {"name": name, "arguments": value}
             envelope = read_envelope(whole, strict=options.strict, limits=options.limits)

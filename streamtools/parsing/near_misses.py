@@ -95,7 +95,7 @@ class Candidate:
         self.origin = origin
 
 
-class Watch:
+class Lookout:
     """The candidates of one turn, and the reports about those that are complete."""
 
     __slots__ = ("_candidates", "_due", "_found", "_reports", "left", "open")

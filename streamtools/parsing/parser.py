@@ -21,7 +21,7 @@ from streamtools.parsing.drafts import Drafts
 from streamtools.parsing.json_text import OPEN
 from streamtools.parsing.options import Options, OtherOptions
 from streamtools.parsing.output import Output
-from streamtools.parsing.prose import Begun, Prose
+from streamtools.parsing.prose import CallBegun, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
@@ -195,7 +195,7 @@ class Parser:
                 if found is None:
                     break
                 text = found.rest
-                if isinstance(found, Begun):
+                if isinstance(found, CallBegun):
                     self._open(found)
                 else:
                     self._think(found.closing)
@@ -234,7 +234,7 @@ class Parser:
 
     # Calls.
 
-    def _open(self, begun: Begun) -> None:
+    def _open(self, begun: CallBegun) -> None:
         self._drafts.open(begun.dialect.id)
         drafts = self._drafts if begun.opener.kind == "call" else None
         self._span = span = Span(begun.marker, drafts, self._options, self._output, self._declared)

@@ -16,7 +16,7 @@ from streamtools.parsing.armed import BEHIND_CALL, CALLS_ONLY, START, Armament, 
 from streamtools.parsing.dialects import Dialect, Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
 from streamtools.parsing.marker_sets import Group
-from streamtools.parsing.near_misses import Watch
+from streamtools.parsing.near_misses import Lookout
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
 from streamtools.parsing.reader import always, not_white_space
@@ -26,7 +26,7 @@ from streamtools.parsing.visible import Visible
 _BEHIND_REASONING: Final = 2  # line feeds that belong to a closing tag
 
 
-class Thought:
+class ReasoningBegun:
     """Reasoning begins, behind a tag; `rest` is the text behind it."""
 
     __slots__ = ("closing", "rest")
@@ -36,7 +36,7 @@ class Thought:
         self.rest = rest
 
 
-class Begun:
+class CallBegun:
     """A call begins, or a result that the model forges; `rest` is the text behind the marker."""
 
     __slots__ = ("dialect", "marker", "opener", "rest")
@@ -65,7 +65,7 @@ class Prose:
         self._output = output
         self._visible = visible
         self.markdown = Markdown(armed.heads)
-        self._watch = Watch()
+        self._lookout = Lookout()
         self._near_misses = options.limits.calls  # as many are reported in a turn
         self._holds_line_feeds = armed.holds_line_feeds
         self._thinks, self._thinks_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
@@ -86,7 +86,7 @@ class Prose:
         self._start = True  # no other call than those that count only at the start of a message
         self._behind_call = False
         self.markdown.reset()
-        self._watch.begin(self._near_misses)
+        self._lookout.begin(self._near_misses)
 
     def begin_behind_reasoning(self) -> None:
         """Begin a text behind a closing tag, to which the line feeds belong that follow it."""
@@ -106,7 +106,7 @@ class Prose:
     def choose(self) -> bool:
         """Name what finds nothing in text that may be shown as it is; return whether `turn` may be asked at all."""
         even = self._direct and not self._line_feeds
-        reads = not even or self.held or self._fresh or self._watch.open or self.markdown.phase != BODY
+        reads = not even or self.held or self._fresh or self._lookout.open or self.markdown.phase != BODY
         self.leaves = always if reads else self.markdown.search
         return even
 
@@ -116,10 +116,10 @@ class Prose:
         A short way: every few deltas of prose end a line, and every few of Markdown mean something to it. What is held
         back may go on for many deltas, and then only the markers matter for which it is.
         """
-        held, watch = self.held, self._watch
+        held, lookout = self.held, self._lookout
         text = held + delta if held else delta
-        if watch.open:
-            watch.resume(text, False)
+        if lookout.open:
+            lookout.resume(text, False)
         elif held and (awaited := self._awaited) is not None:
             begins, last, back = awaited.going_on
             ahead = self.last[-1] + text if back else text
@@ -145,12 +145,12 @@ class Prose:
             at = 0 if held and held[0] != "\n" else markdown.seek(text, 0, end)
         if at < end and mark is False:
             at, mark = self._read_on(text, at)
-        if mark or (watch.open and watch.has_due(at)):
+        if mark or (lookout.open and lookout.has_due(at)):
             self.held, self._met = text, (at, mark)
             return None
         self.held = text[at:]
-        if watch.open:
-            watch.pause(text, at)
+        if lookout.open:
+            lookout.pause(text, at)
             self.leaves = always
         else:
             self.leaves = markdown.search if at == end and markdown.phase == BODY and not self._fresh else always
@@ -161,7 +161,7 @@ class Prose:
         self.last = text
         return [self._output.make_text(text)]
 
-    def read(self, delta: str, ended: bool) -> Begun | Thought | None:
+    def read(self, delta: str, ended: bool) -> CallBegun | ReasoningBegun | None:
         """Show what is certain to be text; return what begins behind it, or None if nothing does so far."""
         text = self.held + delta if self.held else delta
         self.held = ""
@@ -170,8 +170,8 @@ class Prose:
         if met is None:  # not what `turn` left
             if self._line_feeds:
                 text = self._skip_line_feeds(text)
-            if self._watch.open:
-                self._watch.resume(text, ended)
+            if self._lookout.open:
+                self._lookout.resume(text, ended)
         while True:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
             met = None
@@ -184,14 +184,14 @@ class Prose:
                     self._hold(text, at)
                 else:
                     self._show(text)
-                if self._watch.open:
-                    self._watch.pause(text, at)
+                if self._lookout.open:
+                    self._lookout.pause(text, at)
                 return None
             thing, behind = mark
-            if at or self._watch.open:
+            if at or self._lookout.open:
                 self._show(text[:at])
-            if self._watch.open:
-                self._watch.clear()
+            if self._lookout.open:
+                self._lookout.clear()
             if self._visible.stopped:
                 return None
             if thing is None:
@@ -281,7 +281,7 @@ class Prose:
         found = self._armed.tags.at(text, at, self._ended, strays=self._fresh)
         return found and (found[1], found[0])
 
-    def _open(self, opener: Opener, dialect: Dialect, text: str, at: int, begin: int, behind: int) -> Begun:
+    def _open(self, opener: Opener, dialect: Dialect, text: str, at: int, begin: int, behind: int) -> CallBegun:
         """Open a call that begins behind the line feeds from `at` to `begin`, which are markup."""
         if opener.kind == "call":
             if not self._direct:  # else nothing is withheld
@@ -293,28 +293,28 @@ class Prose:
         while at < begin:
             at = self.markdown.step(text, at)  # the line that they end is over
         self._start = opener.where == "start"
-        return Begun(opener, dialect, text[begin:behind], text[behind:])
+        return CallBegun(opener, dialect, text[begin:behind], text[behind:])
 
-    def _think(self, tag: str, closing: ReasoningEnd, rest: str) -> Thought:
+    def _think(self, tag: str, closing: ReasoningEnd, rest: str) -> ReasoningBegun:
         self._visible.flush()
         self._hide(tag)
-        return Thought(closing, rest)
+        return ReasoningBegun(closing, rest)
 
     # What looks like something that begins, and does not.
 
     def _look(self, text: str, at: int) -> None:
-        if self._watch.left and (self._direct or self._visible.shows):
+        if self._lookout.left and (self._direct or self._visible.shows):
             markdown = self.markdown
             in_code = markdown.place(text[at]) & IN_CODE > 0
             look = self._armed.near.look(in_code=in_code, begins=markdown.phase in BEFORE_BODY)
             if look is not None:
-                self._watch.add(look, self.last, text, at, self._ended)
+                self._lookout.add(look, self.last, text, at, self._ended)
 
     def _look_at_start(self, text: str, at: int) -> None:
-        if self._start and self._watch.left and self._visible.shows and not self._watch.open:
+        if self._start and self._lookout.left and self._visible.shows and not self._lookout.open:
             look = self._armed.near.look_at_start(text[at])
             if look is not None:
-                self._watch.add(look, self.last, text, at, self._ended)
+                self._lookout.add(look, self.last, text, at, self._ended)
 
     # What becomes of text.
 
@@ -324,9 +324,9 @@ class Prose:
 
     def _show(self, text: str) -> None:
         """Show text, and report the near misses in it, each behind its last character."""
-        if self._watch.open:
+        if self._lookout.open:
             at = 0
-            for due, says, raw in self._watch.report(len(text)):
+            for due, says, raw in self._lookout.report(len(text)):
                 self._release(text[at:due])
                 self._output.add(Warning, Code.NEAR_MISS, says, raw=raw)
                 at = due

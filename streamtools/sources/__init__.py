@@ -20,7 +20,7 @@ from streamtools.sources.frames import Frame, LineDecoder, Skipped, SSEDecoder
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
 from streamtools.sources.ollama import Ollama
-from streamtools.sources.openai import OpenAIChat
+from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.responses import Responses
 from streamtools.sources.source import Source
 from streamtools.sources.text import PlainText, Ready
@@ -30,13 +30,13 @@ __all__ = [
     "AISDKMessages",
     "Adapter",
     "Anthropic",
+    "ChatCompletions",
     "Frame",
     "FrameAdapter",
     "Gemini",
     "Latitude",
     "LineDecoder",
     "Ollama",
-    "OpenAIChat",
     "PlainText",
     "Ready",
     "Responses",
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
-    "openai": OpenAIChat,
+    "openai": ChatCompletions,
     "responses": Responses,
     "anthropic": Anthropic,
     "gemini": Gemini,
@@ -71,7 +71,7 @@ ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
 
 def openai(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a stream of chat completion chunks, from OpenAI or any server that speaks like it."""
-    return Source(response, OpenAIChat(limits))
+    return Source(response, ChatCompletions(limits))
 
 
 def responses(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:

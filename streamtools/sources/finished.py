@@ -30,7 +30,7 @@ from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.objects import as_frame
 from streamtools.sources.ollama import Ollama
-from streamtools.sources.openai import OpenAIChat
+from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.responses import Responses
 from streamtools.surrogates import whole
 
@@ -69,7 +69,7 @@ def _read_openai(response: dict[str, Any], limits: Limits) -> list[SourceEvent]:
     message, calls = _without_calls(choice.get("message"))
     reason = choice.get("finish_reason") or "stop"
     chunk = {**response, "choices": [{"index": 0, "delta": message, "finish_reason": reason}]}
-    return _read_by(OpenAIChat(limits), [chunk], calls)
+    return _read_by(ChatCompletions(limits), [chunk], calls)
 
 
 def _read_ollama(response: dict[str, Any], limits: Limits) -> list[SourceEvent]:

@@ -89,7 +89,7 @@ _NOTHING = _Chunk(choices=[_Choice(delta=_Delta())])
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class OpenAIChat(FrameAdapter):
+class ChatCompletions(FrameAdapter):
     """Chat completion chunks over SSE into source events. The first finish reason counts, and the last usage."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:

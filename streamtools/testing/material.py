@@ -36,7 +36,7 @@ cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
 """Places to cut a text at."""
 
 
-class Written(NamedTuple):
+class WrittenCall(NamedTuple):
     """A call as the dialect writes it."""
 
     text: str
@@ -48,7 +48,7 @@ class Written(NamedTuple):
 class Document:
     """Prose and calls, in order, and what a reader should see of it."""
 
-    parts: tuple[str | Written, ...]
+    parts: tuple[str | WrittenCall, ...]
     prose: str
 
     @property
@@ -59,7 +59,7 @@ class Document:
     @property
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
         """What should be called."""
-        return [(part.name, part.arguments) for part in self.parts if isinstance(part, Written)]
+        return [(part.name, part.arguments) for part in self.parts if isinstance(part, WrittenCall)]
 
 
 class Material:
@@ -78,7 +78,7 @@ class Material:
             *(text for each in dialect.tags for text in islice(examples(each.parts), 3)),
             *(closing for each in dialect.tags for closing in (*each.closings, *each.before)),
         ]
-        self.calls = calls.map(lambda call: Written(dialect.write_call(*call), *call))
+        self.calls = calls.map(lambda call: WrittenCall(dialect.write_call(*call), *call))
         self.texts = self._texts(wholes)
         self.documents = self._documents()
 
@@ -103,7 +103,7 @@ class Material:
         pairs = st.lists(st.tuples(before, self.calls), max_size=3).map(chain.from_iterable)
         return st.builds(lambda parts, last: self._document([*parts, "\n" + last]), pairs, _prose(_HARMLESS))
 
-    def _document(self, parts: Sequence[str | Written]) -> Document:
+    def _document(self, parts: Sequence[str | WrittenCall]) -> Document:
         shown = ""
         for part in parts:
             if isinstance(part, str):

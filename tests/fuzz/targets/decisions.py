@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from streamtools.conversation.decision import Decision, read_decision
+from streamtools.conversation.decision import ModelDecision, read_decision
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.test_decision import READ, UNREADABLE
 
@@ -33,7 +33,7 @@ def check(given: Input) -> Iterator[object]:
     yield "fence" if "```" in answer else "", "JSON_BEGIN" in answer, "think" in answer, read.readable, bool(read.calls)
 
 
-def _again(read: Decision) -> Decision:
+def _again(read: ModelDecision) -> ModelDecision:
     """Return what is read where it is told in the form that was asked for, with nothing in strings that means more."""
     if not read.readable:
         return read
