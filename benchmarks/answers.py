@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks import texts
 from streamtools import Dialect, Parser
-from streamtools.calls import compact
 from streamtools.events import CallDelta, Text, UIEvent
+from streamtools.json_values import compact
 
 TOOLS = (
     {

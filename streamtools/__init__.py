@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamtools import events
 from streamtools.errors import Code, StreamToolsError
-from streamtools.calls import Limits, ToolCall
+from streamtools.calls import ToolCall
+from streamtools.limits import Limits
 from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine

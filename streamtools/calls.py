@@ -21,24 +21,18 @@ from typing import Any
 import msgspec
 
 from streamtools.errors import Code
-from streamtools.json_values import Decoded, Rejected, compact, decode_json
+from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
 __all__ = [
     "ARGUMENT_FIELDS",
-    "DEFAULT_LIMITS",
     "ID_FIELDS",
     "NAME_FIELDS",
     "NATIVE",
-    "Decoded",
     "IdFactory",
-    "Limits",
     "ReadCall",
-    "Rejected",
     "ToolCall",
     "UnreadCall",
-    "compact",
-    "decode_json",
     "new_call_id",
     "read_arguments",
     "read_envelope",

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Unpack
 
-from streamtools.calls import DEFAULT_LIMITS, ToolCall
+from streamtools.calls import ToolCall
 from streamtools.events import Error
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine import StreamMachine
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import ParserOptions

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import NATIVE, Rejected, ToolCall, compact, read_arguments
+from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -30,6 +30,7 @@ from streamtools.events import (
     UIEvent,
     Warning,
 )
+from streamtools.json_values import Rejected, compact
 from streamtools.parsing.options import Options
 
 _FAULTS = {

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import Limits
 from streamtools.events import Call, Error, UIEvent
+from streamtools.limits import Limits
 
 LONGEST_MARKER = 160
 """No marker, with the white space that may stand in it, has more characters."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from streamtools.calls import Limits
 from streamtools.events import ProviderCompleted, SourceEvent, Usage
+from streamtools.limits import Limits
 from streamtools.sources import ChatCompletions
 
 DONE = b"data: [DONE]\n\n"

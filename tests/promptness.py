@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from streamtools.calls import DEFAULT_LIMITS
 from streamtools.errors import Code
 from streamtools.events import Call, CallStart, Error, Markup, Text, Thinking, UIEvent, Warning
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
 from streamtools.testing.feeding import Step, steps
 from streamtools.testing.laws import LIMITS, MALFORMED, Kind, Piece, pieces

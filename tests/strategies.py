@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamtools.calls import Limits
+from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS, Dialect
 from streamtools.testing.stumbling import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
 from tests.families import ENVELOPES, MARKERS, MARKUP, PLAIN

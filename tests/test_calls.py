@@ -11,19 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import ToolCall, parse
-from streamtools.calls import (
-    ARGUMENT_FIELDS,
-    DEFAULT_LIMITS,
-    NAME_FIELDS,
-    Decoded,
-    Limits,
-    ReadCall,
-    Rejected,
-    decode_json,
-    new_call_id,
-    read_arguments,
-    read_envelope,
-)
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, ReadCall, new_call_id, read_arguments, read_envelope
+from streamtools.json_values import Decoded, Rejected, decode_json
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from tests.reading import call, error, read
 
 A = {"a": 1}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools import Parser, parse
-from streamtools.calls import Limits
+from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.base import restore
 from streamtools.testing.feeding import feed, usual_ways

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from streamtools import Parser, StreamMachine, ToolStream, parse, sources
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, ProviderCompleted, SourceUsage, StepEnd, TextDelta, UIEvent, Usage
+from streamtools.limits import Limits
 from streamtools.machine import Verdict
 
 

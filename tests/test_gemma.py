@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.calls import Limits
+from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.feeding import feed
 from tests.reading import Brief, brief, call, error, read, thought, warning

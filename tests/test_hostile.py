@@ -17,9 +17,9 @@ import anyio.lowlevel
 import pytest
 
 from streamtools import Guards, ToolStream, TurnResult, sources
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, SourceEvent, Text, TextDelta, UIEvent, Warning
+from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from tests.bounds import peak
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.calls import Limits
+from streamtools.limits import Limits
 from streamtools.testing.feeding import every_way
 from streamtools.testing.laws import assert_chunk_invariant
 from tests.reading import brief, call, error, raws, read, warning

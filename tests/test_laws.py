@@ -12,9 +12,9 @@ from hypothesis import Phase, event, given, settings
 from hypothesis import strategies as st
 
 from streamtools import Parser, parse
-from streamtools.calls import DEFAULT_LIMITS
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Text, UIEvent, Warning
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.testing.feeding import cut, feed, steps

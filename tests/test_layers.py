@@ -22,6 +22,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "streamtools"
 
 VOCABULARY = {"errors", "calls", "events"}
+VALUES = {"limits", "json_values"}
 MAY_IMPORT: dict[str, Collection[str]] = {
     "errors": (),
     "limits": (),
@@ -32,20 +33,20 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "coalescing": {"calls", "events"},
     "grammar": {"errors", "events"},
     # four stages that do not know one another
-    "sources": {*VOCABULARY, "surrogates"},
-    "parsing": {*VOCABULARY, "parsing.repair"},
-    "parsing.repair": {"calls"},
-    "tools": {*VOCABULARY, "surrogates", "tools.mcp"},
+    "sources": {*VOCABULARY, *VALUES, "surrogates"},
+    "parsing": {*VOCABULARY, *VALUES, "parsing.repair"},
+    "parsing.repair": VALUES,
+    "tools": {*VOCABULARY, *VALUES, "surrogates", "tools.mcp"},
     "tools.mcp": {"tools"},
     "tools.guarded_http": (),
     "recording": {"errors"},
     # what is built of them
-    "native": {*VOCABULARY, "parsing"},
+    "native": {*VOCABULARY, "json_values", "parsing"},
     "turn": {*VOCABULARY, "parsing", "native"},
     "machine": {*VOCABULARY, "parsing", "turn"},
-    "extracting": {"calls", "events", "sources", "parsing", "tools", "machine"},
+    "extracting": {"limits", "calls", "events", "sources", "parsing", "tools", "machine"},
     # what was said so far: read from anywhere, written for each provider
-    "history": {"calls", "surrogates", "parsing"},
+    "history": {"json_values", "calls", "surrogates", "parsing"},
     "result": {*VOCABULARY, "parsing", "tools", "history"},
     "handover": {"errors", "events", "parsing", "result"},
     "options": {"parsing", "tools"},
@@ -53,18 +54,19 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # the models that answer, and the loop around all of it
     "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history"},
     "conversation": {
-        *(*VOCABULARY, "parsing", "tools", "machine", "history", "options", "stream", "conversation.models"),
+        *(*VOCABULARY, "json_values", "parsing", "tools", "machine", "history", "options", "stream"),
+        "conversation.models",
     },
     "texts": {"errors", "events"},
     "replaying": {"errors", "events", "sources", "tools", "options", "stream", "recording"},
     "runs": {"errors", "events", "tools", "result"},
     # to front ends
-    "outputs": {*VOCABULARY, "surrogates", "grammar"},
+    "outputs": {*VOCABULARY, "json_values", "surrogates", "grammar"},
     "outputs.asgi": {"errors", "events", "tools", "stream", "runs", "outputs"},
     "web": {"errors", "events", "history", "conversation", "runs", "outputs.asgi"},
     # the two doors
     "__init__": {
-        *(*VOCABULARY, "sources", "parsing", "tools", "machine", "extracting", "options", "stream", "result"),
+        *(*VOCABULARY, "limits", "sources", "parsing", "tools", "machine", "extracting", "options", "stream", "result"),
         *("conversation", "texts", "replaying", "coalescing", "outputs"),
     },
     "cli": {
@@ -74,7 +76,19 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "__main__": {"cli"},
     # for those who test what they build on it
     "testing": {
-        *(*VOCABULARY, "coalescing", "grammar", "sources", "parsing", "tools", "recording", "machine", "replaying"),
+        *(
+            "errors",
+            "events",
+            "limits",
+            "coalescing",
+            "grammar",
+            "sources",
+            "parsing",
+            "tools",
+            "recording",
+            "machine",
+            "replaying",
+        ),
     },
 }
 """For each module or folder, the others that it may import; the longest name that fits is a module's row."""

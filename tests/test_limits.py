@@ -7,9 +7,9 @@ from typing import Any, Literal
 import pytest
 
 from streamtools import Parser, parse
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import Error, Thinking, Warning
+from streamtools.limits import Limits
 from tests.bounds import stored
 from tests.reading import Brief, call, error, raws, read, warning
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamtools import Parser, StreamMachine, coalesce
-from streamtools.calls import DEFAULT_LIMITS, ToolCall
+from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -39,6 +39,7 @@ from streamtools.events import (
     Usage,
     Warning,
 )
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine import STOPPED_AFTER_CALL, Verdict
 from streamtools.testing.feeding import cut
 from streamtools.testing.laws import assert_conserved, assert_in_order

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.partial_args import PartialArgs
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 
 from streamtools import Parser, parse
-from streamtools.calls import Limits
 from streamtools.errors import Code
+from streamtools.limits import Limits
 from streamtools.testing.feeding import feed, steps
 from tests.reading import Brief, brief, call, error, markup, read, thought, warning
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import sources
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
@@ -25,6 +24,7 @@ from streamtools.events import (
     ToolCallStart,
     Usage,
 )
+from streamtools.limits import Limits
 from streamtools.sources import AISDKMessages
 from tests.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
 from tests.cuts import cut, places

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from streamtools import sources
-from streamtools.calls import Limits
 from streamtools.errors import UnreadableSource
 from streamtools.events import SourceError, SourceEvent, TextDelta
+from streamtools.limits import Limits
 from streamtools.sources import ADAPTERS
 from streamtools.sources.detecting import Undecided
 

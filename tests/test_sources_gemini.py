@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import (
     NativeToolCall,
@@ -28,6 +27,7 @@ from streamtools.events import (
     ToolCallStart,
     Usage,
 )
+from streamtools.limits import Limits
 from streamtools.sources import Gemini
 from tests.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
 from tests.cuts import cut, places

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import (
     ProviderCompleted,
@@ -25,6 +24,7 @@ from streamtools.events import (
     Usage,
     read_source_event,
 )
+from streamtools.limits import Limits
 from streamtools.sources import ChatCompletions
 from streamtools.sources.frames import Frame
 from tests.chat_chunks import DONE, chunk, read, sse, stop

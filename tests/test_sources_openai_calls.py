@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import StreamMachine
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -30,6 +29,7 @@ from streamtools.events import (
     ToolCallStart,
     read_source_event,
 )
+from streamtools.limits import Limits
 from streamtools.sources.chat_calls import ChatCalls
 from tests.chat_chunks import DONE, chunk, read, sse, stop
 from tests.cuts import every_cut

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.calls import Limits
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -31,6 +30,7 @@ from streamtools.events import (
     ToolCallStart,
     Usage,
 )
+from streamtools.limits import Limits
 from streamtools.machine import StreamMachine
 from streamtools.sources import Responses, adapter
 from tests.adapters import assert_ends_are_earned, assert_same_at_every_cut, read

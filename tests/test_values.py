@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamtools import parse
-from streamtools.calls import Limits
 from streamtools.events import CallDelta
+from streamtools.limits import Limits
 from streamtools.testing.feeding import feed, steps
 from tests.reading import Brief, call, error, read
 

@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from streamtools.calls import NAME_FIELDS, Rejected, compact, decode_json, read_envelope, unwrap
+from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.errors import Code
+from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.tools import Tool, ToolChoice
 

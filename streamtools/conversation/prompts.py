@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streamtools.calls import compact as compact_json
 from streamtools.conversation.samples import sample_arguments
+from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.dialects.nonces import new_nonce

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from streamtools.calls import NATIVE, ToolCall, compact
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.json_values import compact
 from streamtools.parsing.dialects import Dialect
 
 NOT_RUN = "this call was not run"

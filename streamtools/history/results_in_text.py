@@ -13,9 +13,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from streamtools.calls import NATIVE, ToolCall, compact
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.formats.turns import fit
 from streamtools.history.messages import Assistant, CallResult, Message, Results, System, User
+from streamtools.json_values import compact
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise
 

@@ -18,7 +18,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
-from streamtools.calls import NATIVE, ToolCall, compact
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -35,6 +35,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
 )
+from streamtools.json_values import compact
 from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, closed_error
 from streamtools.outputs.sse import DONE, KEEP_ALIVE, encode_json, present, to_json
 from streamtools.outputs.white_space import WHITE, TrailingSpace

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamtools.calls import Decoded, ReadCall, Rejected, ToolCall, decode_json, read_envelope
+from streamtools.calls import ReadCall, ToolCall, read_envelope
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, CallStart, Error, Thinking, Warning
+from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.parsing.options import Options
 from streamtools.parsing.output import Output
 from streamtools.parsing.repair import MOST, keeps_arguments, repair

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from streamtools.calls import DEFAULT_LIMITS, IdFactory, Limits, new_call_id
+from streamtools.calls import IdFactory, new_call_id
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.repair import load_library
 
 

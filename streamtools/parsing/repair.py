@@ -12,7 +12,8 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from streamtools.calls import Decoded, Limits, Rejected, decode_json
+from streamtools.json_values import Decoded, Rejected, decode_json
+from streamtools.limits import Limits
 
 MOST: Final = 4096
 """Characters of one call's JSON that are looked at; longer JSON is not put right."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TypeAlias
 
-from streamtools.calls import Rejected
 from streamtools.errors import Code
 from streamtools.events import Markup, UIEvent, Warning
+from streamtools.json_values import Rejected
 from streamtools.parsing.broken_json import skip_broken
 from streamtools.parsing.closings import Closing
 from streamtools.parsing.declared import Declared

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import SourceEvent
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter
 from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.anthropic import Anthropic

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceRaw, SourceWarning, TextDelta
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
 from streamtools.sources.objects import as_frame
 from streamtools.sources.pairs import Pairs

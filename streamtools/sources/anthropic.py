@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code
 from streamtools.events import (
     NativeToolCall,
@@ -37,6 +36,7 @@ from streamtools.events import (
     ToolCallStart,
     Usage,
 )
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, fits
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.pairs import Pairs

@@ -38,9 +38,9 @@ from __future__ import annotations
 from io import StringIO
 from typing import Any, NamedTuple, TypeAlias
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import fits
 from streamtools.sources.brackets import Brackets
 from streamtools.sources.pairs import Pairs

@@ -13,18 +13,11 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import (
-    ARGUMENT_FIELDS,
-    DEFAULT_LIMITS,
-    ID_FIELDS,
-    NAME_FIELDS,
-    Limits,
-    Rejected,
-    ToolCall,
-    read_envelope,
-)
+from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, ToolCall, read_envelope
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
+from streamtools.json_values import Rejected
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, decode
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.gemini import Gemini

@@ -22,7 +22,7 @@ from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from streamtools.calls import DEFAULT_LIMITS
+from streamtools.limits import DEFAULT_LIMITS
 
 _BOM = b"\xef\xbb\xbf"
 _DAMAGED = re.compile(rb"[^\t -~]")  # in the name of a field

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code
 from streamtools.events import (
     NativeToolCall,
@@ -31,6 +30,7 @@ from streamtools.events import (
     ToolCallStart,
     Usage,
 )
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.interactions import Interactions, read_sums, text_in

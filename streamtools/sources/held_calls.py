@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import Limits
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallStart
+from streamtools.limits import Limits
 
 
 class HeldCalls:

@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import (
     ChainCompleted,
     NativeToolCall,
@@ -34,6 +33,7 @@ from streamtools.events import (
     TextDelta,
     Usage,
 )
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.held_calls import HeldCalls

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, LineDecoder
 from streamtools.sources.words import bounded, finish_reason, read_fault, read_usage

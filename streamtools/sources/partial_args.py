@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from streamtools.calls import Limits
+from streamtools.limits import Limits
 from streamtools.surrogates import whole
 
 Path: TypeAlias = tuple[str | int, ...]

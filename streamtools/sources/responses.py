@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import (
     ProviderCompleted,
     ReasoningDelta,
@@ -27,6 +26,7 @@ from streamtools.events import (
     SourceUsage,
     TextDelta,
 )
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.output_items import TEXTS, Item, Items, objects, text_of

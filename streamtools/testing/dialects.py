@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamtools.calls import Limits
 from streamtools.events import Call, Done, Error, ProviderCompleted, TextDelta, Thinking, UIEvent, Warning
+from streamtools.limits import Limits
 from streamtools.machine import StreamMachine
 from streamtools.parsing import Parser, parse
 from streamtools.parsing.declared import Declared

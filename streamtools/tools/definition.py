@@ -28,8 +28,8 @@ from typing import (
 
 from pydantic_core import ValidationError, to_json
 
-from streamtools.calls import Rejected
 from streamtools.errors import ToolInputError, ToolOutputError
+from streamtools.json_values import Rejected
 from streamtools.tools.docstrings import Documentation, read_docstring
 from streamtools.tools.hints import body_of, is_unbound_method, without_bound
 from streamtools.tools.outcome import Written, write

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, compact
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
+from streamtools.json_values import compact
 from streamtools.surrogates import whole
 from streamtools.tools.finished import ITEMS, FinishedCall, FinishedResponse, is_call, read_finished, type_of
 from streamtools.tools.outcome import ToolOutcome

@@ -14,16 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from streamtools.calls import (
-    DEFAULT_LIMITS,
-    ID_FIELDS,
-    NATIVE,
-    Rejected,
-    ToolCall,
-    read_envelope,
-    unwrap,
-)
+from streamtools.calls import ID_FIELDS, NATIVE, ToolCall, read_envelope, unwrap
 from streamtools.errors import Code, UnreadableSource
+from streamtools.json_values import Rejected
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.surrogates import whole
 
 _WELL = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-from streamtools.calls import ToolCall, compact
+from streamtools.calls import ToolCall
 from streamtools.errors import Code, StreamToolsError
 from streamtools.events import Error, Executed
+from streamtools.json_values import compact
 from streamtools.surrogates import whole
 
 if TYPE_CHECKING:

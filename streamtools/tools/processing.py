@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from streamtools.calls import NATIVE, Rejected, ToolCall
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import UIEvent
+from streamtools.json_values import Rejected
 from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import Deny
 from streamtools.tools.finished import read_finished

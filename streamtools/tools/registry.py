@@ -13,8 +13,9 @@ from typing import Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unp
 
 import structlog
 
-from streamtools.calls import Rejected, new_call_id, read_arguments
+from streamtools.calls import new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool
+from streamtools.json_values import Rejected
 from streamtools.tools.context import ToolContext
 from streamtools.tools.definition import Tool, ToolOptions, tool
 from streamtools.tools.extending import extend_messages

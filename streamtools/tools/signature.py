@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
-from streamtools.calls import Rejected
 from streamtools.errors import Code
+from streamtools.json_values import Rejected
 from streamtools.tools.docstrings import read_docstring
 from streamtools.tools.hints import (
     EMPTY,

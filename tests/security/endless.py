@@ -17,8 +17,8 @@ from typing import Any
 import anyio
 
 from streamtools import ToolStream, sources
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import Error, Warning
+from streamtools.limits import DEFAULT_LIMITS, Limits
 
 PIECE = "and on and on " * 256
 

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from streamtools import ToolRegistry, ToolStream, parse, sources
-from streamtools.calls import Limits
 from streamtools.errors import ToolInputError
 from streamtools.events import Error
+from streamtools.limits import Limits
 from tests.variants import KNOWN
 
 DEEP = "[" * 100_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamtools.calls import Limits
+from streamtools.limits import Limits
 from tests.bounds import peak
 from tests.security.endless import STREAMS, run
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamtools.calls import Rejected, ToolCall, decode_json
+from streamtools.calls import ToolCall
 from streamtools.history.formats.turns import Names
 from streamtools.history.messages import Assistant, CallResult, Message, Results, System
 from streamtools.history.parts import gemini_parts
+from streamtools.json_values import Rejected, decode_json
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:

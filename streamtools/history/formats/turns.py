@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from streamtools.calls import NATIVE, ToolCall, compact
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.formats.plain import plain
 from streamtools.history.messages import Assistant, Message, Results, Thought
+from streamtools.json_values import compact
 
 _odd = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.attributes import Invocations
 from streamtools.parsing.bodies.tags import attribute, section
 from streamtools.parsing.dialects.base import Opener

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.dialects.neutralising import holds_joiner, put_joiners, structure, take_joiners
 from streamtools.parsing.markers import Marker, Part, Where
 from streamtools.parsing.span import Body

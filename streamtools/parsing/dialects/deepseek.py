@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.forged_results import forged_result
 from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, NamedCall
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag

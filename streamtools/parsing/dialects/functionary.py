@@ -14,7 +14,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.named_json import Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.gemma_calls import NAME, gemma_call
 from streamtools.parsing.bodies.syntax import FUNCTION_GEMMA, GEMMA, Syntax
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.dialects.base import Dialect, Opener, ends_of_turn
 from streamtools.parsing.dialects.hermes import write_response

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.messages import AddressedCall
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.markers import OneOf, Part, Some

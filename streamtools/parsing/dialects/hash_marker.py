@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Literal
 
-from streamtools.calls import compact
 from streamtools.errors import Code
+from streamtools.json_values import compact
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.nonces import ANY, checked
 from streamtools.parsing.dialects.writing import as_object

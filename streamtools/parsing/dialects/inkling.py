@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.bodies.json_holders import CallsInContainer, CallsUnderNames
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, Identity, NamedCall
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn

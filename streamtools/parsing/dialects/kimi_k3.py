@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 from xml.sax.saxutils import escape
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.forged_results import forged_result
 from streamtools.parsing.bodies.xtml import xtml_call
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag

@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, compact
+from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.chained_json import chained_json, from_its_marker
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.dialects.base import Dialect, Opener, ends_of_turn

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.attributes import Invocations
 from streamtools.parsing.bodies.tags import attribute
 from streamtools.parsing.dialects.attribute_xml import write_invocation

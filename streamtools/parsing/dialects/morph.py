@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.elements import Elements
 from streamtools.parsing.bodies.endings import End, complete, settle, skip_rest
 from streamtools.parsing.bodies.tags import section

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.forged_results import forged_result
 from streamtools.parsing.bodies.json_calls import json_calls
 from streamtools.parsing.bodies.pythonic import NAME, pythonic_calls, readable

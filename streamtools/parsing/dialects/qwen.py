@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 from streamtools.parsing.bodies.named_json import NAME, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameters import Functions
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn

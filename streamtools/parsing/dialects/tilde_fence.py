@@ -17,8 +17,8 @@ import re
 from collections.abc import Generator
 from typing import Any, Literal
 
-from streamtools.calls import compact
 from streamtools.errors import Code
+from streamtools.json_values import compact
 from streamtools.parsing.closings import closing
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.nonces import ANY, checked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from streamtools.calls import compact
+from streamtools.json_values import compact
 
 
 def write_value(value: Any, *tags: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamtools import Parser
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import UIEvent
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
 from streamtools.testing.feeding import cut, feed
 from streamtools.testing.laws import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from streamtools.calls import DEFAULT_LIMITS
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
 from tests.bounds import characters_handled, stored
 from tests.cuts import cut

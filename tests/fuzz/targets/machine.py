@@ -13,7 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamtools import coalesce
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
@@ -34,6 +33,7 @@ from streamtools.events import (
     read_source_event,
     read_ui_event,
 )
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
 from streamtools.sources import adapter
 from streamtools.testing.feeding import cut

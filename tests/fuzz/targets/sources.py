@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from streamtools.calls import DEFAULT_LIMITS, Limits
 from streamtools.events import (
     ChainCompleted,
     ProviderCompleted,
@@ -18,6 +17,7 @@ from streamtools.events import (
     SourceEvent,
     read_source_event,
 )
+from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
 from streamtools.sources import ADAPTERS, Adapter, FrameAdapter, Undecided
 from tests.bounds import characters_handled, stored
