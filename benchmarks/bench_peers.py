@@ -33,6 +33,8 @@ def main() -> None:
         run = json.loads(chosen.read.read_text(encoding="utf-8"))
     else:
         rows = [row for row in ROWS if chosen.only in key_of(row)]
+        if not rows:
+            sys.exit(f"no row has {chosen.only!r} in its name; there are {', '.join(map(key_of, ROWS))}")
         run = _run(rows, chosen)
     if chosen.save:
         chosen.save.write_text(json.dumps(run, indent=1), encoding="utf-8")

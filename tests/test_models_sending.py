@@ -220,10 +220,12 @@ def test_addresses(client: type[HTTPModel], name: str, base: str | None, url: st
     assert url == client(name, base_url=base).url
 
 
-@pytest.mark.parametrize("base", ["h/v1", "ftp://h", "http://", "//h", "http://[h"])
+@pytest.mark.parametrize(
+    "base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"]
+)
 def test_what_is_no_address(base: str) -> None:
     """A wrong base URL is told when the client is made."""
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(ValueError, match="a base URL begins with http:// or https:// and a host"):
         OpenAIChat("m", base_url=base)
 
 

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
+import httpx
 import msgspec
 
 from streamtools.conversation.models.base import Ask
@@ -117,8 +118,12 @@ class HTTPModel(ABC):
 
 def _join(base: str, path: str) -> str:
     """Return the address of the endpoint `path` below `base`, whose query stays; Azure needs one."""
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not base.isprintable():
+    try:
+        parts = urlsplit(base)
+        known = parts.scheme in ("http", "https") and parts.port != 0 and base.isprintable() and httpx.URL(base).host
+    except (httpx.InvalidURL, ValueError):  # of names that no DNS knows, too: they may hold a secret, and are not told
+        known = False
+    if not known:
         raise ValueError("a base URL begins with http:// or https:// and a host, and holds no control characters")
     path, _, query = path.partition("?")
     whole = parts.path.rstrip("/")
