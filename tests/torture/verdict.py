@@ -27,7 +27,10 @@ def judge(trial: Trial, whole: Counter[str]) -> list[str]:
         quiet = (*trial.scenario.quiet, *([_NOT_BEGUN] if _cancels_all(trial) else []))
         complaints += [noise for noise in trial.noises if not any(known in noise for known in quiet)]
     complaints += _ending(trial, effects)
-    complaints += [f"a response was closed {wire.closings} times" for wire in rack.wires if wire.closings != 1]
+    often = 2 if _cancels_all(trial) else 1  # a closing that asyncio has cut short, shield or not, is begun again
+    complaints += [
+        f"a response was closed {each.closings} times" for each in rack.wires if not 0 < each.closings <= often
+    ]
     closes_badly = any(blow.kind.place == "close" or "lone" in blow.kind.name for blow in trial.struck)
     if not closes_badly and any(log["event"] == "source_not_closed" for log in trial.logs):
         complaints.append("the log says that a source could not be closed")
@@ -69,9 +72,11 @@ def _ending(trial: Trial, effects: set[str]) -> Iterator[str]:
     raised = [blow for blow in trial.struck if blow.error is not None]
     if "escapes" in effects:
         loud = [blow.error for blow in raised if _effect(trial, blow.kind.name, blow.kind.effect) == "escapes"]
-        # What is on its way out is lost where somebody who is left on that way waits, and is cancelled.
+        # What is on its way out is lost where somebody who is left on that way waits, and is cancelled; and what a
+        # thread raises to nobody, once it was left behind.
         is_lost = _cancels_all(trial) or ("cancels" in effects and trial.scenario.is_inside)
-        if not is_lost and not any(leaf is each for leaf in _leaves(error) for each in loud):
+        is_alone = effects & {"cancels", "stops", "late"} and any(blow.kind.place == "thread" for blow in raised)
+        if not (is_lost or is_alone) and not any(leaf is each for leaf in _leaves(error) for each in loud):
             yield f"{loud} has not got out; {error!r} has"
         return
     if trial.escaped is not None:

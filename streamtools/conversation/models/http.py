@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
-import httpx
 import msgspec
 
 from streamtools.conversation.models.base import Ask
@@ -118,6 +117,8 @@ class HTTPModel(ABC):
 
 def _join(base: str, path: str) -> str:
     """Return the address of the endpoint `path` below `base`, whose query stays; Azure needs one."""
+    import httpx  # takes longer than all the rest of the package, and is wanted where somebody is asked
+
     try:
         parts = urlsplit(base)
         known = parts.scheme in ("http", "https") and parts.port != 0 and base.isprintable() and httpx.URL(base).host
