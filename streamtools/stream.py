@@ -27,10 +27,11 @@ from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.handover import BUFFERED, Handover
 from streamtools.machine import StreamMachine, Verdict
 from streamtools.options import check_options
-from streamtools.parsing.dialects import Dialects, choose_dialects
+from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.parsing.options import ParserOptions
-from streamtools.tools import Runner, ToolOutcome, ToolRegistry, choice
+from streamtools.step import StepCalls
+from streamtools.tools import Runner, ToolRegistry, choice
 from streamtools.tools.decider import Decider
 from streamtools.tools.decisions import Decidable, Decision, Desk, Question
 from streamtools.tools.failures import is_stray
@@ -38,7 +39,7 @@ from streamtools.tools.guards import Guards, Watch
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
-from streamtools.tools.suspension import Suspension, take_up
+from streamtools.tools.suspension import Resumption, Suspension, take_up
 from streamtools.tools.threads import Threads
 
 log = structlog.get_logger(__name__)
@@ -125,11 +126,9 @@ class ToolStream(Handover, Decidable):
         armed = choose_dialects(dialects)
         super().__init__(armed)
         self._source = source
-        self._trusted = {NATIVE, *(dialect.id for dialect in armed if dialect.has_nonce)}
         self._wish = wish
         self._watch = Watch.of(guards)
         self._executes = execute != "never"
-        self._outcomes_of_step: list[ToolOutcome] = []
         self._machine = StreamMachine(
             dialects=dialects,
             tools=registry,
@@ -137,7 +136,7 @@ class ToolStream(Handover, Decidable):
             native_tool_calls=native_tool_calls,
             self_contained=self_contained,
             judge=None if wish.mode == "auto" else lambda calls: _judge(self._wish, calls),
-            guard=self._guard,
+            guard=lambda malformed, goes_on: self._step.find_bound(malformed, goes_on),
             run_id=run_id,
             **options,
         )
@@ -147,27 +146,31 @@ class ToolStream(Handover, Decidable):
             decisions=self._resumed.decisions if self._resumed else None,
             asked=self._resumed.questions if self._resumed else None,
         )
-        self._runner: Runner | None = None  # made for the first calls: most runs have none, and it holds the run
-        self._make_runner = partial(
-            Runner,
-            registry,
-            number=self._machine.number,
-            concurrency=concurrency,
-            timeout=tool_timeout,
-            result_limit=result_limit,
-            on_tool_result=on_tool_result,
-            restore=partial(restore, dialects=armed),
-            state=tool_state,
+        self._step = StepCalls(
+            self._machine,
+            executes=self._executes,
+            watch=self._watch,
             decider=self._decider,
-            ledger=ledger,
+            make_runner=partial(
+                Runner,
+                registry,
+                number=self._machine.number,
+                concurrency=concurrency,
+                timeout=tool_timeout,
+                result_limit=result_limit,
+                on_tool_result=on_tool_result,
+                restore=partial(restore, dialects=armed),
+                state=tool_state,
+                decider=self._decider,
+                trusted=partial(_trusts, armed, self._machine),
+                ledger=ledger,
+                scope=partial(_run_of, self._resumed, self._machine),
+            ),
+            note=self._collector.add_outcomes,
         )
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._tasks: TaskGroup | None = None
-        self._running: list[ToolCall] = []  # calls of this step that the runner has been given
-        self._outcomes: dict[str, ToolOutcome] = {}  # of those that have ended
-        self._beside = 0  # runs of tools beside the stream
-        self._all_run: anyio.Event | None = None
 
     @property
     def run_id(self) -> str:
@@ -179,24 +182,16 @@ class ToolStream(Handover, Decidable):
         """How many threads of tools have been left behind because they could not be stopped: `left` are still at work,
         `dropped` came to an end too late.
         """
-        return self._need_runner().threads
+        return self._step.runner.threads
 
     @property
     def suspension(self) -> Suspension | None:
         """What the run waits for, once it has ended: the calls that somebody has to decide about; None if none."""
         questions = {**self._decider.asked, **self._decider.left}
         left = [questions[call.id] for call in self.result.pending if call.id in questions]
-        return Suspension(run_id=self._run_of(left[0].call), questions=left) if left else None
-
-    def _run_of(self, call: ToolCall) -> str:
-        """Return the id of the run in which a call was made."""
-        if self._resumed is not None and call.id in self._resumed.questions:
-            return self._resumed.run_id
-        return self.run_id
-
-    def _trusts(self, call: ToolCall) -> bool:
-        """Return whether nobody but the model can have written a call: a native one, or one under a nonce."""
-        return call.dialect in self._trusted and call.id not in self._machine.salvaged
+        if not left:
+            return None
+        return Suspension(run_id=_run_of(self._resumed, self._machine, left[0].call), questions=left)
 
     @property
     def questions(self) -> list[Question]:
@@ -276,12 +271,12 @@ class ToolStream(Handover, Decidable):
                             unreadable = _name(error)
                             tools.cancel_scope.cancel()
                 if time.cancelled_caught:
-                    self._hand_out(self._account())
+                    self._hand_out(self._step.account())
                     self._hand_out(self._machine.stop("time_limit"))
                 if unreadable is not None:
                     fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=unreadable)
                     self._hand_out(self._machine.feed(fault))
-                    self._hand_out(self._account())
+                    self._hand_out(self._step.account())
                 self._hand_out(self._machine.close())
         except BaseException as error:
             if not is_stray(error):  # as one that came while we were stopped
@@ -295,7 +290,7 @@ class ToolStream(Handover, Decidable):
     def _finish(self) -> None:
         """Let the run have its one end, and everybody know."""
         assert self._ended is not None
-        self._hand_out(self._account())
+        self._hand_out(self._step.account())
         self._hand_out(self._machine.cancel())
         self._end()
         self._ended.set()
@@ -310,13 +305,13 @@ class ToolStream(Handover, Decidable):
             self._collector.resume(calls)
             self._hand_out(self._machine.resume(calls))
             if self._executes:
-                await self._run_due(tools)
+                self._hand_out(await self._step.run_due(tools, self._send))
             else:
                 self._hand_out(self._machine.settle())
         return not self._machine.pending
 
     async def _read(self, tools: TaskGroup) -> None:
-        machine = self._machine
+        machine, step = self._machine, self._step
         feed = machine.feed
         batches = 0
         async for batch in self._source:
@@ -329,93 +324,22 @@ class ToolStream(Handover, Decidable):
             try:
                 for source_event in batch:
                     events += feed(source_event)
-                    if machine.due or (self._running and machine.waiting):
+                    if machine.due or (step.running and machine.waiting):
                         self._hand_out(events)
                         events = []
-                        await self._run_due(tools)
+                        self._hand_out(await step.run_due(tools, self._send))
             finally:
                 self._hand_out(events)
             if machine.stopped:
                 break
             if len(self._ready) >= BUFFERED:
                 await self._wait_for_room()
-        if self._running:  # eager calls of a turn that never became complete
-            await self._end_step()
+        if step.running:  # eager calls of a turn that never became complete
+            self._hand_out(await step.end())
 
     async def _follow(self) -> EventSource | None:
         """Return what is read next, in a run of several requests. Here there is one."""
         return None
-
-    async def _run_due(self, tools: TaskGroup) -> None:
-        """Run what is due: beside the stream while its turn goes on, and to the end once the turn is complete."""
-        calls = self._machine.take_due()
-        admitted = self._watch.admit(calls, self._machine.spent)
-        self._machine.put_back(calls[admitted:])
-        calls = calls[:admitted]
-        self._need_runner()
-        self._running += calls
-        if not self._machine.waiting:
-            self._beside += 1
-            tools.start_soon(self._run_beside, calls)
-            return
-        await self._run(calls)
-        await self._end_step()
-
-    def _need_runner(self) -> Runner:
-        if self._runner is None:
-            self._runner = self._make_runner(trusted=self._trusts, scope=self._run_of)
-        return self._runner
-
-    async def _run_beside(self, calls: list[ToolCall]) -> None:
-        await self._run(calls)
-        self._beside -= 1
-        if self._all_run is not None and not self._beside:
-            self._all_run.set()
-
-    async def _run(self, calls: list[ToolCall]) -> None:
-        runner = self._need_runner()
-        outcomes = await runner.run(calls, self._send)
-        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
-        if runner.stopped:
-            self._watch.trip("tool_stop")
-        self._put_back([call for call in calls if call.id not in self._outcomes])
-
-    def _put_back(self, calls: list[ToolCall]) -> None:
-        """Let calls that have not begun be pending."""
-        if calls:
-            self._machine.put_back(calls)
-            held = {call.id for call in calls}
-            self._running = [call for call in self._running if call.id not in held]
-
-    async def _end_step(self) -> None:
-        """Wait for the tools that run beside the stream, and end the step."""
-        if self._beside:
-            self._all_run = anyio.Event()
-            await self._all_run.wait()
-        self._account()
-        self._hand_out(self._machine.settle())
-
-    def _account(self) -> list[UIEvent]:
-        """Note one outcome for each call of the step, in call order; return the events that say so and are not out."""
-        if self._runner is None:
-            return []
-        self._put_back([call for call in self._running if call.id in self._decider.left])
-        left = [call for call in self._running if call.id not in self._outcomes]
-        outcomes, unsent = self._runner.settle(left)
-        self._outcomes.update((outcome.call.id, outcome) for outcome in outcomes)
-        self._outcomes_of_step = [self._outcomes[call.id] for call in self._running]
-        self._collector.add_outcomes(self._outcomes_of_step)
-        self._running, self._outcomes = [], {}
-        return unsent
-
-    def _guard(self, malformed: int, goes_on: bool) -> str | None:
-        """Return why the run has to end with the step that has just ended."""
-        if self._executes:
-            self._watch.end_turn(self._outcomes_of_step, malformed)
-            self._outcomes_of_step = []
-        if goes_on:
-            self._watch.count_tokens(self._machine.spent)
-        return self._watch.why
 
     async def _close_source(self) -> None:
         with anyio.move_on_after(_CLOSING, shield=True) as scope:
@@ -436,3 +360,14 @@ def _name(error: BaseException) -> str:
 def _judge(wish: choice.ToolChoice, calls: Sequence[ToolCall]) -> Verdict | None:
     violation = choice.violations(wish, calls)
     return None if violation is None else Verdict(*violation)
+
+
+def _run_of(resumed: Resumption | None, machine: StreamMachine, call: ToolCall) -> str:
+    """Return the id of the run in which a call was made."""
+    return resumed.run_id if resumed is not None and call.id in resumed.questions else machine.run_id
+
+
+def _trusts(armed: Sequence[Dialect], machine: StreamMachine, call: ToolCall) -> bool:
+    """Return whether nobody but the model can have written a call: a native one, or one under a nonce."""
+    noted = call.dialect == NATIVE or any(dialect.has_nonce and dialect.id == call.dialect for dialect in armed)
+    return noted and call.id not in machine.salvaged

@@ -50,7 +50,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "result": {*VOCABULARY, "parsing", "tools", "history"},
     "handover": {"errors", "events", "parsing", "result"},
     "options": {"parsing", "tools"},
-    "stream": {*VOCABULARY, "parsing", "tools", "machine", "options", "handover"},
+    "step": {"calls", "events", "tools", "machine"},
+    "stream": {*VOCABULARY, "parsing", "tools", "machine", "options", "handover", "step"},
     # the models that answer, and the loop around all of it
     "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history"},
     "conversation": {
@@ -225,6 +226,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "result": (),
     "handover": {"anyio"},
     "options": (),
+    "step": {"anyio"},
     "stream": {"anyio", "structlog"},
     "texts": (),
     "replaying": (),
