@@ -15,30 +15,35 @@ from collections.abc import Callable, Sequence
 import anyio
 from anyio.abc import TaskGroup
 
-from streamtools.calls import ToolCall
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.events import UIEvent
 from streamtools.machine import StreamMachine
+from streamtools.parsing.dialects import Dialect
 from streamtools.tools import Runner, ToolOutcome
 from streamtools.tools.decider import Decider
 from streamtools.tools.guards import Watch
 from streamtools.tools.runner import Send
+from streamtools.tools.suspension import Resumption, Suspension
 
 
 class StepCalls:
     """Runs what is due to a machine, within the bounds of a watch, and accounts for it; one step after the other.
 
-    Where the stream `executes` no calls, no turn counts as failed. `make_runner` is called for the first calls: most
-    runs have none. `note` is told the outcomes of each step.
+    Where the stream `executes` no calls, no turn counts as failed. `resumed` is what an earlier run has left. The
+    options that a runner still needs are given to `make_runner`, which is called for the first calls: most runs have
+    none. `note` is told the outcomes of each step.
     """
 
     def __init__(
         self,
         machine: StreamMachine,
+        dialects: Sequence[Dialect],
         *,
         executes: bool,
         watch: Watch,
         decider: Decider,
-        make_runner: Callable[[], Runner],
+        resumed: Resumption | None,
+        make_runner: Callable[..., Runner],
         note: Callable[[Sequence[ToolOutcome]], object],
     ) -> None:
         self.running: list[ToolCall] = []
@@ -47,6 +52,8 @@ class StepCalls:
         self._executes = executes
         self._watch = watch
         self._decider = decider
+        self._resumed = resumed
+        self._trusted = {NATIVE, *(dialect.id for dialect in dialects if dialect.has_nonce)}
         self._make_runner = make_runner
         self._note = note
         self._runner: Runner | None = None
@@ -59,7 +66,9 @@ class StepCalls:
     def runner(self) -> Runner:
         """What runs the calls of all steps."""
         if self._runner is None:
-            self._runner = self._make_runner()
+            self._runner = self._make_runner(
+                number=self._machine.number, decider=self._decider, trusted=self._trusts, scope=self._run_of
+            )
         return self._runner
 
     async def run_due(self, beside: TaskGroup, send: Send) -> list[UIEvent]:
@@ -113,6 +122,22 @@ class StepCalls:
         if goes_on:
             self._watch.count_tokens(self._machine.spent)
         return self._watch.why
+
+    def suspend(self, pending: Sequence[ToolCall]) -> Suspension | None:
+        """Return what a run waits for that has ended with these calls pending; None if it waits for nobody."""
+        questions = {**self._decider.asked, **self._decider.left}
+        left = [questions[call.id] for call in pending if call.id in questions]
+        return Suspension(run_id=self._run_of(left[0].call), questions=left) if left else None
+
+    def _run_of(self, call: ToolCall) -> str:
+        """Return the id of the run in which a call was made."""
+        if self._resumed is not None and call.id in self._resumed.questions:
+            return self._resumed.run_id
+        return self._machine.run_id
+
+    def _trusts(self, call: ToolCall) -> bool:
+        """Return whether nobody but the model can have written a call: a native one, or one under a nonce."""
+        return call.dialect in self._trusted and call.id not in self._machine.salvaged
 
     async def _run_beside(self, runner: Runner, calls: list[ToolCall], send: Send) -> None:
         await self._run(runner, calls, send)

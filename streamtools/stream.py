@@ -21,13 +21,13 @@ import anyio.lowlevel
 import structlog
 from anyio.abc import TaskGroup
 
-from streamtools.calls import NATIVE, ToolCall
+from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code, DecisionRefused, UnreadableSource
 from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.handover import BUFFERED, Handover
 from streamtools.machine import StreamMachine, Verdict
 from streamtools.options import check_options
-from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
+from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.parsing.options import ParserOptions
 from streamtools.step import StepCalls
@@ -39,7 +39,7 @@ from streamtools.tools.guards import Guards, Watch
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
-from streamtools.tools.suspension import Resumption, Suspension, take_up
+from streamtools.tools.suspension import Suspension, take_up
 from streamtools.tools.threads import Threads
 
 log = structlog.get_logger(__name__)
@@ -148,23 +148,21 @@ class ToolStream(Handover, Decidable):
         )
         self._step = StepCalls(
             self._machine,
+            armed,
             executes=self._executes,
             watch=self._watch,
             decider=self._decider,
+            resumed=self._resumed,
             make_runner=partial(
                 Runner,
                 registry,
-                number=self._machine.number,
                 concurrency=concurrency,
                 timeout=tool_timeout,
                 result_limit=result_limit,
                 on_tool_result=on_tool_result,
                 restore=partial(restore, dialects=armed),
                 state=tool_state,
-                decider=self._decider,
-                trusted=partial(_trusts, armed, self._machine),
                 ledger=ledger,
-                scope=partial(_run_of, self._resumed, self._machine),
             ),
             note=self._collector.add_outcomes,
         )
@@ -187,11 +185,7 @@ class ToolStream(Handover, Decidable):
     @property
     def suspension(self) -> Suspension | None:
         """What the run waits for, once it has ended: the calls that somebody has to decide about; None if none."""
-        questions = {**self._decider.asked, **self._decider.left}
-        left = [questions[call.id] for call in self.result.pending if call.id in questions]
-        if not left:
-            return None
-        return Suspension(run_id=_run_of(self._resumed, self._machine, left[0].call), questions=left)
+        return self._step.suspend(self.result.pending)
 
     @property
     def questions(self) -> list[Question]:
@@ -295,21 +289,6 @@ class ToolStream(Handover, Decidable):
         self._end()
         self._ended.set()
 
-    async def _resume(self, tools: TaskGroup) -> bool:
-        """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked.
-
-        While anything of it stays open, nothing more is read: what is left at the end of a run is of one run.
-        """
-        if self._resumed is not None:
-            calls = self._resumed.calls
-            self._collector.resume(calls)
-            self._hand_out(self._machine.resume(calls))
-            if self._executes:
-                self._hand_out(await self._step.run_due(tools, self._send))
-            else:
-                self._hand_out(self._machine.settle())
-        return not self._machine.pending
-
     async def _read(self, tools: TaskGroup) -> None:
         machine, step = self._machine, self._step
         feed = machine.feed
@@ -337,10 +316,6 @@ class ToolStream(Handover, Decidable):
         if step.running:  # eager calls of a turn that never became complete
             self._hand_out(await step.end())
 
-    async def _follow(self) -> EventSource | None:
-        """Return what is read next, in a run of several requests. Here there is one."""
-        return None
-
     async def _close_source(self) -> None:
         with anyio.move_on_after(_CLOSING, shield=True) as scope:
             try:
@@ -352,6 +327,38 @@ class ToolStream(Handover, Decidable):
         if scope.cancelled_caught:
             log.warning("source_not_closed", run_id=self.run_id, error="it takes too long")
 
+    # The seam: what a stream of ours that goes on, such as a chat, does otherwise. It overrides the two methods below,
+    # and no other private member of this class or of `Handover`; `tests/test_layers.py` has which of them it may use.
+    # `_watch` and `_wish`, to which each turn is held at its end, are its own to set. Both methods are called in the
+    # task that drives the run: what they raise ends the run with an error and is raised to the caller, and they may be
+    # cancelled wherever they wait.
+
+    async def _resume(self, tools: TaskGroup) -> bool:
+        """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked.
+
+        While anything of it stays open, nothing more is read: what is left at the end of a run is of one run. Called
+        once, before anything is read. An override awaits this one first, and answers for itself what is read.
+        """
+        if self._resumed is not None:
+            calls = self._resumed.calls
+            self._collector.resume(calls)
+            self._hand_out(self._machine.resume(calls))
+            if self._executes:
+                self._hand_out(await self._step.run_due(tools, self._send))
+            else:
+                self._hand_out(self._machine.settle())
+        return not self._machine.pending
+
+    async def _follow(self) -> EventSource | None:
+        """Return the source that is read next, None at the end. In a run of one request there is no other.
+
+        Called when a source has been read to its end and what could run has been run; whether its answer was complete
+        is what `may_go_on` of the machine tells. An override that returns a source has found it so and said `go_on` to
+        the machine, and sees to it that a run has a last request; one that changes its mind says `rest`. Whoever called
+        closes the source that was read, unless the override has, and the one that is returned.
+        """
+        return None
+
 
 def _name(error: BaseException) -> str:
     return type(error).__qualname__
@@ -360,14 +367,3 @@ def _name(error: BaseException) -> str:
 def _judge(wish: choice.ToolChoice, calls: Sequence[ToolCall]) -> Verdict | None:
     violation = choice.violations(wish, calls)
     return None if violation is None else Verdict(*violation)
-
-
-def _run_of(resumed: Resumption | None, machine: StreamMachine, call: ToolCall) -> str:
-    """Return the id of the run in which a call was made."""
-    return resumed.run_id if resumed is not None and call.id in resumed.questions else machine.run_id
-
-
-def _trusts(armed: Sequence[Dialect], machine: StreamMachine, call: ToolCall) -> bool:
-    """Return whether nobody but the model can have written a call: a native one, or one under a nonce."""
-    noted = call.dialect == NATIVE or any(dialect.has_nonce and dialect.id == call.dialect for dialect in armed)
-    return noted and call.id not in machine.salvaged

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import shutil
 import subprocess
 import sys
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "result": {*VOCABULARY, "parsing", "tools", "history"},
     "handover": {"errors", "events", "parsing", "result"},
     "options": {"parsing", "tools"},
-    "step": {"calls", "events", "tools", "machine"},
+    "step": {"calls", "events", "parsing", "tools", "machine"},
     "stream": {*VOCABULARY, "parsing", "tools", "machine", "options", "handover", "step"},
     # the models that answer, and the loop around all of it
     "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history"},
@@ -240,6 +241,14 @@ MAY_USE: dict[str, Collection[str]] = {
     "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
 }
 """For each row, the packages of others that it may import."""
+
+SEAM = {
+    "overrides": {"_resume", "_follow"},
+    "sets": {"_watch", "_wish"},
+    "uses": {"_close_source", "_executes", "_hand_out", "_machine", "_resumed", "_watch", "_wish"},
+}
+"""What a subclass of `ToolStream` in the package does with private members of it and of `Handover`; the section "The
+seam" in `stream.py` has what it owes for that."""
 
 SANS_IO = (
     "errors",
@@ -541,6 +550,69 @@ def test_a_wrong_line_is_reported(tmp_path: Path, known: list[str], file: str, l
     assert 1 == len(found)
     assert file in found[0]
     assert breach in found[0]
+
+
+def trespasses(inner: ast.Module, *bases: ast.Module) -> dict[str, set[str]]:
+    """Return what the classes of one module do with private members of the `bases`, by the rows of `SEAM`."""
+    theirs = {name for base in bases for row in _members(base).values() for name in row}
+    return {row: names & theirs for row, names in _members(inner).items()}
+
+
+def _members(tree: ast.Module) -> dict[str, set[str]]:
+    """Return the private members of the classes in a module: what they define, set and use."""
+    nodes = [node for each in tree.body if isinstance(each, ast.ClassDef) for node in ast.walk(each)]
+    own = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    ]
+    methods = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    found = {
+        "overrides": methods | {node.id for node in nodes if isinstance(node, ast.Name) and _is_set(node)},
+        "sets": {node.attr for node in own if _is_set(node)},
+        "uses": {node.attr for node in own if not _is_set(node)},
+    }
+    return {row: {name for name in names if re.match("_(?!_)", name)} for row, names in found.items()}
+
+
+def _is_set(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _parsed(name: str) -> ast.Module:
+    return _parse((PACKAGE / name).read_text())
+
+
+def test_a_chat_keeps_to_the_seam() -> None:
+    """Of what is private to the stream that it is, a chat overrides, sets and uses what the seam names, and no more."""
+    found = trespasses(_parsed("conversation/chatting.py"), _parsed("stream.py"), _parsed("handover.py"))
+
+    assert SEAM == found
+    heirs = {
+        module.name
+        for module in modules(PACKAGE)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        if {"ToolStream", "Chat"} & {base.id for base in node.bases if isinstance(base, ast.Name)}
+    }
+    assert heirs == {"conversation.chatting"}
+
+
+@pytest.mark.parametrize(
+    ("line", "row", "name"),
+    [
+        ("async def _read(self, tools): ...", "overrides", "_read"),
+        ("_tell = None", "overrides", "_tell"),
+        ("def method(self): self._ready = []", "sets", "_ready"),
+        ("def method(self): self._step += 1", "sets", "_step"),
+        ("def method(self): return self._collector", "uses", "_collector"),
+    ],
+)
+def test_a_trespass_is_found(line: str, row: str, name: str) -> None:
+    """A chat that reaches past the seam is reported, whether it overrides, sets or uses what is not its own."""
+    found = trespasses(_parse(f"class Chat(ToolStream):\n    {line}"), _parsed("stream.py"), _parsed("handover.py"))
+
+    assert {row: {name}} == {each: names for each, names in found.items() if names}
 
 
 PROBE = """

@@ -134,6 +134,7 @@ class Chat(ToolStream):
         self._follow_up = follow_up
         self._review = review
         self._steps_left = max_steps
+        # These two are what the stream itself makes of its options, made earlier for the first request.
         self._watch = options["guards"] = Watch.of(options.get("guards"))
         self._wish = parse(options.get("tool_choice", "auto"))
         begins = _Nothing() if options.get("resume") is not None else self._next_answer()
