@@ -18,13 +18,12 @@ from typing import Any, Literal, NamedTuple, Unpack
 import structlog
 
 from streamtools.calls import ToolCall
+from streamtools.ending import STOPPED_AFTER_CALL, Ending
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
     SOURCE_EVENTS,
     Call,
     ChainCompleted,
-    Done,
-    DoneReason,
     Error,
     NativeToolCall,
     ProviderCompleted,
@@ -52,12 +51,6 @@ from streamtools.parsing.options import ParserOptions
 from streamtools.turn import Turn
 
 log = structlog.get_logger(__name__)
-
-STOPPED_AFTER_CALL = "stopped_after_call"
-"""The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
-
-_EARNS_CALLS = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
-_CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
 
 
 class Verdict(NamedTuple):
@@ -88,16 +81,12 @@ class StreamMachine:
     # More than thirty attributes would make a table that instances do not share, which a server with many runs feels:
     # a delta of each run finds little of its own in the cache.
     __slots__ = (
-        "_asked",
         "_closed",
-        "_conversation_id",
         "_declares_native",
         "_eager_native",
         "_eager_text",
-        "_earned",
+        "_ending",
         "_execute",
-        "_failed",
-        "_finish",
         "_flowing",
         "_guard",
         "_judge",
@@ -106,7 +95,6 @@ class StreamMachine:
         "_noticed",
         "_open",
         "_parse",
-        "_raw_finish",
         "_self_contained",
         "_started",
         "_step",
@@ -114,7 +102,6 @@ class StreamMachine:
         "_turn",
         "_usage",
         "_watchful",
-        "_why",
         "due",
         "number",
         "pending",
@@ -159,17 +146,11 @@ class StreamMachine:
         self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
         self._step = 0
         self._started = False
-        self._earned = False  # the terminator has come
-        self._failed = False
+        self._ending = Ending()
         self._closed = False
-        self._asked = False  # for another answer, of which nothing has come
         self._lost = False  # a part of the turn, or of what led to it
         self.waiting = False  # the turn is complete, and `settle` ends its step when its calls have been run
         self.stopped = False  # we have ended the turn ourselves: the source is to be closed
-        self._why: str | None = None  # what has stopped the run
-        self._finish: str | None = None  # of the last turn
-        self._raw_finish: str | None = None
-        self._conversation_id: str | None = None
         self._begin_turn()
 
     @property
@@ -218,8 +199,8 @@ class StreamMachine:
         events += [Call(call, seq=self.number()) for call in calls]
         self._turn.native.reserve(call.id for call in calls)
         self.due = list(calls)
-        self._finish = "tool_calls"
-        self._earned = self.waiting = True
+        self._ending.finish = "tool_calls"
+        self._ending.earned = self.waiting = True
         return events
 
     def take_due(self) -> list[ToolCall]:
@@ -238,8 +219,8 @@ class StreamMachine:
         A run that has failed, and one in which nothing is left to be done, end as they would have.
         """
         self.stopped = True
-        if not (self._closed or self._failed or self._is_complete):
-            self._why = self._why or why
+        if not (self._closed or self._ending.failed or self._is_complete):
+            self._ending.stop(why)
         return self.start() + self.reset() + self.settle()
 
     def settle(self) -> list[UIEvent]:
@@ -256,48 +237,46 @@ class StreamMachine:
         if self._closed:
             return []
         events = self.start() + self.settle()
-        if not (self._failed or self._earned or self._why):
+        if not (self._ending.earned or self._ending.is_certain):
             events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
             events += self.settle()
-        reason: DoneReason = "stopped" if self._why else "truncated" if self._finish in _CUT else "finished"
-        return events + self._done("failed" if self._failed else reason)
+        return events + self._done()
 
     def cancel(self) -> list[UIEvent]:
         """Return the last events of a run that is left: nothing is read or run any more.
 
         A run that has failed, and one in which nothing is left to be done, are told as such.
         """
-        if self._closed or self._failed or self._why or self._is_complete:
+        if self._closed or self._ending.is_certain or self._is_complete:
             return self.close()
-        return self.start() + self.reset() + self.settle() + self._done("cancelled")
+        return self.start() + self.reset() + self.settle() + self._done(left=True)
 
     def reset(self) -> list[UIEvent]:
         """Break off the turn that is open and return how it ends; the run goes on with the next one. Idempotent."""
         if not self._open:
             return []
-        self._finish = self._raw_finish = None
+        self._ending.break_off_turn()
         return self._end_turn([])
 
     @property
     def may_go_on(self) -> bool:
         """Whether another request may follow: an answer has ended well, and nothing has stopped the run."""
-        ended_well = self._is_complete and self._finish in _EARNS_CALLS
-        return ended_well and not (self._closed or self._failed or self._why)
+        ending = self._ending
+        return self._is_complete and ending.earns_calls and not (self._closed or ending.is_certain)
 
     def go_on(self) -> None:
         """Take note that another request is to follow: until its answer is complete, the run is not."""
-        self._earned = self.stopped = False
-        self._asked = True
+        self._ending.go_on()
+        self.stopped = False
 
     def rest(self) -> None:
         """Take note that no other request follows after all."""
-        self._earned = True
-        self._asked = False
+        self._ending.rest()
 
     @property
     def _is_complete(self) -> bool:
         """Whether the provider has ended the run, and nothing of it is left to be done."""
-        return self._earned and not (self._open or self.waiting)
+        return self._ending.earned and not (self._open or self.waiting)
 
     # One turn.
 
@@ -314,8 +293,8 @@ class StreamMachine:
             raise ClosedError("the run has ended; a new one needs a new machine")
         if not isinstance(event, SOURCE_EVENTS):
             raise UnreadableSource(f"{type(event)!r} is no source event")
-        events = self.start()
-        if self._failed or self.stopped:
+        events = [] if self._started else self.start()
+        if self.stopped or self._ending.failed:
             return events
         match event:
             case SourceWarning(code, message, raw, count):
@@ -329,15 +308,13 @@ class StreamMachine:
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
                 salvaged = self._salvage(generation) if generation else []
                 events += salvaged or self._fail(code, message, status)
-            case SourceUsage(usage) if self._step and not (self._open or self._asked):  # behind its turn
+            case SourceUsage(usage) if self._step and not (self._open or self._ending.asked):  # behind its turn
                 self.usage = usage if self.usage is None else self.usage + usage
                 events.append(UsageReport(usage, seq=self.number()))
             case ChainCompleted(conversation_id):
                 if self._open:  # older formats have no event for the end of a turn
                     events += self._complete(ProviderCompleted())
-                self._finish = self._finish or "stop"
-                self._conversation_id = conversation_id
-                self._earned = True
+                self._ending.end_chain(conversation_id)
             case TextDelta("") | ReasoningDelta("", None, None, False) if not self._open:  # as if it were not there
                 pass
             case _:
@@ -352,12 +329,11 @@ class StreamMachine:
         events = self.settle()
         if self.stopped:
             return events
-        self._asked = False
+        self._ending.begin_turn()
         self._turn.begin()
         self._begin_turn()
         self._open = True
         self._flowing = not self._watchful
-        self._earned = False
         self._step += 1
         return [*events, StepStart(self._step, seq=self.number())]
 
@@ -387,22 +363,15 @@ class StreamMachine:
         if self._eager_text:
             self._notice(turn.parser.calls)
         if turn.parser.stopped:
-            self._earned = True
+            self._ending.earned = True
             self.stopped = True
             events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
         return events
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
-        """End the turn as the provider ends it; a turn that ends without a reason has just stopped.
-
-        Unless a part of it is lost: that may have been the reason, and what is not known to be good earns nothing.
-        """
-        self._finish = finish or event.finish_reason or "stop"
-        if self._finish == "stop" and self._lost and event.raw_finish_reason is None and finish is None:
-            self._finish = "other"
-        self._raw_finish = event.raw_finish_reason
+        """End the turn as the provider ends it, or with a `finish` of our own."""
+        self._ending.end_turn(event, finish, self._lost)
         self._usage = event.usage or self._usage
-        self._earned = self._earned or event.ends_run
         return self._end_turn(self._turn.reconcile(event.text, event.tool_calls or ()))
 
     def _salvage(self, generation: str) -> list[UIEvent]:
@@ -416,7 +385,7 @@ class StreamMachine:
     def _end_turn(self, events: list[UIEvent], fault: tuple[Code, str, int | None] | None = None) -> list[UIEvent]:
         """Decide what becomes of the turn's calls, and end the step unless some of them are to be run."""
         self._open = self._flowing = self._lost = False
-        turn = self._turn
+        turn, ending = self._turn, self._ending
         events += turn.close()
         if fault is not None:
             events += self._report_failure(*fault)
@@ -424,9 +393,9 @@ class StreamMachine:
             declares_native=self._declares_native, self_contained=self._self_contained
         )
         events += endings
-        if self._finish == "stop" and calls and calls is turn.native.calls:  # some providers say so whatever came
-            self._finish = "tool_calls"
-        earned = self._finish in _EARNS_CALLS
+        if ending.finish == "stop" and calls and calls is turn.native.calls:  # some providers say so whatever came
+            ending.finish = "tool_calls"
+        earned = ending.earns_calls
         verdict = self._judge(calls) if self._judge and not self._self_contained else None
         if verdict is not None and verdict.fatal and not earned:
             verdict = None  # who did not finish cannot be told what is missing; what was forbidden stays so
@@ -442,7 +411,7 @@ class StreamMachine:
         else:
             self.pending += self.due + calls[self._noticed :]
             self.due = []
-        if self._finish == "error" and not self._failed:
+        if ending.finish == "error" and not ending.failed:
             events += self._report_failure(Code.UPSTREAM_ERROR, "the provider ended the turn with an error", None)
         if verdict is not None and verdict.fatal:
             events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, verdict.message, None)
@@ -457,15 +426,18 @@ class StreamMachine:
 
     def _end_step(self) -> list[UIEvent]:
         events: list[UIEvent] = []
+        ending = self._ending
         if self._usage is not None:
             self.usage = self._usage if self.usage is None else self.usage + self._usage
             events.append(UsageReport(self._usage, seq=self.number()))
             self._usage = None
-        events.append(StepEnd(self._step, self._finish, seq=self.number()))
-        why = self._guard(self._malformed, not self._earned) if self._guard is not None and not self._failed else None
+        events.append(StepEnd(self._step, ending.finish, seq=self.number()))
+        why = None
+        if self._guard is not None and not ending.failed:
+            why = self._guard(self._malformed, not ending.earned)
         if why is not None:
             self.stopped = True
-            self._why = self._why or why
+            ending.stop(why)
         return events
 
     # The end of the run.
@@ -474,18 +446,17 @@ class StreamMachine:
         """Report the one fault that the run ends with; what is complete in the open turn is not earned."""
         if not self._open:
             return self._report_failure(code, message, status)
-        self._finish = self._raw_finish = None
+        self._ending.break_off_turn()
         return self._end_turn([], (code, message, status))
 
     def _report_failure(self, code: Code, message: str, status: int | None) -> list[UIEvent]:
-        self._failed = True
+        self._ending.failed = True
         return [Error(code, message, status=status, seq=self.number())]
 
-    def _done(self, reason: DoneReason) -> list[UIEvent]:
+    def _done(self, *, left: bool = False) -> list[UIEvent]:
         self._closed = True
         self._guard = None  # whose it is most likely has this machine: without the cycle, both are freed at once
-        finish = self._why if reason == "stopped" else self._finish
-        return [Done(reason, finish, self._raw_finish, self.pending, self._conversation_id, seq=self.number())]
+        return [self._ending.done(self.pending, self.number(), left=left)]
 
 
 def _sum(*counts: int | None) -> int | None:

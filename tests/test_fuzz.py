@@ -91,8 +91,8 @@ def a_run_is_done_twice(patch: pytest.MonkeyPatch) -> None:
     """Where its calls are pending."""
     done = StreamMachine._done
 
-    def say_again(machine: StreamMachine, reason: Any) -> list[UIEvent]:
-        events = done(machine, reason)
+    def say_again(machine: StreamMachine, *, left: bool = False) -> list[UIEvent]:
+        events = done(machine, left=left)
         return events * 2 if machine.pending else events
 
     patch.setattr(StreamMachine, "_done", say_again)

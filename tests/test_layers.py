@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what is built of them
     "native": {*VOCABULARY, "json_values", "parsing"},
     "turn": {*VOCABULARY, "parsing", "native"},
-    "machine": {*VOCABULARY, "parsing", "turn"},
+    "ending": {"calls", "events"},
+    "machine": {*VOCABULARY, "parsing", "turn", "ending"},
     "extracting": {"limits", "calls", "events", "sources", "parsing", "tools", "machine"},
     # what was said so far: read from anywhere, written for each provider
     "history": {"json_values", "calls", "surrogates", "parsing"},
@@ -219,6 +220,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "recording": {"anyio", "msgspec"},
     "native": {"msgspec"},
     "turn": {"msgspec"},
+    "ending": (),
     "machine": {"structlog"},
     "extracting": (),
     "history": {"msgspec"},
@@ -262,6 +264,7 @@ SANS_IO = (
     "parsing",
     "native",
     "turn",
+    "ending",
     "machine",
     "extracting",
     *(f"outputs.{each.stem}" for each in sorted((PACKAGE / "outputs").glob("[!_]*.py"))),  # but not the rim, nor the

@@ -14,6 +14,7 @@ import pytest
 import structlog.testing
 
 from streamtools import Limits, StreamMachine, ToolCall, coalesce
+from streamtools.ending import STOPPED_AFTER_CALL
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
     ChainCompleted,
@@ -38,7 +39,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.machine import STOPPED_AFTER_CALL, Verdict
+from streamtools.machine import Verdict
 from tests.stories import names, tell, texts
 
 ADD = '###:{"name":"add","arguments":{"a":1}}'

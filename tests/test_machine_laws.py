@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from streamtools import Parser, StreamMachine, coalesce
 from streamtools.calls import ToolCall
+from streamtools.ending import STOPPED_AFTER_CALL
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -40,7 +41,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.machine import STOPPED_AFTER_CALL, Verdict
+from streamtools.machine import Verdict
 from streamtools.testing.feeding import cut
 from streamtools.testing.laws import assert_conserved, assert_in_order
 from tests import strategies
