@@ -104,7 +104,11 @@ class StepLoop(asyncio.SelectorEventLoop):
 
     def _take(self, callback: Callable[..., object], *args: Any) -> None:
         self._steps.take()
-        callback(*args)
+        try:
+            callback(*args)
+        except (KeyboardInterrupt, SystemExit):  # ends the loop; what it does then is its own clean-up
+            self._steps.active = False
+            raise
 
 
 class _Clock(trio.abc.Clock):

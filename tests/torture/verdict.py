@@ -74,7 +74,8 @@ def _ending(trial: Trial, effects: set[str]) -> Iterator[str]:
         loud = [blow.error for blow in raised if _effect(trial, blow.kind.name, blow.kind.effect) == "escapes"]
         # What is on its way out is lost where somebody who is left on that way waits, and is cancelled; and what a
         # thread raises to nobody, once it was left behind.
-        is_lost = _cancels_all(trial) or ("cancels" in effects and trial.scenario.is_inside)
+        is_cancelled = "cancels" in effects or any(blow.kind.name.startswith("beside") for blow in trial.struck)
+        is_lost = _cancels_all(trial) or (is_cancelled and trial.scenario.is_inside)
         is_alone = effects & {"cancels", "stops", "late"} and any(blow.kind.place == "thread" for blow in raised)
         if not (is_lost or is_alone) and not any(leaf is each for leaf in _leaves(error) for each in loud):
             yield f"{loud} has not got out; {error!r} has"
