@@ -213,9 +213,16 @@ def _refuses(event: UIEvent | None) -> bool:
 
 
 def _is_late(step: Step) -> bool:
-    """Whether a call and text behind it came at once, and not because both were taken for a part of a broken call."""
+    """Whether a call and text behind it came at once, and not because both were taken for a part of a broken call.
+
+    Nor because another call seemed to begin before this one was closed, with a tag that is none where it stands.
+    """
     kinds = [type(event) for event in step.new]
-    return Call in kinds and Text in kinds[kinds.index(Call) :] and Error not in kinds[: kinds.index(Call)]
+    if Call not in kinds or Error in kinds[: kinds.index(Call)]:
+        return False
+    behind = step.new[kinds.index(Call) :]
+    unclosed = any(isinstance(event, Warning) and event.code is Code.MISSING_CLOSE for event in behind)
+    return any(isinstance(event, Text) and not (unclosed and event.text.startswith("<")) for event in behind)
 
 
 def _ids(options: dict[str, Any]) -> Iterable[str]:

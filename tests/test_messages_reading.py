@@ -131,6 +131,21 @@ def test_items_of_responses() -> None:
     ] == read
 
 
+@pytest.mark.parametrize("odd", [1e999, 5, True, ["s"], {"a": 1}])
+def test_signatures_and_ids_are_texts(odd: object) -> None:
+    """What is no text is none of them, and is sent to nobody."""
+    block = {"type": "thinking", "thinking": "Hm.", "signature": odd}
+    call = {"type": "tool_use", "id": odd, "name": "f", "input": {}}
+    item = {"type": "reasoning", "id": odd, "encrypted_content": odd, "summary": []}
+
+    (turn, reasoned) = read_messages([{"role": "assistant", "content": [block, call]}, item])
+
+    assert isinstance(turn, Assistant)
+    assert isinstance(reasoned, Assistant)
+    assert ((Thought("Hm."),), None) == (turn.thoughts, turn.calls[0].provider_id)
+    assert (Thought(""),) == reasoned.thoughts
+
+
 def test_a_user_ends_a_turn_of_items() -> None:
     """What the assistant says then is a new turn, and so is what it says beside calls of its own."""
     reasoning = {"type": "reasoning", "id": "r", "encrypted_content": "s"}

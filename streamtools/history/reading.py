@@ -99,7 +99,7 @@ class _Reader:
                 }:
                     texts.append(text)
                 case {"type": "thinking", "thinking": str() as text}:
-                    thoughts.append(Thought(text, part.get("signature"), behind=len(calls)))
+                    thoughts.append(Thought(text, _said(part.get("signature")), behind=len(calls)))
                 case {"type": "redacted_thinking", "data": str() as data}:
                     thoughts.append(Thought("", data, redacted=True, behind=len(calls)))
                 case {"type": "tool_use"}:
@@ -132,7 +132,7 @@ class _Reader:
             if last is said and not self._in_items:
                 said = Assistant()
             text = "\n\n".join(_text([part]) for part in _list(item.get("summary") or []))
-            thought = Thought(text, item.get("encrypted_content"), item.get("id"), behind=len(said.calls))
+            thought = Thought(text, _said(item.get("encrypted_content")), _said(item.get("id")), behind=len(said.calls))
             grown = replace(said, thoughts=(*said.thoughts, thought))
         elif kind == "function_call":
             call = _read_call({**item, "id": None}, item.get("call_id"), f"call_{place}_0")
@@ -188,13 +188,18 @@ def _read_call(call: object, id: object, made: str) -> ToolCall:
     google = extra.get("google") if isinstance(extra, Mapping) else None
     signature = google.get("thought_signature") if isinstance(google, Mapping) else None
     return ToolCall(
-        id=id if isinstance(id, str) and id else made,
+        id=_said(id) or made,
         name=read.name,
         arguments=read.arguments,
         dialect=NATIVE,
-        provider_id=id if isinstance(id, str) and id else None,
-        signature=signature if isinstance(signature, str) else None,
+        provider_id=_said(id) or None,
+        signature=_said(signature),
     )
+
+
+def _said(value: object) -> str | None:
+    """Return a signature or an id; what is no text is none, as if it were not there."""
+    return value if isinstance(value, str) else None
 
 
 def _list(value: object) -> list[Any]:
