@@ -66,7 +66,7 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
         raise Rejected(Code.INVALID_JSON, f"{error.msg} at character {error.pos}") from None
     except RecursionError:
         raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}") from None
-    if text.count("{") + text.count("[") > limits.depth and _depth(value) > limits.depth:
+    if text.count("{") + text.count("[") > limits.depth and not fits(value, limits.depth):
         raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}")
     if not is_utf8(text) or (_HALF_PAIR.search(text) and not is_utf8(json.dumps(value, ensure_ascii=False))):
         raise Rejected(Code.LONE_SURROGATE, "a string holds half of a surrogate pair")
@@ -136,10 +136,12 @@ def _digits(text: str) -> int:
     return sum(character.isdigit() for character in text)
 
 
-def _depth(value: Any) -> int:
-    """Return how deep containers nest, walking level by level so that no recursion limit is met."""
-    depth, level = 0, [value]
+def fits(value: Any, depth: int) -> bool:
+    """Return whether containers nest at most `depth` deep, walking level by level so that no recursion limit is met."""
+    level = [value]
     while level := [each for each in level if isinstance(each, dict | list)]:
-        depth += 1
+        if depth == 0:
+            return False
+        depth -= 1
         level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
-    return depth
+    return True

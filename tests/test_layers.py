@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "machine": {*VOCABULARY, "parsing", "turn", "ending"},
     "extracting": {"limits", "calls", "events", "sources", "parsing", "tools", "machine"},
     # what was said so far: read from anywhere, written for each provider
-    "history": {"json_values", "calls", "surrogates", "parsing"},
+    "history": {"limits", "json_values", "calls", "surrogates", "parsing"},
     "result": {*VOCABULARY, "parsing", "tools", "history"},
     "handover": {"errors", "events", "parsing", "result"},
     "options": {"parsing", "tools"},

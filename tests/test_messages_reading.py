@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -129,6 +131,25 @@ def test_items_of_responses() -> None:
         Results((answer("w", "weather", "grey"), answer("t", "time", "12:00"))),
         Assistant("", (call("x", "time"),)),
     ] == read
+
+
+@pytest.mark.parametrize("written", [json.dumps, lambda arguments: arguments], ids=["text", "object"])
+def test_arguments_nest_as_deep_as_elsewhere(written: Callable[[Any], Any]) -> None:
+    """However they are written, they are refused where a model's would be."""
+
+    def nested(depth: int) -> list[dict[str, Any]]:
+        arguments: Any = {"a": json.loads("[" * (depth - 1) + "]" * (depth - 1))}
+        return [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": arguments}}]}]
+
+    def read(depth: int) -> list[Message]:
+        (message,) = nested(depth)
+        function = message["tool_calls"][0]["function"]
+        function["arguments"] = written(function["arguments"])
+        return read_messages([message])
+
+    assert 1 == len(read(64))
+    with pytest.raises(ValueError, match="nested deeper than 64"):
+        read(65)
 
 
 @pytest.mark.parametrize("odd", [1e999, 5, True, ["s"], {"a": 1}])

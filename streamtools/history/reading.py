@@ -14,6 +14,8 @@ from typing import Any
 from streamtools.calls import NATIVE, ToolCall, read_envelope
 from streamtools.history.messages import Assistant, CallResult, Message, Results, System, Thought, User
 from streamtools.history.parts import read_part
+from streamtools.json_values import fits
+from streamtools.limits import DEFAULT_LIMITS
 
 
 def read_messages(messages: Iterable[Mapping[str, Any] | Message]) -> list[Message]:
@@ -184,6 +186,8 @@ class _Reader:
 def _read_call(call: object, id: object, made: str) -> ToolCall:
     """Return a call as the history holds it; its id is `made` if it has none."""
     read = read_envelope(call)
+    if not fits(read.arguments, DEFAULT_LIMITS.depth):  # as they would be in a text
+        raise ValueError(f"arguments nested deeper than {DEFAULT_LIMITS.depth}")
     extra = call.get("extra_content") if isinstance(call, Mapping) else None
     google = extra.get("google") if isinstance(extra, Mapping) else None
     signature = google.get("thought_signature") if isinstance(google, Mapping) else None

@@ -16,6 +16,7 @@ import msgspec
 
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceRaw, SourceWarning, TextDelta
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
 from streamtools.sources.objects import as_frame
@@ -218,14 +219,3 @@ def _with_whole_keys(value: Any, levels: int) -> Any:
 
 def _bad_frame(why: str, raw: str) -> SourceWarning:
     return SourceWarning(Code.BAD_FRAME, f"an event could not be decoded: {bounded(why, 200)}", raw=raw or None)
-
-
-def fits(value: Any, depth: int) -> bool:
-    """Return whether containers nest at most `depth` deep, walking level by level so that no recursion limit is met."""
-    level = [value]
-    while level := [each for each in level if isinstance(each, dict | list)]:
-        if depth == 0:
-            return False
-        depth -= 1
-        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
-    return True

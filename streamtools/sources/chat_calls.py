@@ -40,8 +40,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import fits
 from streamtools.sources.brackets import Brackets
 from streamtools.sources.pairs import Pairs
 from streamtools.sources.words import string

@@ -16,9 +16,8 @@ import msgspec
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart
-from streamtools.json_values import Rejected
+from streamtools.json_values import Rejected, fits
 from streamtools.limits import Limits
-from streamtools.sources.adapter import fits
 from streamtools.sources.output_items import Item, Items, differ, place
 from streamtools.sources.words import string
 
