@@ -315,7 +315,7 @@ class StreamMachine:
                 if self._open:  # older formats have no event for the end of a turn
                     events += self._complete(ProviderCompleted())
                 self._ending.end_chain(conversation_id)
-            case TextDelta("") | ReasoningDelta("", None, None, False) if not self._open:  # as if it were not there
+            case TextDelta("") if not self._open:  # text that begins is one thing, however it is cut
                 pass
             case _:
                 events += self._open_turn()

@@ -267,7 +267,7 @@ def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]
         match each:
             case SourceError():
                 return "failed", None if open_ else finish, conversation
-            case SourceRaw() | TextDelta("") | ReasoningDelta("", None, None, False):  # begins no turn
+            case SourceRaw() | TextDelta(""):  # an empty text begins no turn; that a model thinks does
                 pass
             case SourceWarning():
                 lost = True
