@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from math import log
 from statistics import median
-from time import process_time
+from time import monotonic, process_time
 from typing import Protocol, runtime_checkable
 
 Work = Callable[[], float]
 """Does its work and returns the seconds of processor time that one such work takes, without what had to be prepared."""
 
 _SHORTEST = 0.01  # seconds of one measurement; the clock and the loop around it are then far below one per cent
+_WARM_UP = 1.0  # seconds in which a processor that was idle comes up to its speed
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,10 @@ def _run(cases: Iterable[Case], times: int) -> None:
 
 
 def _measure(cases: Iterable[Case], repeats: int, profile: bool, *, every: bool) -> Iterator[Result]:
+    begin = monotonic()
     for case in cases:
+        while monotonic() < begin + _WARM_UP:  # before the first
+            case.subject()
         result = case.measure(repeats)
         yield result
         if profile and (every or result.met is False):
