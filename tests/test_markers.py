@@ -10,10 +10,12 @@ import pytest
 from streamtools import Dialect, Parser
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.marker_sets import Markers
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, OneOf, Part, Pattern, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.span import Span
 from tests.families.base import Run
 from tests.reference import may_become
+
+ONE_OR_TWO = Some(" ", 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,9 @@ def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() ->
         pytest.param([("a", SPACES, "b"), ("a", Some("bc", 1, 2), "a")], id="a repetition, and what it may begin with"),
         pytest.param([("abc",), ("ab", OneOf(("c", "cab", "")), "b")], id="words"),
         pytest.param([("ab", LINE_END), ("ab", BLANKS, "c")], id="a line end"),
+        pytest.param([("a", LINE_END), ("a", ONE_OR_TWO, LINE_END), ("a", ONE_OR_TWO, "b", LINE_END)], id="line ends"),
+        pytest.param([("ab", Some("b", 1, 2), OneOf(("c", "a"))), ("ab", "c")], id="a repetition before words"),
+        pytest.param([("a", Some("b", 0, 2), Maybe((" ", "b")), "c"), ("a ",)], id="a repetition before a choice"),
         pytest.param([("abca",), ("abcb", "c"), ("acab",)], id="three, and a common beginning of two"),
         pytest.param([("abc",), ("ab",)], id="one that is the beginning of another"),
         pytest.param([("ab", Some("c ", 0, 2), "a"), ("ab",), ("a",)], id="two that are, before a repetition"),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import combinations
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from streamtools.parsing.markers import (
     MARK,
     Marker,
+    Maybe,
+    OneOf,
     Part,
     Some,
     apart,
@@ -53,87 +54,90 @@ class Markers(Generic[T]):
 
         Returns False if none can. The character before the place, if there is one, has to be in the text.
         """
-        group = self._groups.get(text[at : at + 2]) or self._open.get(text[at : at + 1])
-        if group is None:
-            return False
-        found = group.begun(text, at)
-        return False if found is None else group.choose(found, text, at, ended)
+        group = self.group(text, at)
+        return group is not None and group.at(text, at, ended)
 
-    def awaited(self, text: str, at: int) -> Group[T] | None:
-        """Return the markers of which `at` has found the beginning of one here: more text makes none of the others."""
-        return self._groups.get(text[at : at + 2]) or self._open.get(text[at : at + 1])
+    def group(self, text: str, at: int) -> Group[T] | None:
+        """Return the markers of which one may stand here, or may yet; of the others more text makes none."""
+        group = self._groups.get(text[at : at + 2]) or self._open.get(text[at : at + 1])
+        if group is not None and not group.ready:
+            group.prepare()
+        return group
 
 
 class Group(Generic[T]):
     """Markers that begin alike. Their patterns are compiled when they are wanted: few texts have use for many."""
 
+    __slots__ = ("_entries", "_going", "_told", "back", "begun", "final", "last", "ready")
+
+    begun: _Match
+    """Matches where one stands or may yet stand."""
+    last: _Match | None
+    """Finds what one of them ends with; None where `begun` tells all."""
+    final: str
+    """The character with which each is complete, or "" if they have no such character in common."""
+    back: int
+    """How many characters before the place have to be in the text."""
+
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
-        self.entries = entries
+        self._entries = entries
+        self.ready = False
 
-    @cached_property
-    def _tree(self) -> _Tree:
-        return _Tree([marker for marker, _ in self.entries])
+    def prepare(self) -> None:
+        """Compile what every text asks for."""
+        markers = [marker for marker, _ in self._entries]
+        tree = _Tree(markers)
+        self.begun = re.compile(tree.pattern).match
+        self.last = None
+        if not tree.plain:
+            self.last = re.compile("|".join(sorted(set(map(_last, markers))))).search
+            self._going = self._compile(complete_line)
+        finals = {marker.last if _ends_at_once(marker) else "" for marker in markers}
+        self.final = finals.pop() if len(finals) == 1 else ""
+        self.back = int(any(marker.behind for marker in markers))
+        self._told = tree.told
+        self.ready = True
 
-    @cached_property
-    def plain(self) -> bool:
-        """Whether two of them can never stand at one place, nor one of them in two ways."""
-        return self._tree.plain
-
-    @cached_property
-    def told(self) -> dict[int | None, tuple[int, int]]:
-        """The number of the marker that is complete, by the last group that took part, and the group where it ends."""
-        return self._tree.told
-
-    @cached_property
-    def begun(self) -> _Match:
-        """Matches where one stands or may yet stand."""
-        return re.compile(self._tree.pattern).match
-
-    @cached_property
-    def last(self) -> _Match:
-        """Finds what one of them ends with."""
-        return re.compile("|".join(sorted({_last(marker) for marker, _ in self.entries}))).search
-
-    @cached_property
-    def going_on(self) -> tuple[_Match, _Match | None, int]:
-        """What is asked of each delta while one of them may yet stand: `begun`, then `last` if it can tell more.
-
-        The number is that of the characters before the place which have to be in the text.
-        """
-        return self.begun, None if self.plain else self.last, int(any(each.behind for each, _ in self.entries))
-
-    @cached_property
-    def _going(self) -> _Match:
-        return re.compile("|".join(each.behind + whole(each, complete_line) for each, _ in self.entries)).match
-
-    @cached_property
-    def _ended(self) -> _Match:
-        return re.compile("|".join(each.behind + whole(each, complete) for each, _ in self.entries)).match
+    def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
+        """Return what `Markers.at` does."""
+        begins = self.begun  # called as a variable: what looks like a method is looked for in the type first
+        begun = begins(text, at)
+        return begun is not None and self.choose(begun, text, at, ended)
 
     def choose(self, begun: re.Match[str], text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
         """Return what `Markers.at` does, where `begun` is what has matched."""
-        if self.plain:
-            told = self.told.get(begun.lastindex)
-            if told is None:
-                return False if ended else None
-            return self.entries[told[0]][1], begun.start(told[1])
-        if not ended and begun.end() == len(text) and self.last(text, at) is None:
-            return None  # none of them is complete, and the text at hand is no longer than one
-        found = shorter = self._going(text, at)
-        while shorter is not None:  # the one that is complete first, however the text is cut
-            found = shorter
-            shorter = self._going(text, at, found.end() - 1)
-        if ended and found is None:
-            found = self._ended(text, at)
-        if found is not None:
-            last = found.lastindex
-            assert last is not None  # each marker has two groups
-            return self.entries[last // 2 - 1][1], found.start(last - 1)
-        return False if ended else None
+        last = self.last
+        if last is None:
+            told = self._told.get(begun.lastindex)
+            if told is not None:
+                return self._entries[told[0]][1], begun.start(told[1])
+        elif ended or begun.end() < len(text) or last(text, at) is not None:  # else none of them is complete
+            found = shorter = self._going(text, at)
+            while shorter is not None:  # the one that is complete first, however the text is cut
+                found = shorter
+                shorter = self._going(text, at, found.end() - 1)
+            if found is not None:
+                return self._named(found)
+        if not ended:
+            return None
+        found = self._compile(complete)(text, at)
+        return False if found is None else self._named(found)
+
+    def _named(self, found: re.Match[str]) -> tuple[T, int]:
+        group = found.lastindex
+        assert group is not None  # each marker has two
+        return self._entries[group // 2 - 1][1], found.start(group - 1)
+
+    def _compile(self, pattern: Callable[[Part], str]) -> _Match:
+        return re.compile("|".join(each.behind + whole(each, pattern) for each, _ in self._entries)).match
 
 
 class _Tree:
-    """One pattern for markers and all their beginnings at the end of the text."""
+    """One pattern for markers and all their beginnings at the end of the text.
+
+    It is `plain` if two of them can never stand at one place, nor one of them in two ways: then the last group that
+    took part `told` the number of the marker that is complete, and the group where it ends.
+    """
 
     def __init__(self, markers: Sequence[Marker]) -> None:
         self.plain = len({marker.behind for marker in markers}) == 1
@@ -167,8 +171,10 @@ class _Tree:
             self._groups += 1
             return MARK + self._branch(behind, self._groups)
         if isinstance(piece, Some):  # how far it goes has to show
-            self.plain = self.plain and apart([piece], [each for pieces, _ in behind for each in firsts(pieces)])
-        elif not isinstance(piece, str):
+            shows = apart([piece], [each for pieces, _ in behind for each in firsts(pieces)])
+            self.plain = self.plain and shows
+            return followed(piece, self._branch(behind, ends), goes_back=not shows)
+        if isinstance(piece, OneOf | Maybe):
             self.plain = False
         while isinstance(piece, str) and isinstance(next_piece := _common(behind), str):
             piece += next_piece
@@ -191,6 +197,11 @@ def _pieces(marker: Marker) -> Iterator[_Piece]:
 def _may_end(pieces: Iterable[_Piece]) -> bool:
     """Return whether no character has to follow."""
     return all(piece is None or (isinstance(piece, Some) and not piece.least) for piece in pieces)
+
+
+def _ends_at_once(marker: Marker) -> bool:
+    """Return whether a marker is complete with its last character; a word may have to show that no longer one comes."""
+    return not isinstance((marker.parts + marker.ahead)[-1], OneOf)
 
 
 def _last(marker: Marker) -> str:

@@ -136,8 +136,11 @@ class Pattern:
         return found.end() if found.lastindex else None
 
 
-def followed(part: Part, rest: str) -> str:
-    """Return a pattern for `part` and then `rest`, with the end of the text allowed everywhere in between."""
+def followed(part: Part, rest: str, *, goes_back: bool = True) -> str:
+    """Return a pattern for `part` and then `rest`, with the end of the text allowed everywhere in between.
+
+    Without `goes_back`, a repetition takes all that it can and keeps it.
+    """
     if isinstance(part, LineEnd):
         return rf"(?:\r?\Z|\r?\n{rest})"
     if isinstance(part, Maybe):
@@ -150,7 +153,8 @@ def followed(part: Part, rest: str) -> str:
         return f"(?:{short}{complete(part)}{_or_end(rest)})"
     if isinstance(part, Some):
         short = f"[{part.characters}]{{0,{part.least - 1}}}\\Z|" if part.least else ""
-        return f"(?:{short}[{part.characters}]{{{part.least},{part.most}}}{_or_end(rest)})"
+        keeps = "" if goes_back else "+"
+        return f"(?:{short}[{part.characters}]{{{part.least},{part.most}}}{keeps}{_or_end(rest)})"
     if len(part) < 2:
         return re.escape(part) + _or_end(rest) if part else rest
     # All of it at once, since most text goes on, and else how far it goes where the text ends.
@@ -192,7 +196,13 @@ def complete(part: Part) -> str:
 def firsts(parts: Iterable[Part | None]) -> Iterator[Part]:
     """Yield what `parts` may begin with: a literal, or a class of characters; None among them is nothing."""
     for part in parts:
-        if part is not None:
+        if isinstance(part, Maybe):
+            yield from firsts(part.parts)
+        elif isinstance(part, OneOf):
+            yield from filter(None, part.words)
+            if "" not in part.words:
+                return
+        elif part is not None:
             yield part
             if not isinstance(part, Some) or part.least:
                 return
@@ -208,6 +218,8 @@ def _first(part: Part) -> str:
     """Return a pattern for the character with which `part` begins; "" where that is not one literal or class."""
     if isinstance(part, Some):
         return f"[{part.characters}]"
+    if isinstance(part, LineEnd):
+        return r"[\r\n]"
     return re.escape(part[0]) if isinstance(part, str) else ""
 
 

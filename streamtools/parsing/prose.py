@@ -121,13 +121,15 @@ class Prose:
         if lookout.open:
             lookout.resume(text, False)
         elif held and (awaited := self._awaited) is not None:
-            begins, last, back = awaited.going_on
+            begins, last, back = awaited.begun, awaited.last, awaited.back
             ahead = self.last[-1] + text if back else text
             begun = begins(ahead, back)
             if begun is not None:
                 # Without the end of one none is complete, and the header of a channel goes on for twenty deltas.
-                ends = begun.lastindex if last is None else last(ahead, back)
-                found = ends and awaited.choose(begun, ahead, back, False)
+                ends: object = begun.lastindex
+                if last is not None:
+                    ends = last(ahead, back) if awaited.final in delta else None
+                found = awaited.choose(begun, ahead, back, False) if ends else None
                 if found is None:
                     self.held = text
                     return []
@@ -265,14 +267,16 @@ class Prose:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
         if not self._direct and self._visible.refuses:
             place |= CALLS_ONLY
-        markers = self._armed.by_place[place] or self._armed.markers(place)
+        group = (self._armed.by_place[place] or self._armed.markers(place)).group(text, at)
+        if group is None:
+            return False
         if at or not self.last:
-            found = markers.at(text, at, self._ended)
+            found = group.at(text, at, self._ended)
         else:
-            found = markers.at(self.last[-1] + text, 1, self._ended)
+            found = group.at(self.last[-1] + text, 1, self._ended)
             found = found and (found[0], found[1] - 1)
         if found is None and not (self._fresh or self._thinks_anywhere):
-            self._awaited = markers.awaited(text, at)
+            self._awaited = group
         return found
 
     def _thought_at(self, text: str, at: int) -> _Mark:

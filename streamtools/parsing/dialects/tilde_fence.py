@@ -22,7 +22,7 @@ from streamtools.json_values import compact
 from streamtools.parsing.closings import closing
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.nonces import ANY, checked
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import ENDED, OPEN
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.span import Span
 
@@ -53,15 +53,15 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None 
         return f"~~~tool_result{word} {name}\n{text}\n~~~"
 
     def result(*parts: Part) -> Opener:
-        parts = ("~~~tool_result", *named, *parts, BLANKS, LINE_END)
-        return Opener(parts, _result, where="line_start", kind="result")
+        return Opener(("~~~tool_result", *named, *parts, LINE_END), _result, where="line_start", kind="result")
 
     return Dialect(
         id="tilde_fence",
         openers=(
             Opener(("~~~tool_call", *named, BLANKS, LINE_END), _call, where="line_start"),
             result(),
-            result(_BLANK, _NAME),
+            result(_BLANK),
+            result(_BLANK, _NAME, BLANKS),
         ),
         write_call=write_call,
         write_result=write_result,
@@ -110,9 +110,12 @@ def _call(span: Span) -> Generator[None, None, None]:
         span.close(Code.TRUNCATED)
     elif char in "{[":
         state = yield from span.json(lines=_LINES)
-        if state is State.ENDED:
-            yield from _close(span, fenced)
-        elif state is State.OPEN:
+        if state is ENDED:
+            if not fenced and (yield from span.accept(_AT_ONCE)):  # as a rule
+                span.close()
+            else:
+                yield from _close(span, fenced)
+        elif state is OPEN:
             cut = span.in_call
             span.close(Code.TRUNCATED, survivors=True)
             if not cut:  # in an array, between two calls
@@ -125,9 +128,6 @@ def _call(span: Span) -> Generator[None, None, None]:
 
 def _close(span: Span, fenced: bool) -> Generator[None, None, None]:
     """Read what may stand behind the JSON: the end of a back-tick fence, and the tildes."""
-    if not fenced and (yield from span.accept(_AT_ONCE)):  # as a rule
-        span.close()
-        return
     char = yield from span.peek()
     if fenced and char == "`":
         run = yield from _ticks(span)
