@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
-from streamtools import coalesce
+from streamtools import Limits, Parser, coalesce
 from streamtools.events import CallDelta, CallStart, UIEvent
+from streamtools.parsing.envelope import Envelope
 from streamtools.testing.feeding import cut, steps, usual_ways
 from streamtools.testing.laws import assert_defined_per_character
 
@@ -134,3 +136,46 @@ def test_nothing_is_told_before_the_call_is_certain_where_it_may_become_text() -
     assert [[], [], ["-> f", '{"a":1}']] == [
         told(step.new) for step in steps(deltas, on_malformed="text", call_deltas=True)
     ]
+
+
+BEGINNINGS = [
+    pytest.param('{"name":"f","arguments":{"a":1}}', id="as a rule"),
+    pytest.param('{ "toolName" :\r\n"f" }', id="with white space"),
+    pytest.param('[{"tool":"f"},{"tool_name":"g"}]', id="in an array"),
+    pytest.param('[ { "name": "f" } ]', id="in an array, with white space"),
+    pytest.param("{" + " " * 33 + '"name":"f"}', id="with more white space than that"),
+    pytest.param('{"names":"f","name":"g"}', id="a key that goes on"),
+    pytest.param('{"arguments":{},"name":"f"}', id="another key"),
+    pytest.param('{"n\\u0061me":"f"}', id="an escape in the key"),
+    pytest.param('{"name":null,"tool":"f"}', id="a name that is no string"),
+    pytest.param('{"name" "f"}', id="no colon"),
+    pytest.param('{"name"::"f"}', id="two colons"),
+    pytest.param('{name:"f"}', id="no quotes"),
+    pytest.param('[[{"name":"f"}]]', id="two arrays"),
+    pytest.param('[1,{"name":"f"}]', id="a number first"),
+    pytest.param('{}{"name":"f"}', id="nothing, and something behind it"),
+    pytest.param('{"name":"f"}{"name":"g"}', id="two of them"),
+    pytest.param('{"name":"f\n~~~', id="a fence that closes inside the name"),
+]
+
+
+@pytest.mark.parametrize("text", BEGINNINGS)
+@pytest.mark.parametrize("limits", [Limits(), Limits(depth=1), Limits(depth=2), Limits(call=24), Limits(calls=1)])
+def test_how_calls_begin_as_a_rule_is_read_at_once_as_it_is_token_by_token(
+    text: str, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each feed gives the same events, whole or cut off, wherever the text is cut; both the fence and the tag."""
+
+    def read(deltas: Sequence[str]) -> list[list[UIEvent]]:
+        ids = map(str, itertools.count())
+        parser = Parser(["tilde_fence", "hermes_json"], call_deltas=True, limits=limits, new_id=ids.__next__)
+        return [*(parser.feed(delta) for delta in deltas), parser.close()]
+
+    for whole in (f"~~~tool_call\n{text}\n~~~ on", f"<tool_call>{text}</tool_call> on"):
+        for end in range(12, len(whole) + 1):
+            ways = [*usual_ways(whole[:end])] if end == len(whole) else [[whole[:end]], list(whole[:end])]
+            with monkeypatch.context() as patch:
+                patch.setattr(Envelope, "usual", None)
+                expected = [read(deltas) for deltas in ways]
+
+            assert expected == [read(deltas) for deltas in ways]

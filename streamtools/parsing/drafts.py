@@ -127,9 +127,7 @@ class Drafts:
         if self._lost_from is None:
             self._lost_from = sum(draft.complete for draft in self._drafts)
 
-    def settle(
-        self, raw: str, origin: int, code: Code | None, *, survivors: bool, ended: bool = False, closing: int = 0
-    ) -> None:
+    def settle(self, raw: str, origin: int, code: Code | None, survivors: bool, ended: bool, closing: int) -> None:
         """Turn `raw`, the text of the span from `origin` on, into the calls and the errors that it holds.
 
         Without `code`, each is a call or what it is itself to blame for; with it all are errors, except, if there are

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
 from streamtools.parsing.reader import matcher
@@ -35,6 +35,12 @@ _each_escape = re.compile(
 ).sub
 
 
+# `{"name": "` or `[{"name": "`, and in place of the word what may become one: what comes instead is read again.
+_SPACE = r"[ \t\r\n]{0,32}+"
+_KEY_OF_NAME = rf'(?:{"|".join(NAME_FIELDS)})"{_SPACE}(?::{_SPACE}(?:"()|\Z)|\Z)|[A-Za-z_]{{0,9}}+\Z'
+_BEGINS_WITH_NAME = re.compile(rf'(\[{_SPACE}|)(?:\{{{_SPACE}(?:"(?:{_KEY_OF_NAME})|\Z)|\Z)')
+
+
 class Listener(Protocol):
     """Who wants to know. Places count from the beginning of the span."""
 
@@ -56,6 +62,12 @@ class Listener(Protocol):
 
 class Envelope:
     """Follows the outer levels of one JSON value that is a call or an array of calls."""
+
+    usual: ClassVar[re.Pattern[str] | None] = _BEGINS_WITH_NAME
+    """Matches how nearly every call begins, or the beginning of that at the end of the text; see `begin_named`.
+
+    The first group is the beginning of an array, or nothing; the second takes part where all has come.
+    """
 
     __slots__ = (
         "_calls",
@@ -119,6 +131,15 @@ class Envelope:
             self.depth = depth + 1
             self._key, self._field = True, None
         return True
+
+    def begin_named(self, place: int, array: int) -> None:
+        """Take note of all the tokens that `usual` has matched at `place`; those of `array` are so many characters."""
+        self._calls = 1 if array else 0
+        self._expects = self._first = self._key = False
+        self._field = NAME_FIELDS[0]
+        self.depth = self._calls + 1
+        self._listener.begin_call(place + array)
+        self.want, self.kept = FIELD, []
 
     def end_value(self, depth: int, place: int) -> bool:
         """Take note of the end of a value at `depth`; return False where JSON does not allow it to end."""
@@ -185,6 +206,7 @@ class Arguments(Envelope):
     """One JSON object that is the arguments of a call, or a string that holds it: the name stands elsewhere."""
 
     __slots__ = ()
+    usual = None
 
     def begin_value(self, first: str, depth: int, place: int) -> bool:
         """Take note of the object or the string; anything else is no arguments."""

@@ -5,10 +5,13 @@ and strings find the end, and a token that JSON does not have (a bare word, a si
 is broken. Everything else is left to one strict decoding of the whole value at its end.
 
 The outermost levels are told to an `Envelope`, which makes a call's name and arguments of them while they arrive.
+Nearly every call begins alike, with its name: that much, 150 characters at most, is matched by one expression of the
+envelope, and what does not match is read token by token.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -50,6 +53,7 @@ class JsonText:
     """Reads one JSON object or array, however it is cut."""
 
     __slots__ = (
+        "_begun",
         "_beyond",
         "_inside",
         "_leaves",
@@ -65,6 +69,7 @@ class JsonText:
         "leaves",
         "passes",
         "string_begin",
+        "usual",
     )
 
     def __init__(self, envelope: Envelope, *, depth: int, lines: bool = False) -> None:
@@ -76,6 +81,8 @@ class JsonText:
         self._inside = patterns.inside
         self._leaves = patterns.leaves
         self._stack: list[str] = []
+        self.usual = envelope.usual if depth > 1 else None  # how the value may begin; None once that is decided
+        self._begun = ""  # what has come of that, and has not been read otherwise
         self._beyond = 0  # levels beyond the limit: only their number is kept
         self._word: str | None = None  # the beginning of a number or a literal, which may go on
         self._numeric = True
@@ -140,23 +147,28 @@ class JsonText:
         if last > begin and (first := text.rfind('"', begin, last)) >= 0:
             self.string_begin = base + first
 
-    def scan(self, reader: Reader, *, over_line: bool = False) -> State:
+    def scan(self, reader: Reader, over_line: bool = False) -> State:
         """Read as far as the text goes; `over_line` reads the line feed that the last call returned for.
 
         One loop over all kinds of tokens: most pieces of text hold one or two, and a call for each would cost more than
         the token does.
         """
+        usual = self.usual
+        if usual is not None and self._begin(reader, usual):
+            return OPEN
         envelope, stack, inside = self.envelope, self._stack, self._inside
         text, at, base = reader.text, reader.at, reader.base
         taken = at  # what comes before has been given to the envelope, if it is wanted
         end = len(text)
         depth = len(stack)
-        simple = "\\" not in text and not (self._lines and "\n" in text)
+        simple: bool | None = None  # whether strings end at the next quote, which only they have to know
         state = OPEN
         while at < end:
             if self.in_string:
                 if over_line or self.escaped:
                     at, over_line = self._skip_escaped(text, at, over_line), False
+                if simple is None:
+                    simple = "\\" not in text and not (self._lines and "\n" in text)
                 if simple:  # as `inside` would, which costs twice as much
                     at = text.find('"', at)
                     if at < 0:
@@ -284,6 +296,28 @@ class JsonText:
             self.passes = True
         reader.at = at
         return state
+
+    def _begin(self, reader: Reader, usual: re.Pattern[str]) -> bool:
+        """Read how a call begins as a rule; return whether more text has to show if it does so."""
+        before, text = self._begun, reader.text
+        begun = before + text[reader.at :]
+        found = usual.match(begun)
+        if found is not None and found.lastindex != 2 and not reader.ended:
+            self._begun = begun
+            reader.at = len(text)
+            return True
+        self.usual = None
+        if found is not None and found.lastindex == 2:
+            place = reader.base + reader.at - len(before)
+            reader.at += found.end() - len(before)
+            array = found.end(1)
+            self._stack += "[{" if array else "{"
+            self.in_string = True
+            self.string_begin = place + found.end() - 1
+            self.envelope.begin_named(place, array)
+        elif before:
+            reader.unread(before)
+        return False
 
     def _skip_escaped(self, text: str, at: int, over_line: bool) -> int:
         """Return the place behind what is a part of the open string whatever it is."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from streamtools.parsing.reader import matcher
 
@@ -16,7 +17,8 @@ rest_of_word = matcher(r"[-+.0-9A-Za-z]*")
 numeric = re.compile(r"[-+.0-9eE]*").fullmatch
 
 
-class StringPatterns(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StringPatterns:
     """How a string goes on. The searches find nothing in text that only continues it."""
 
     inside: Callable[[str, int], re.Match[str]]

@@ -175,8 +175,8 @@ class Parser:
         """Read a delta that may have consequences, and add what it makes certain to `events`."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")
-        output, visible = self._output, self._visible
-        output.events = events
+        visible = self._visible
+        self._output.events = events
         text: str | None = delta
         while text is not None and not visible.stopped:
             span = self._span
@@ -184,7 +184,6 @@ class Parser:
                 text = self._advance(span, text) if len(text) <= span.room else self._read_span(span, text)
                 if text is None and not self._ended:  # it goes on
                     self._hidden, self._leaves, self._even = span, span.leaves or always, False
-                    output.events = []
                     return events
                 if not text:  # there is nothing behind the span yet
                     break
@@ -202,7 +201,6 @@ class Parser:
         if self._ended:
             visible.flush()
         self._choose_search()
-        output.events = []
         return events
 
     def _choose_search(self) -> None:

@@ -51,7 +51,7 @@ class Span(RawText):
         declared: Declared,
     ) -> None:
         """Begin behind `marker`; a span without `drafts` is no call but a result that the model wrote itself."""
-        super().__init__(marker, options.limits.call)
+        RawText.__init__(self, marker, options.limits.call)  # `super()` would look for it each time
         self.declared = declared
         self.told: str | None = None  # the call whose arguments go on, and may be told at once
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
@@ -154,7 +154,7 @@ class Span(RawText):
             place = self.received
         raw = self.kept_to(place)
         self.skip_from(place)
-        self._settle(raw, self.origin, code, survivors=True)
+        self._settle(raw, self.origin, code, True)
         self.told = self.take = None
 
     # What grammars ask for.
@@ -166,10 +166,13 @@ class Span(RawText):
         calls, where that is not the usual way.
         """
         self.scanner = scanner = JsonText(envelope or Envelope(self), depth=self.depth, lines=lines is not None)
+        drafts = self._drafts
+        if drafts is None or drafts.last is None or drafts.last.json_begin >= 0:
+            scanner.usual = None  # of a further call its first character is told, and not only its name
         over_line = False
         while True:
             if self.state is OPEN:
-                self.state = scanner.scan(self, over_line=over_line)
+                self.state = scanner.scan(self, over_line)
                 over_line = False
             if self.state is OPEN and not self.ended:
                 self._pause(scanner)
@@ -236,7 +239,7 @@ class Span(RawText):
         if self.stores:
             raw = self.kept_to(self.base + self.at)
             self.several_lines = self.several_lines or "\n" in raw
-            self._settle(raw, self.origin, code, survivors=survivors)
+            self._settle(raw, self.origin, code, survivors)
         else:
             self.several_lines = True  # not known, and likely
             count = self.skipped
@@ -251,7 +254,7 @@ class Span(RawText):
             origin = self.origin
             raw = self.hand_out()
             self.several_lines = self.several_lines or "\n" in raw
-            self._settle(raw, origin, code, survivors=False)
+            self._settle(raw, origin, code, False)
             if self._drafts is not None and self._drafts.stopped:
                 self.skip_from(self.place)
 
@@ -264,7 +267,7 @@ class Span(RawText):
     def _draft(self) -> Draft | None:
         return None if self._drafts is None else self._drafts.last
 
-    def _settle(self, raw: str, origin: int, code: Code | None, *, survivors: bool) -> None:
+    def _settle(self, raw: str, origin: int, code: Code | None, survivors: bool) -> None:
         if self._drafts is None:
             self._output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
             return
@@ -273,9 +276,7 @@ class Span(RawText):
             before = raw if draft is None else raw[: draft.begin - origin]
             if before:
                 self._output.add(Markup, before)
-        self._drafts.settle(
-            raw, origin, code, survivors=survivors, ended=self.ended, closing=self.before_closing - origin
-        )
+        self._drafts.settle(raw, origin, code, survivors, self.ended, self.before_closing - origin)
 
     # What grammars and the envelope tell of calls.
 

@@ -28,6 +28,7 @@ class CallsUnderNames(Envelope):
     """
 
     __slots__ = ("_begun", "_naming", "_object", "_turn")
+    usual = None
 
     def __init__(self, listener: NamingListener) -> None:
         super().__init__(listener)
@@ -114,6 +115,7 @@ class CallsInContainer(Envelope):
     """
 
     __slots__ = ("_in_container", "_place", "_turn")
+    usual = None
 
     CONTAINERS = frozenset({"tools", "tool_calls"})
 
