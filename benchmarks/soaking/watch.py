@@ -21,7 +21,6 @@ import structlog
 
 from benchmarks.soaking.memory import held, in_use
 from benchmarks.soaking.tally import Tally
-from streamtools.parsing.marker_sets import Group
 
 GROWTH = 1.02
 """What the memory in use in the last quarter may be, at most, of that in the second."""
@@ -62,14 +61,7 @@ def _is_ours(kind: type) -> bool:
 
 
 def ours() -> Counter[str]:
-    """Return how many objects of the package's own types the garbage collector knows, by type.
-
-    Markers that begin alike, which live as long as their dialect, make their tree when a text first has such a
-    beginning. Each has to make it now: so a tree is one more than before only where a group of markers is.
-    """
-    for thing in gc.get_objects():
-        if isinstance(thing, Group):
-            _ = thing.plain
+    """Return how many objects of the package's own types the garbage collector knows, by type."""
     found = (type(thing) for thing in gc.get_objects())
     return Counter(kind.__qualname__ for kind in found if _is_ours(kind))
 
