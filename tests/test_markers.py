@@ -7,15 +7,22 @@ from collections.abc import Generator
 
 import pytest
 
-from streamtools import Dialect, Parser
+from streamtools import Dialect, Parser, parse
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.marker_sets import Markers
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Maybe, OneOf, Part, Pattern, Some, apart
 from streamtools.parsing.span import Span
+from streamtools.testing.feeding import usual_ways
 from tests.families.base import Run
 from tests.reference import may_become
 
 ONE_OR_TWO = Some(" ", 1, 2)
+
+
+def body(span: Span) -> Generator[None, None, None]:
+    """Read one JSON object."""
+    yield from span.json()
+    span.close()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +91,9 @@ def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() ->
         pytest.param([("abc",), ("ab", OneOf(("c", "cab", "")), "b")], id="words"),
         pytest.param([("ab", LINE_END), ("ab", BLANKS, "c")], id="a line end"),
         pytest.param([("a", LINE_END), ("a", ONE_OR_TWO, LINE_END), ("a", ONE_OR_TWO, "b", LINE_END)], id="line ends"),
+        pytest.param([("ab", LINE_END, "b"), ("ab", LINE_END, "ca")], id="a line end, and the next line"),
         pytest.param([("ab", Some("b", 1, 2), OneOf(("c", "a"))), ("ab", "c")], id="a repetition before words"),
+        pytest.param([("a", Some("b", 0, 2), Maybe(("", "c")), "a")], id="nothing in a choice"),
         pytest.param([("a", Some("b", 0, 2), Maybe((" ", "b")), "c"), ("a ",)], id="a repetition before a choice"),
         pytest.param([("abca",), ("abcb", "c"), ("acab",)], id="three, and a common beginning of two"),
         pytest.param([("abc",), ("ab",)], id="one that is the beginning of another"),
@@ -109,6 +118,49 @@ def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, 
                     assert found is (None if None in each else False), repr(text)
 
 
+@pytest.mark.parametrize(
+    ("some", "others", "sure"),
+    [
+        pytest.param(["a"], ["b"], True, id="two letters"),
+        pytest.param(["ab"], ["ac"], False, id="one letter"),
+        pytest.param([Some("a-z", 1, 2)], [LINE_END, "A", "\\", "]"], True, id="a class, and what is not in it"),
+        pytest.param([Some("a-z", 1, 2)], ["{", "m"], False, id="a class, and what is in it"),
+        pytest.param([Some(r"\w", 1, 2)], ["{", "é"], False, id="an escape that stands for a class"),
+        pytest.param([Some(r"\w", 1, 2)], [SPACES], True, id="and white space"),
+        pytest.param([Some(r"\s", 1, 2)], ["\u2028"], False, id="a class that reaches beyond what is written"),
+        pytest.param([Some("一-龥", 1, 2)], ["调"], False, id="a range, and a character in the middle of it"),
+        pytest.param([Some("一-龥", 1, 2)], ["】", Some("a-z", 1, 2)], True, id="and others"),
+        pytest.param([Some("^\n", 1, 2)], ["→"], False, id="all characters but one"),
+        pytest.param([Some("一-龥", 1, 2)], [Some("ぁ-ん", 1, 2)], False, id="two ranges that nobody compares"),
+    ],
+)
+def test_whether_characters_are_apart_is_said_where_it_is_sure(
+    some: list[Part], others: list[Part], sure: bool
+) -> None:
+    """Elsewhere a repetition may go back, and markers are told apart one by one."""
+    assert sure is apart(some, others)
+    assert sure is apart(others, some)
+
+
+@pytest.mark.parametrize(
+    ("opener", "text"),
+    [
+        pytest.param(Opener(("【", Some("一-龥", 1, 8), "调用】"), body), "【工具调用】", id="in any script"),
+        pytest.param(Opener(("@call", LINE_END), body, ahead=("{",)), "@call\r\n", id="before a line of its own"),
+    ],
+)
+def test_markers_are_found_wherever_they_are_cut(opener: Opener, text: str) -> None:
+    """A repetition that could take what follows gives it back, and the next line may come later."""
+    own = Dialect(
+        id="own",
+        openers=(opener,),
+        write_call=lambda name, arguments: "",
+        write_result=lambda name, text: "",
+    )
+    for deltas in usual_ways(text + '{"name":"f"} on'):
+        assert [("f", "own")] == [(call.name, call.dialect) for call in parse(deltas, dialects=[own]).calls]
+
+
 def test_a_group_ends_where_what_is_ahead_begins() -> None:
     """It is the same place whichever of the markers stands there, and however much of them is common."""
     markers = Markers([(Marker(("<a", SPACES), ahead=(first,)), first) for first in ("{", "[")])
@@ -117,12 +169,6 @@ def test_a_group_ends_where_what_is_ahead_begins() -> None:
     assert ("[", 3) == markers.at("<a [", 0, False)
     assert markers.at("<a  ", 0, False) is None
     assert markers.at("<a  ", 0, True) is False
-
-
-def body(span: Span) -> Generator[None, None, None]:
-    """Read one JSON object."""
-    yield from span.json()
-    span.close()
 
 
 @pytest.mark.parametrize("parts", [(), (BLANKS, "a"), ("",)])

@@ -35,7 +35,7 @@ _each_escape = re.compile(
 ).sub
 
 
-# `{"name": "` or `[{"name": "`, and in place of the word what may become one: what comes instead is read again.
+# `{"name": "` or `[{"name": "`, or a beginning of it at the end of the text; nine letters of any key may become one.
 _SPACE = r"[ \t\r\n]{0,32}+"
 _KEY_OF_NAME = rf'(?:{"|".join(NAME_FIELDS)})"{_SPACE}(?::{_SPACE}(?:"()|\Z)|\Z)|[A-Za-z_]{{0,9}}+\Z'
 _BEGINS_WITH_NAME = re.compile(rf'(\[{_SPACE}|)(?:\{{{_SPACE}(?:"(?:{_KEY_OF_NAME})|\Z)|\Z)')
@@ -66,7 +66,8 @@ class Envelope:
     usual: ClassVar[re.Pattern[str] | None] = _BEGINS_WITH_NAME
     """Matches how nearly every call begins, or the beginning of that at the end of the text; see `begin_named`.
 
-    The first group is the beginning of an array, or nothing; the second takes part where all has come.
+    The first group is the beginning of an array, or nothing; the second takes part where all has come. An envelope
+    that reads tokens in a way of its own sets this to None: it is not asked about what this matches.
     """
 
     __slots__ = (
@@ -133,7 +134,7 @@ class Envelope:
         return True
 
     def begin_named(self, place: int, array: int) -> None:
-        """Take note of all the tokens that `usual` has matched at `place`; those of `array` are so many characters."""
+        """Take note of what `usual` has matched at `place`, of which `array` characters begin an array, or none."""
         self._calls = 1 if array else 0
         self._expects = self._first = self._key = False
         self._field = NAME_FIELDS[0]

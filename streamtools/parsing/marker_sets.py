@@ -84,14 +84,13 @@ class Group(Generic[T]):
         self.ready = False
 
     def prepare(self) -> None:
-        """Compile what every text asks for."""
+        """Compile what every text asks for. Threads may do so at once: each attribute is set to the same."""
         markers = [marker for marker, _ in self._entries]
         tree = _Tree(markers)
         self.begun = re.compile(tree.pattern).match
-        self.last = None
         if not tree.plain:
-            self.last = re.compile("|".join(sorted(set(map(_last, markers))))).search
             self._going = self._compile(complete_line)
+        self.last = None if tree.plain else re.compile("|".join(sorted(set(map(_last, markers))))).search
         finals = {marker.last if _ends_at_once(marker) else "" for marker in markers}
         self.final = finals.pop() if len(finals) == 1 else ""
         self.back = int(any(marker.behind for marker in markers))
@@ -111,7 +110,7 @@ class Group(Generic[T]):
             told = self._told.get(begun.lastindex)
             if told is not None:
                 return self._entries[told[0]][1], begun.start(told[1])
-        elif ended or begun.end() < len(text) or last(text, at) is not None:  # else none of them is complete
+        elif ended or begun.end() < len(text) or last(text, at) is not None:  # else what ends a marker has not come
             found = shorter = self._going(text, at)
             while shorter is not None:  # the one that is complete first, however the text is cut
                 found = shorter
@@ -135,8 +134,8 @@ class Group(Generic[T]):
 class _Tree:
     """One pattern for markers and all their beginnings at the end of the text.
 
-    It is `plain` if two of them can never stand at one place, nor one of them in two ways: then the last group that
-    took part `told` the number of the marker that is complete, and the group where it ends.
+    It is `plain` if two of them can never stand at one place, nor one of them in two ways: then `told` maps the last
+    group that took part to the number of the marker that is complete and the group where that ends.
     """
 
     def __init__(self, markers: Sequence[Marker]) -> None:

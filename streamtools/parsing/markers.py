@@ -53,7 +53,9 @@ _HEAD = 4  # characters of a marker by which it is told from others before all o
 MARK = "()"
 """An empty group of a pattern: the match has come this far."""
 _NEVER = "(?!)"  # matches nothing
-_LATIN = "".join(map(chr, range(256)))  # two classes of characters that share any share one of these
+_LATIN = "".join(map(chr, range(256)))
+_FEW = re.compile(r"\[(?:[^\\^]|(?!\^)(?:[^\\\u0100-\U0010ffff]|\\[^\w]|\\[fnrtv])+)\]").fullmatch
+"""Matches a class of one character, or of some that are all among the first 256 of Unicode."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def followed(part: Part, rest: str, *, goes_back: bool = True) -> str:
     Without `goes_back`, a repetition takes all that it can and keeps it.
     """
     if isinstance(part, LineEnd):
-        return rf"(?:\r?\Z|\r?\n{rest})"
+        return rf"(?:\r?\Z|\r?\n{_or_end(rest)})"
     if isinstance(part, Maybe):
         inner = ""
         for each in reversed(part.parts):
@@ -202,25 +204,31 @@ def firsts(parts: Iterable[Part | None]) -> Iterator[Part]:
             yield from filter(None, part.words)
             if "" not in part.words:
                 return
-        elif part is not None:
+        elif part:
             yield part
             if not isinstance(part, Some) or part.least:
                 return
 
 
 def apart(some: Iterable[Part], others: Sequence[Part]) -> bool:
-    """Return whether no character begins one of `some` and one of `others`, literals or classes as far as one sees."""
-    patterns = [(_first(one), _first(other)) for one in some for other in others]
-    return all(one and other and re.search(f"(?={one}){other}", _LATIN) is None for one, other in patterns)
+    """Return whether it is sure that no character begins one of `some` and one of `others`, literals or classes."""
+    return all(_apart(_first(one), _first(other)) for one in some for other in others)
+
+
+def _apart(one: str, other: str) -> bool:
+    """Return whether it is sure that two classes share no character: one of them, at least, has few enough to try."""
+    few = one if _FEW(one) else other if _FEW(other) else None
+    return few is not None and re.search(f"(?={one}){other}", _LATIN + few) is None
 
 
 def _first(part: Part) -> str:
-    """Return a pattern for the character with which `part` begins; "" where that is not one literal or class."""
+    """Return a class of the characters with which `part` begins: literals or classes are all that `firsts` yields."""
     if isinstance(part, Some):
         return f"[{part.characters}]"
     if isinstance(part, LineEnd):
         return r"[\r\n]"
-    return re.escape(part[0]) if isinstance(part, str) else ""
+    assert isinstance(part, str)
+    return f"[{re.escape(part[0])}]"
 
 
 def beginning(word: str) -> str:

@@ -168,7 +168,7 @@ class Span(RawText):
         self.scanner = scanner = JsonText(envelope or Envelope(self), depth=self.depth, lines=lines is not None)
         drafts = self._drafts
         if drafts is None or drafts.last is None or drafts.last.json_begin >= 0:
-            scanner.usual = None  # of a further call its first character is told, and not only its name
+            scanner.usual = None  # a further call begins, with an event, at its first character, not at its name
         over_line = False
         while True:
             if self.state is OPEN:
