@@ -70,6 +70,8 @@ class Parser:
         self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta without consequences
         self._hidden: Span | ReasoningText | None = None  # whoever takes such a delta, if not the reader
+        self._shows: type[Text] | None = None  # what it becomes for the reader, where events have no numbers
+        self._counts: Callable[[], int] | None = None  # what numbers it for the reader, where they have
         self._even = False  # what comes is likely to be text, and can be gone over by itself
         self._begin()
 
@@ -77,12 +79,17 @@ class Parser:
         """Return the events that are certain now that `delta` has come."""
         leaves = self._leaves  # called as a variable: what looks like a method is looked for in the type first
         if leaves(delta) is None and delta:
-            if self._hidden is None:
+            shows = self._shows
+            if shows is not None:  # the commonest of all: text for the reader
                 self._prose.last = delta
-                return [Text(delta)] if self._number is None else [Text(delta, self._number())]
+                return [shows(delta)]
+            number = self._counts
+            if number is not None:
+                self._prose.last = delta
+                return [Text(delta, number())]
             span = self._span
             if span is not None and span.room >= len(delta):
-                # The commonest of all is `skim` and `tell` in line: text inside a string.
+                # The next is `skim` and `tell` in line: text inside a string.
                 span.room -= len(delta)
                 span.parts.append(delta)
                 if span.told is None:
@@ -94,9 +101,10 @@ class Parser:
                     return told
                 number = self._number
                 return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
-            events = self._hidden.skim(delta)
-            if events is not None:
-                return events
+            if self._hidden is not None:
+                events = self._hidden.skim(delta)
+                if events is not None:
+                    return events
         elif not (delta or self._closed):
             return []
         if len(delta) > _BLOCK:
@@ -184,6 +192,7 @@ class Parser:
                 text = self._advance(span, text) if len(text) <= span.room else self._read_span(span, text)
                 if text is None and not self._ended:  # it goes on
                     self._hidden, self._leaves, self._even = span, span.leaves or always, False
+                    self._shows = self._counts = None
                     return events
                 if not text:  # there is nothing behind the span yet
                     break
@@ -205,7 +214,7 @@ class Parser:
 
     def _choose_search(self) -> None:
         """Name the search that finds nothing in a delta without consequences."""
-        self._hidden = None
+        self._hidden = self._shows = self._counts = None
         self._leaves = always
         self._even = False
         if self._span is not None:
@@ -216,6 +225,9 @@ class Parser:
         else:
             self._even = self._prose.choose()
             self._leaves = self._prose.leaves
+            self._counts = self._number
+            if self._number is None:
+                self._shows = Text
 
     # Reasoning.
 
