@@ -54,7 +54,7 @@ MARK = "()"
 """An empty group of a pattern: the match has come this far."""
 _NEVER = "(?!)"  # matches nothing
 _LATIN = "".join(map(chr, range(256)))
-_FEW = re.compile(r"\[(?:[^\\^]|(?!\^)(?:[^\\\u0100-\U0010ffff]|\\[^\w]|\\[fnrtv])+)\]").fullmatch
+_FEW = re.compile(r"\A\[(?:[^\\^]|(?!\^)(?:[^\\\u0100-\U0010ffff]|\\[^\w]|\\[fnrtv])+)\]").fullmatch
 """Matches a class of one character, or of some that are all among the first 256 of Unicode."""
 
 
