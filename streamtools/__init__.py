@@ -1,6 +1,7 @@
 """Streaming event-processing middleware between a language model's answer and the user interface.
 
-The public names stand in the order in which data flows. Importing them needs only the core dependencies.
+The public names stand in the order in which data flows. Importing them needs only the core dependencies, and loads what
+a stream needs; what stands around a stream is loaded when it is used.
 """
 
 # ruff: noqa: I001, RUF022  # the order is the pipeline's, not the alphabet's
@@ -11,27 +12,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from streamtools import events
+from streamtools.events.ui_events import coalesce
 from streamtools.errors import Code, StreamToolsError
 from streamtools.calls import ToolCall
 from streamtools.limits import Limits
 from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
-from streamtools.extracting import extract_tool_calls
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.stream import ToolStream
-from streamtools.options import StreamOptions
-from streamtools.result import TurnResult
-from streamtools import conversation
-from streamtools.conversation.prompts import augment_system_prompt
-from streamtools.conversation.emulation import Emulation
-from streamtools.conversation.chatting import chat
-from streamtools.texts import UiTexts
-from streamtools.replaying import replay
-from streamtools.coalescing import coalesce
+from streamtools.stream import StreamOptions, ToolStream, TurnResult, extract_tool_calls
 
-if TYPE_CHECKING:  # loaded when it is used, as not everybody writes to a wire
-    from streamtools import outputs
+if TYPE_CHECKING:
+    from streamtools import conversation, outputs
+    from streamtools.conversation import Emulation, augment_system_prompt, chat
+    from streamtools.outputs.plain_text import UiTexts
+    from streamtools.recording.event_replay import replay
 
 __all__ = [
     "events",
@@ -67,9 +62,22 @@ __all__ = [
     "coalesce",
 ]
 
+_LATER = {
+    "conversation": "streamtools.conversation",
+    "augment_system_prompt": "streamtools.conversation",
+    "Emulation": "streamtools.conversation",
+    "chat": "streamtools.conversation",
+    "UiTexts": "streamtools.outputs.plain_text",
+    "outputs": "streamtools.outputs",
+    "replay": "streamtools.recording.event_replay",
+}
+"""Where the names stand that are loaded when they are used."""
+
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
 
     def __getattr__(name: str) -> Any:
-        if name == "outputs":
-            return import_module("streamtools.outputs")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(_LATER[name])
+        found = globals()[name] = module if _LATER[name] == f"{__name__}.{name}" else getattr(module, name)
+        return found

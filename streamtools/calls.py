@@ -8,6 +8,8 @@ that unwraps them, so that one rule holds for native calls, calls in text and em
   one of the two are a conflict; other keys are ignored.
 - arguments are an object, or a string that holds the JSON of one; `""`, null and a missing key mean `{}`. Anything else
   is an error, never `{}`: a tool must not run with arguments that the model did not write.
+
+Below stands the one reader of finished responses: what a provider sends without streaming, and where its calls are.
 """
 
 from __future__ import annotations
@@ -15,29 +17,14 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from streamtools.errors import Code
-from streamtools.json_values import Decoded, Rejected, decode_json
+from streamtools.json_values import Decoded, Rejected, as_dict, decode_json
 from streamtools.limits import DEFAULT_LIMITS, Limits
-
-__all__ = [
-    "ARGUMENT_FIELDS",
-    "ID_FIELDS",
-    "NAME_FIELDS",
-    "NATIVE",
-    "IdFactory",
-    "ReadCall",
-    "ToolCall",
-    "UnreadCall",
-    "new_call_id",
-    "read_arguments",
-    "read_envelope",
-    "unwrap",
-]
 
 NAME_FIELDS = ("name", "toolName", "tool", "tool_name")
 ARGUMENT_FIELDS = ("arguments", "parameters", "input", "args")
@@ -52,11 +39,21 @@ _ROLES = {
 NATIVE = "native"
 """The `dialect` of native calls."""
 
+EMULATED = "emulated_"
+"""What the ids of emulated calls begin with: they go the way of native ones, and were read in what the model wrote."""
+
+BLOCKS = ("tool_use", "function_call", "function")
+"""The `type` of a call in a list of blocks; there, one without a type is a call too."""
+ITEMS = ("function_call", "custom_tool_call")
+"""The `type` of a call among items of Responses."""
+
+IdFactory = Callable[[], str]
+
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A complete, well-formed call, whichever way it was written.
 
-    `dialect` is how it was written, `NATIVE` for one that the provider told beside the text. `raw` is the exact text
+    `dialect` is how it was written, `NATIVE` for one that the provider sent beside the text. `raw` is the exact text
     that was hidden from the reader, markers included; several calls from one array share out that text between them,
     and native calls have none. `provider_id` is an id that the model or the provider wrote; `id` is unique in the run.
     `signature` is a provider's own, and goes back to it unchanged with the call.
@@ -71,6 +68,11 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     provider_id: str | None = None
     signature: str | None = None
 
+    @property
+    def is_native(self) -> bool:
+        """Whether the provider has told the call beside the text, so that nobody but the model can have written it."""
+        return self.dialect == NATIVE and not self.id.startswith(EMULATED)
+
     def fingerprint(self) -> str:
         """Return a text that is equal for two calls exactly when their names and arguments are."""
         return json.dumps([self.name, self.arguments], sort_keys=True, separators=(",", ":"))
@@ -79,6 +81,14 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     def digest(self) -> str:
         """A digest of the name and the arguments: SHA-256, in hexadecimal."""
         return hashlib.sha256(self.fingerprint().encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Verdict(NamedTuple):
+    """Why the calls of a turn must not run, for model and reader; `fatal` if the run has failed with them."""
+
+    calls: Sequence[ToolCall]
+    message: str
+    fatal: bool
 
 
 def new_call_id() -> str:
@@ -181,4 +191,85 @@ def _kind(value: Any) -> str:
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
-IdFactory = Callable[[], str]
+class Finished(NamedTuple):
+    """A finished response: in which shape, what the model wrote (a message, blocks or items), and its calls unread."""
+
+    kind: Literal["chat", "ollama", "responses", "anthropic", "gemini", "calls", "call", ""]
+    written: Any
+    calls: list[Any]
+    ending: object = None
+    """Why it has ended, in the provider's own word."""
+
+
+def take_apart(response: Mapping[str, Any]) -> Finished:
+    """Return the parts of a whole response, a message or a call. `kind` is empty for an object that shows to be none.
+
+    Objects of SDKs count as the dicts that they were made of, wherever an entry stands.
+    """
+    choices, message, output, content = (response.get(key) for key in ("choices", "message", "output", "content"))
+    if "candidates" in response or "promptFeedback" in response:
+        return Finished("gemini", response, [])
+    if isinstance(choices, list):
+        choice = _object(next(iter(choices), None))
+        return _chat("chat", _object(choice.get("message")), choice.get("finish_reason"))
+    if isinstance(message := plain(message), dict):
+        return _chat("ollama", message, response.get("done_reason") or response.get("finish_reason"))
+    if isinstance(output, list):
+        return _items([plain(each) for each in output], response.get("status"))
+    if isinstance(content, list) and not (response.get("tool_calls") or response.get("function_call")):
+        return take_blocks_apart([plain(each) for each in content], response.get("stop_reason"))
+    is_named = "name" in response and "role" not in response and "content" not in response
+    if response.get("type") in BLOCKS or "function" in response or is_named:
+        return Finished("call", response, [response])
+    found = _chat("chat", dict(response), None)
+    return found if "role" in response or found.calls else found._replace(kind="")
+
+
+def take_list_apart(entries: Iterable[object]) -> Finished:
+    """Return the parts of a list: items of Responses, blocks of Anthropic's, or calls."""
+    listed = [plain(each) for each in entries]
+    types = [type_of(each) for each in listed]
+    if any(each in (*ITEMS, "reasoning", "message") for each in types):
+        return _items(listed)
+    if any(each in ("tool_use", "text", "thinking") for each in types):
+        return take_blocks_apart(listed)
+    return Finished("calls", listed, [each for each in listed if is_call(each)])
+
+
+def _items(written: Sequence[Any], status: object = None) -> Finished:
+    """Return the parts of a response of output items."""
+    known = [each for each in written if isinstance(each, dict)]
+    return Finished("responses", known, [each for each in known if type_of(each) in ITEMS], status)
+
+
+def take_blocks_apart(written: list[Any], stop_reason: object = None) -> Finished:
+    """Return the parts of a message of content blocks."""
+    return Finished("anthropic", written, [each for each in written if is_call(each)], stop_reason)
+
+
+def _chat(kind: Literal["chat", "ollama"], message: dict[str, Any], finish_reason: object) -> Finished:
+    listed, old = message.get("tool_calls"), message.get("function_call")
+    listed = listed if isinstance(listed, list) else [listed] if listed else []
+    return Finished(kind, message, [plain(each) for each in (*listed, *([old] if old else []))], finish_reason)
+
+
+def type_of(entry: object, unsaid: object = None) -> object:
+    """Return what an entry says that it is; `unsaid` if it is an object that does not say."""
+    return entry.get("type", unsaid) if isinstance(entry, dict) else None
+
+
+def is_call(block: object) -> bool:
+    """Return whether what stands in a list of blocks stands there as a call."""
+    return not isinstance(block, dict) or type_of(block, "function") in BLOCKS
+
+
+def plain(value: object) -> Any:
+    """Return the dict that a call, or an object of an SDK, was made of, and anything else as it is."""
+    if isinstance(value, ToolCall):
+        return msgspec.to_builtins(value)
+    return value if (made := as_dict(value, nulls=False)) is None else made
+
+
+def _object(value: object) -> dict[str, Any]:
+    value = plain(value)
+    return value if isinstance(value, dict) else {}

@@ -60,7 +60,7 @@ class Code(StrEnum):
     TOOL_DENIED = "tool_denied"
     """Somebody who was asked said no."""
     OUTCOME_UNKNOWN = "outcome_unknown"
-    """The tool had begun when its process ended, and nobody knows what it has done; it is not run again."""
+    """The tool may have begun before, and nobody knows what it has done: its process died, say. It is not run again."""
     TOOL_CANCELLED = "tool_cancelled"
     """The run was left while the tool was at work."""
     TOOL_OUTPUT = "tool_output"
@@ -97,6 +97,8 @@ class Code(StrEnum):
     """The model makes no calls by itself; it was asked which tools are needed."""
     UNKNOWN_DROPPED = "unknown_dropped"
     """A decision asked for tools that do not exist."""
+    DECISIONS_DIFFER = "decisions_differ"
+    """An answer held several decisions, and the last counts; it calls no tool that needs approval, or more trust."""
     DECISION_UNREADABLE = "decision_unreadable"
     """The decision whether tools are needed could not be read; none were called."""
     NOT_EMULATED = "not_emulated"
@@ -106,7 +108,7 @@ class Code(StrEnum):
     ABANDONED = "abandoned"
     """The thread of a tool that ran out of time, or was cancelled, cannot be stopped; what it returns is dropped."""
     RESULT_TOO_LONG = "result_too_long"
-    """A tool's result is longer than the model may get, which was told so; the interface has all of it."""
+    """A tool's result is longer than the model may get, which the model knows; the interface has all of it."""
     RESYNC = "resync"
     """Events between the position of this reader and the next event are kept no more."""
     DUPLICATE_TOOL = "duplicate_tool"
@@ -129,6 +131,10 @@ class RunNotFound(StreamToolsError, LookupError):
     """There is no such run of this owner's: it never was, it is another owner's, or it is kept no more."""
 
 
+class Draining(ClosedError):
+    """The server is about to end: what goes on is finished, and nothing new is begun."""
+
+
 class TooManyRuns(StreamToolsError):
     """As many runs are going on as are allowed at the same time."""
 
@@ -142,8 +148,8 @@ class EventOrderError(StreamToolsError, ValueError):
     def __init__(self, place: int, event: object, rule: str) -> None:
         call = getattr(event, "call", None)
         call_id = getattr(call, "id", getattr(event, "call_id", None))
-        told = getattr(event, "type", type(event).__name__) + (f" of {call_id}" if call_id else "")
-        super().__init__(f"at the end: {rule}" if event is None else f"event {place}, {told}: {rule}")
+        name = getattr(event, "type", type(event).__name__) + (f" of {call_id}" if call_id else "")
+        super().__init__(f"at the end: {rule}" if event is None else f"event {place}, {name}: {rule}")
         self.place = place
         self.event = event
         self.rule = rule
@@ -159,6 +165,10 @@ class UnreadableSource(StreamToolsError, TypeError):
 
 class DecisionRefused(StreamToolsError, ValueError):
     """A decision about a call does not fit: nobody asked, it comes a second time, or the call is another than shown."""
+
+
+class CallRefused(StreamToolsError):
+    """A ledger refuses that a call begins: it has no room for it, or another process has taken the run over."""
 
 
 class ToolCallFailed(StreamToolsError):

@@ -8,8 +8,10 @@ these; msgspec reads them in half of the time.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -17,11 +19,59 @@ import msgspec
 
 from streamtools.errors import Code
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.surrogates import is_utf8
 
 _msgspec_decode = msgspec.json.Decoder().decode
 _msgspec_encode = msgspec.json.Encoder().encode
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: cheap to look for, rare to find
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether UTF-8 can hold a text: whether no half of a surrogate pair stands in it.
+
+    Providers cut pairs, models write halves, and names of files hold them: each place that writes bytes has to make
+    such a text whole first, or to refuse it.
+    """
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def whole(text: str) -> str:
+    """Return `text` with the halves of each surrogate pair joined, and U+FFFD for a half that stands alone."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def writable(value: Any) -> Any:
+    """Return a copy of builtin values that every reader of JSON takes: texts are `whole`, `NaN` and infinities null.
+
+    >>> writable({"a": ["\\ud83d", float("nan")]})
+    {'a': ['\ufffd', None]}
+    """
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, Mapping):
+        return {writable(key): writable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [writable(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_dict(item: object, *, nulls: bool = True) -> dict[str, Any] | None:
+    """Return the dict that `item` is, or that an object of an SDK was made of, and None for anything else.
+
+    No SDK is imported; an object is known by what it can do. What a field was not sent as is left out, because in some
+    formats null says something else than nothing; without `nulls`, so is what is null.
+    """
+    value: object = None
+    if isinstance(item, Mapping):
+        value = dict(item)
+    elif callable(dump := getattr(item, "model_dump", None)):  # pydantic: nearly all SDKs
+        choice = {"by_alias": True, "exclude_unset": True} if nulls else {"exclude_none": True}
+        value = dump(mode="json", warnings=False, **choice)
+    elif callable(dump := getattr(item, "to_dict", None)):
+        value = dump()
+    return value if isinstance(value, dict) else None
 
 
 class Rejected(ValueError):
@@ -95,17 +145,21 @@ def _decode_plain(text: str, limits: Limits) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=16)
 def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
-    def integer(text: str) -> int:
-        if len(text) > digits and _digits(text) > digits:
+    def check(text: str) -> None:
+        if sum(map(str.isdigit, text)) > digits:
             raise Rejected(Code.NUMBER_TOO_LONG, f"a number has more than {digits} digits")
+
+    def integer(text: str) -> int:
+        if len(text) > digits:
+            check(text)
         try:
             return int(text)
         except ValueError:  # `sys.get_int_max_str_digits()` is less than the limit
             raise Rejected(Code.NUMBER_TOO_LONG, "a number has more digits than Python reads") from None
 
     def real(text: str) -> float:
-        if len(text) > digits and _digits(text) > digits:
-            raise Rejected(Code.NUMBER_TOO_LONG, f"a number has more than {digits} digits")
+        if len(text) > digits:
+            check(text)
         number = float(text)
         if number in (float("inf"), float("-inf")):
             raise Rejected(Code.NOT_A_NUMBER, f"{text[:40]} is too large for a number")
@@ -130,10 +184,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     raise Rejected(Code.NOT_A_NUMBER, f"{name} is not JSON")
-
-
-def _digits(text: str) -> int:
-    return sum(character.isdigit() for character in text)
 
 
 def fits(value: Any, depth: int) -> bool:

@@ -1,13 +1,16 @@
-"""Every async test runs on both event loops; the properties run in one of two profiles.
+"""Every async test runs on both event loops; the properties run in one of three profiles.
 
-`ci` is the same hundred examples each time; `HYPOTHESIS_PROFILE=laws` is two thousand new ones for every property.
-The events of every stream that a test reads, and so of every chat and every replay, are held against their grammar.
+`quick` is the same twenty examples each time, `HYPOTHESIS_PROFILE=deep` the same hundred, and `HYPOTHESIS_PROFILE=laws`
+two thousand new ones for every property. The events of every stream that a test reads, and so of every chat and every
+replay, are held against their grammar. At the end stands what the tests took: time of the processor, and of the clock.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -15,19 +18,51 @@ from hypothesis import HealthCheck, settings
 
 from streamtools import ToolStream
 from streamtools.events import UIEvent
-from streamtools.grammar import Grammar
+from streamtools.machine.event_order import Grammar
 
 _UNTIMED = [HealthCheck.too_slow]  # a busy machine makes no test fail
 
-settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
+settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
+settings.register_profile("deep", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
 settings.register_profile("laws", max_examples=2000, deadline=None, suppress_health_check=_UNTIMED)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+if sys.dont_write_bytecode:  # as in many containers: each worker, and each command of a test, would compile everything
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".cache" / "bytecode")
+    os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": sys.pycache_prefix}
+
+_STARTED: pytest.StashKey[float] = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Remember when it began."""
+    config.stash[_STARTED] = os.times().elapsed
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what the tests took, in this process and in all that it has started and waited for: workers, commands."""
+    took = os.times()
+    processor = took.user + took.system + took.children_user + took.children_system
+    wall = took.elapsed - config.stash[_STARTED]
+    terminalreporter.write_line(f"{processor:.0f} s of processor time, {wall:.0f} s on the wall")
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The event loop of an async test."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No certificate is ever looked at; to read those of all authorities, for each client, would take a quarter of a
+    minute.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SSL_CERT_FILE", raising=False)
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("authorities")))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

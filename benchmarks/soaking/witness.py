@@ -29,7 +29,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.outputs import Grammar
-from streamtools.result import TurnResult
+from streamtools.stream.result import TurnResult
 
 
 class Wrong(AssertionError):

@@ -5,7 +5,7 @@ async with chat(model, messages, tools=tools) as events:
         ...
 """
 
-from streamtools.conversation.chatting import Chat, Review, chat
+from streamtools.conversation.chatting import Chat, chat
 from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.models import (
     AnthropicMessages,
@@ -16,11 +16,10 @@ from streamtools.conversation.models import (
     OpenAIChat,
     OpenAIResponses,
     ScriptedModel,
-    ScriptedReply,
     Timeouts,
     latitude_request,
 )
-from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot, new_nonce
+from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot
 from streamtools.history import (
     Assistant,
     Message,
@@ -33,6 +32,7 @@ from streamtools.history import (
     without_reasoning,
     write_messages,
 )
+from streamtools.parsing.dialects.base import new_nonce
 
 __all__ = [
     "AnthropicMessages",
@@ -48,9 +48,7 @@ __all__ = [
     "OpenAIChat",
     "OpenAIResponses",
     "Results",
-    "Review",
     "ScriptedModel",
-    "ScriptedReply",
     "System",
     "Timeouts",
     "User",

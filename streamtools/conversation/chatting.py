@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
 from anyio.abc import TaskGroup
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.emulated import EmulatedReply
-from streamtools.conversation.emulation import Emulation, Mode, check
-from streamtools.conversation.models.base import Ask, Model
+from streamtools.conversation.decision import Reply
+from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode, check_word
+from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
-from streamtools.conversation.request import Reply
 from streamtools.errors import Code
 from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
 from streamtools.history import (
@@ -40,14 +40,12 @@ from streamtools.history import (
     write_behind,
     write_messages,
 )
-from streamtools.machine import StreamMachine
-from streamtools.options import StreamOptions
-from streamtools.parsing.dialects import Dialect, Dialects, choose_dialects
-from streamtools.parsing.options import ParserOptions
-from streamtools.stream import EventSource, ToolStream
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, armed
+from streamtools.parsing.policies import ParserOptions
+from streamtools.stream.tool_stream import EventSource, StreamOptions, ToolStream
 from streamtools.tools import ToolRegistry
-from streamtools.tools.choice import ToolChoice, parse
-from streamtools.tools.guards import Watch
+from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice
 from streamtools.tools.registry import ToolsLike
 
 Review: TypeAlias = Callable[
@@ -69,7 +67,8 @@ class Chat(ToolStream):
     definitions of the tools. After a turn with calls their results are sent back (`follow_up="auto"`), and the answer
     is the next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each
     follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
-    of each request. A `tool_choice` that forces a call holds for the first step. The other parameters are those of
+    of each request. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows
+    whether it makes native calls is one that does as soon as the messages hold one. The other parameters are those of
     `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none; TypeError for
     parameters that there are not.
 
@@ -96,15 +95,13 @@ class Chat(ToolStream):
         request: Mapping[str, Any] | None = None,
         **options: Unpack[StreamOptions],
     ) -> None:
-        for name, value, allowed in (
-            ("follow_up", follow_up, ("auto", "never")),
-            ("teach", teach, ("auto", "always", "never")),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
+        check_word("follow_up", follow_up, ("auto", "never"))
+        check_word("teach", teach, ("auto", "always", "never"))
         if review is not None and not callable(review):
             raise ValueError(f"review is a function, not {review!r}")
-        if not isinstance(few_shot, bool) and not _are_examples(few_shot):
+        given: Any = few_shot
+        is_sequence = isinstance(given, Sequence) and not isinstance(given, str)
+        if not isinstance(given, bool) and not (is_sequence and all(isinstance(each, Example) for each in given)):
             raise ValueError(f"few_shot is True, False or a sequence of Example, not {few_shot!r}")
         for name in options.keys() - StreamOptions.__annotations__.keys():
             raise TypeError(
@@ -116,19 +113,25 @@ class Chat(ToolStream):
         self._model = model
         self._registry = ToolRegistry.of(tools if tools is not None else ())
         self._emulation = emulation if isinstance(emulation, Emulation) else Emulation(mode=emulation)
-        check(
-            self._emulation,
-            has_tools=bool(len(self._registry)),
-            self_contained=options.get("self_contained", False),
-        )
+        if self._emulation.mode == "force" and not len(self._registry):
+            raise ValueError("emulation is forced, and there are no function tools")
+        if self._emulation.mode != "off" and options.get("self_contained", False):
+            raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
+        history = read_messages(messages)
         self._native = options.setdefault("native_tool_calls", model.native_tool_calls)
-        self._armed = choose_dialects(options.get("dialects"))
-        self._taught = _choose_taught(options.get("dialects"), self._armed)
+        if self._native is None and _calls_natively(history):
+            self._native = options["native_tool_calls"] = True
+        if teach == "always" and options.get("dialects") is None:
+            options["dialects"] = DEFAULT_DIALECTS[::-1]  # the first is taught
+        self._named = options.get("dialects")
+        self._dialects = armed(self._named, self._native)
+        usual = [each for each in self._dialects if each.id == "tilde_fence" and self._named in (None, "auto")]
+        self._taught = next(iter([*usual, *self._dialects]), None)
         can = self._taught is not None and self._taught.teachable
         self._teaches = teach == "always" or (teach == "auto" and self._native is False and can)
         self._few_shot = few_shot
         self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}
-        self._messages = answered_by_user(read_messages(messages), self._armed)
+        self._messages = answered_by_user(history, self._dialects)
         self._sent = 0  # steps that are among the messages
         self._request = deepcopy(dict(request or {}))
         self._follow_up = follow_up
@@ -136,8 +139,8 @@ class Chat(ToolStream):
         self._steps_left = max_steps
         # These two are what the stream itself makes of its options, made earlier for the first request.
         self._watch = options["guards"] = Watch.of(options.get("guards"))
-        self._wish = parse(options.get("tool_choice", "auto"))
-        begins = _Nothing() if options.get("resume") is not None else self._next_answer()
+        self._wish = parse_choice(options.get("tool_choice", "auto"))
+        begins = _NoAnswer() if options.get("resume") is not None else self._next_answer()
         super().__init__(begins, tools=self._registry if tools is not None else None, **options)
         if self._resumed is not None:
             _check_open(self._resumed.calls, self._messages)
@@ -155,10 +158,10 @@ class Chat(ToolStream):
 
     def messages(self, format: Format = "openai") -> list[dict[str, Any]]:
         """Return the history in the form of a provider; see `write_messages`, also for its errors."""
-        return write_messages(self.history, format, dialects=self._armed)
+        return write_messages(self.history, format, dialects=self._dialects)
 
     async def _resume(self, tools: TaskGroup) -> bool:
-        """Run what an earlier run has left open; the model is asked when that has been done, and told of it."""
+        """Run what an earlier run has left open; the model is asked when that has been done."""
         await super()._resume(tools)
         return self._resumed is None
 
@@ -169,28 +172,30 @@ class Chat(ToolStream):
         self._steps_left -= 1
         self._watch.last_turn = self._steps_left == 0
         history = settle(self._messages, "cancelled")
-        tools = tuple(self._registry)
-        ask = Ask(tuple(history), tools, self._wish, self._request, self._armed)
-        in_text = self._native is False
-        told = self._teach(history) if self._teaches else history
-        first = Ask(
-            history=tuple(calls_as_text(told, self._taught) if in_text else told),
-            tools=() if in_text else tools,
-            tool_choice=self._wish,
-            options=self._request,
-            dialects=self._armed,
-        )
+        ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects)
+        first = replace(ask, history=tuple(self._teach(history) if self._teaches else history))
+        if self._native is False:
+            first = replace(first, history=tuple(calls_as_text(first.history, self._taught)), tools=())
         mode = self._emulation.mode
         if mode == "off":
             return Reply(self._model, first)
-        if not tools:
+        if not ask.tools:
             holds_others = bool(self._model.body(first).get("tools"))
             return Reply(self._model, first, [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if holds_others else ())
-        asked_first = None if mode == "force" else first
-        return EmulatedReply(self._model, asked_first, ask, self._emulation, probe=self._probe, think=self._think)
+        probe = partial(
+            StreamMachine,
+            tools=self._registry,
+            execute="never",
+            native_tool_calls=self._native,
+            dialects=self._named,
+            **self._parsing,
+        )
+        return EmulatedReply(
+            self._model, None if mode == "force" else first, ask, self._emulation, probe=probe, think=self._think
+        )
 
     def _teach(self, history: list[Message]) -> list[Message]:
-        """Return a history whose system prompt tells how tools are called."""
+        """Return a history whose system prompt teaches how tools are called."""
         if self._taught is None:
             return history
         first = history[0] if history else None
@@ -199,12 +204,6 @@ class Chat(ToolStream):
         given = () if isinstance(self._few_shot, bool) else self._few_shot
         examples = read_messages(write_examples(self._taught, self._registry, given)) if self._few_shot else []
         return [*([System(prompt)] if prompt else []), *examples, *rest]
-
-    def _probe(self) -> StreamMachine:
-        """Return a machine that reads an answer as the run's own does."""
-        return StreamMachine(
-            tools=self._registry, execute="never", native_tool_calls=self._native, dialects=self._armed, **self._parsing
-        )
 
     def _think(self, active: bool) -> None:
         self._hand_out((Thinking(active, seq=self._machine.number()),))
@@ -229,7 +228,7 @@ class Chat(ToolStream):
             return None
         new = steps_to_history(steps)
         behind = () if self._sent else self.result.resumed  # only the first of them answers what was resumed
-        messages = write_behind(behind, new, "openai", dialects=self._armed)
+        messages = write_behind(behind, new, "openai", dialects=self._dialects)
         if self._review is not None:
             reviewed = self._review(deepcopy(messages))
             if isawaitable(reviewed):
@@ -240,13 +239,19 @@ class Chat(ToolStream):
             if reviewed != messages:
                 new = _read_reviewed(reviewed, messages, new)
                 if behind:
-                    self._messages = _answer_last(self._messages)
+                    _answer_last(self._messages, len(self._messages))
                 messages = deepcopy(reviewed)
+        if self._native is None and _calls_natively(new):
+            self._native = True
         self._messages += new
         self._sent += len(steps)
         self._wish = ToolChoice()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
         return self._next_answer()
+
+
+def _calls_natively(history: Iterable[Message]) -> bool:
+    return any(call.is_native for each in history if isinstance(each, Assistant) for call in each.calls)
 
 
 def _check_open(calls: Iterable[ToolCall], history: list[Message]) -> None:
@@ -258,7 +263,7 @@ def _check_open(calls: Iterable[ToolCall], history: list[Message]) -> None:
         raise ValueError(f"the run that is resumed does not go on with these messages: {error}") from None
 
 
-class _Nothing:
+class _NoAnswer:
     """The source of a run that begins with something else than an answer."""
 
     def __aiter__(self) -> Self:
@@ -271,23 +276,12 @@ class _Nothing:
         """Close nothing."""
 
 
-def _answer_last(history: list[Message]) -> list[Message]:
-    """Return a history whose last turn has no open calls in its text: words that are put behind it answer them."""
-    last = max((place for place, each in enumerate(history) if isinstance(each, Assistant)), default=-1)
-    return [
-        replace(each, in_text=()) if place == last and isinstance(each, Assistant) else each
-        for place, each in enumerate(history)
-    ]
-
-
-def _are_examples(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, Example) for one in value)
-
-
-def _choose_taught(named: Dialects, armed: tuple[Dialect, ...]) -> Dialect | None:
-    """Return the dialect that a model is taught: the first that the caller named, and else the one for most models."""
-    default = next((each for each in armed if each.id == "tilde_fence"), None) if named in (None, "auto") else None
-    return default or next(iter(armed), None)
+def _answer_last(history: list[Message], end: int) -> None:
+    """Let the last turn before `end` have no open calls in its text: words that are put behind it answer them."""
+    for place in reversed(range(end)):
+        if isinstance(last := history[place], Assistant):
+            history[place] = replace(last, in_text=())
+            return
 
 
 def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]], new: list[Message]) -> list[Message]:
@@ -300,12 +294,9 @@ def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]
     said = [message for message in messages if message["role"] == "assistant"]
     known = list(zip(said, [each for each in new if isinstance(each, Assistant)], strict=True))
     read = read_messages(next((was for written, was in known if written == message), message) for message in reviewed)
-    turn = 0  # where the last of the assistant's stands
     for place, each in enumerate(read):
-        if isinstance(each, Assistant):
-            turn = place
-        elif isinstance(each, User) and isinstance(last := read[turn], Assistant):
-            read[turn] = replace(last, in_text=())
+        if isinstance(each, User):
+            _answer_last(read, place)
     return read
 
 

@@ -2,8 +2,9 @@
 
 The answer is asked for as one JSON object and comes as models write: in a fence, behind a sentence, between markers, as
 a string, behind a thought that weighs the opposite. So every JSON value of the answer is looked at, and of those that
-are decisions the last counts that asks for a tool: what was considered before is a decoy. Model output is data: it is
-decoded as JSON, a call in it is read by the one rule of `calls`, and what is no decision decides nothing.
+are decisions the last counts, whatever it says: what was considered before, or quoted, is a decoy. Model output is
+data: it is decoded as JSON, a call in it is read by the one rule of `calls`, and what is no decision decides nothing.
+Results in the request are disarmed, so that a model which quotes one decides nothing thereby.
 """
 
 from __future__ import annotations
@@ -11,13 +12,22 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import anyio.to_thread
 
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
+from streamtools.conversation.models.http_model import AUTO, Ask, HTTPModel, Model
 from streamtools.errors import Code
+from streamtools.events import SourceError, SourceEvent
+from streamtools.history import Message, System, User, calls_as_text
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
+from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.dialects.base import restore, write_json
 from streamtools.tools import Tool, ToolChoice
 
 LENGTH = 256 * 1024
@@ -25,12 +35,21 @@ LENGTH = 256 * 1024
 _WORK = 8 * LENGTH  # characters that are looked at in all: hostile brackets are read from each of them on
 _DEEP = 10_000  # what JSON counts for that nests deeper than Python reads
 _PIECE = 256  # characters in which the end of a value is looked for at first
+_LONG = 200  # messages, parts, calls and results of a history whose request is written in a thread, if it has more
 _TOKEN = 16  # characters of JSON that are together one token, outside of strings and numbers
 
 _marked = re.compile(r"JSON_BEGIN\b(.*?)(?:\bJSON_END\b|\Z)", re.DOTALL)
 _fence = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)\n?")
 _begins = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder(strict=False)
+
+_DECISIONS = Dialect(
+    id="decisions",
+    openers=(),
+    write_call=write_json,
+    unmarked=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),  # the keys of decisions, escaped or not
+)
+"""What in a result must not be taken for a decision."""
 
 _FORM = '{"tools":[{"tool":"NAME","arguments":{}}]}'
 _NO_TOOLS = '{"tools":[]}'
@@ -44,10 +63,14 @@ class Wanted(NamedTuple):
 
 
 class ModelDecision(NamedTuple):
-    """What an answer decides; not `readable` is one that holds no decision, and then no tools are wanted."""
+    """What an answer decides; not `readable` is one that holds no decision, and then no tools are wanted.
+
+    `differs` is one that held others which say something else.
+    """
 
     calls: list[Wanted]
     readable: bool
+    differs: bool = False
 
 
 def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
@@ -74,18 +97,13 @@ def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") 
 
 
 def read_decision(answer: str) -> ModelDecision:
-    """Return what `answer` decides."""
     text = parse(answer[:LENGTH], dialects=(), reasoning="anywhere").content.strip()
-    readable = False
-    for places in (_marked.findall(text), _blocks(text), [text]):
-        wanted: list[Wanted] = []
-        for value in _values(places):
-            calls = _read(value)
-            readable = readable or calls is not None
-            wanted = calls or wanted
-        if wanted:
-            return ModelDecision(wanted, True)
-    return ModelDecision([], readable)
+    for places in ([text], _blocks(text), _marked.findall(text)):  # the latter two hold what is a string
+        read = [calls for value in _values(places) if (calls := _read(value)) is not None]
+        if read:
+            calls = [each._replace(arguments=restore(each.arguments, [_DECISIONS])) for each in read[-1]]
+            return ModelDecision(calls, True, any(each != read[-1] for each in read))
+    return ModelDecision([], False)
 
 
 def _blocks(text: str) -> list[str]:
@@ -180,3 +198,119 @@ def _says_none(value: dict[str, Any]) -> bool:
     names = [place[key] for place in places for key in NAME_FIELDS if key in place]
     names += [function] if isinstance(function, str) else []
     return bool(names) and all(name is None or (isinstance(name, str) and not name.strip()) for name in names)
+
+
+class Reply:
+    """The events of a model's reply to `ask`, behind those that are `before` it.
+
+    The request is sent when it is first read, and its response closed with whoever reads it.
+    """
+
+    def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
+        self._model = model
+        self._ask = ask
+        self._before = before
+        self._opened: AbstractAsyncContextManager[Any] | None = None
+        self._source: Any = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sequence[SourceEvent]:
+        if self._before:
+            before, self._before = self._before, ()
+            return before
+        if self._source is None:
+            model, ask = self._model, self._ask
+            if isinstance(model, HTTPModel) and _is_long(ask.history):  # its body takes long to write
+                opened = await anyio.to_thread.run_sync(model.stream, ask)
+            else:
+                opened = model.stream(ask)
+            self._source = await opened.__aenter__()
+            self._opened = opened
+        batch: Sequence[SourceEvent] = await anext(self._source)
+        return batch
+
+    async def aclose(self) -> None:
+        """Close the response, if there is one."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.__aexit__(None, None, None)
+
+
+def _is_long(history: Sequence[Message]) -> bool:
+    """Return whether a history has so many parts that to write it would keep other runs waiting."""
+    parts = 0
+    for message in history:
+        held = message.content if isinstance(message, User) else getattr(message, "results", ())
+        parts += 1 + (len(held) if not isinstance(held, str) else 0) + len(getattr(message, "calls", ()))
+    return parts > _LONG
+
+
+# The requests that emulation makes beside the caller's own: how they are written, and which errors lead to them.
+#
+# They offer no tools, so the calls and results of earlier turns stand in them as plain text: providers refuse a
+# history with calls in a request without tools, and a model that cannot see results asks for them again. Options are a
+# provider's own, and a model has some that no request names; so what must not be sent is taken out by a None.
+
+_OF_TOOLS = ("tools", "tool_choice", "toolConfig", "tool_config", "parallel_tool_calls", "functions", "function_call")
+_OF_THE_ANSWER = (
+    *("stop", "stop_sequences", "stopSequences", "max_tokens", "max_completion_tokens", "max_output_tokens"),
+    *("maxOutputTokens", "num_predict", "response_format", "format", "text", "responseMimeType", "responseSchema"),
+)
+"""Options that would cut or shape a decision, in every provider's spelling."""
+_INSIDE = ("options", "generationConfig")  # objects of Ollama and of Gemini that hold them
+
+_OTHER_FAULTS = (401, 402, 403, 408, 409, 429)  # which say nothing about tools, whatever their words
+_TOOLS = r"\b(?:tool(?:s|[ _-]?(?:use|call|calls|calling|choice))?|function(?:s|[ _-]?(?:call|calls|calling))?)\b"
+_refusal = re.compile(
+    rf"{_TOOLS}[^.\n]{{0,60}}(?:\bnot|n't|\bun)[ -]?(?:\w+ ){{0,2}}(?:support|available|enabled)"  # are not supported
+    rf"|(?:\b(?:not|no)\b|n't|\bun(?=support))[^.\n]{{0,60}}support[^.\n]{{0,60}}{_TOOLS}"  # does not support tools
+    rf"|{_TOOLS}[^.\n]{{0,20}} requires? --",  # an option of the server's
+    re.IGNORECASE,
+)
+
+
+def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]) -> Ask:
+    """Return the request whether tools are needed to answer `ask`; its own `options` come last."""
+    system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
+    question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
+    history = [message for message in calls_as_text(ask.history) if not isinstance(message, System)]
+    kept = without(ask.options, _OF_TOOLS + _OF_THE_ANSWER)
+    return Ask(
+        history=(System(question), *history),
+        options={name: value for name, value in kept.items() if name not in options} | dict(options),
+        dialects=(*ask.dialects, _DECISIONS),
+    )
+
+
+def ask_without_tools(ask: Ask) -> Ask:
+    """Return the request that is answered where no tool is needed."""
+    history = tuple(calls_as_text(ask.history))
+    return replace(ask, history=history, tools=(), tool_choice=AUTO, options=without(ask.options, _OF_TOOLS))
+
+
+def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return options that take `names` out of a request, those of the model too.
+
+    >>> without({"stop": ["a"], "options": {"stop": "b", "seed": 1}}, ("stop",))
+    {'stop': None, 'options': {'seed': 1}}
+    """
+    kept: dict[str, Any] = dict.fromkeys(names)
+    for name, value in options.items():
+        if name in _INSIDE and isinstance(value, Mapping):
+            kept[name] = {inner: each for inner, each in value.items() if inner not in names}
+        elif name not in names:
+            kept[name] = value
+    return kept
+
+
+def refuses_tools(error: SourceError) -> bool:
+    """Return whether a provider says that its model, or its server, knows no tools.
+
+    >>> refuses_tools(SourceError("registry.ollama.ai/library/phi3:latest does not support tools", status=400))
+    True
+    """
+    if error.status in _OTHER_FAULTS or "schema" in error.message.lower():
+        return False
+    return _refusal.search(error.message) is not None

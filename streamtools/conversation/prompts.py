@@ -1,6 +1,6 @@
-"""What a model is told about its tools where they are called in text: which there are, and how a call is written.
+"""The system prompt that teaches a model to call tools in text: which there are, and how a call is written.
 
-What is told stands in a section of the system prompt, between `<tool_instructions>` and `</tool_instructions>`, each on
+It is a section of the prompt, between `<tool_instructions>` and `</tool_instructions>`, each on
 a line of its own. That is how the section is found again: another call of `augment_system_prompt` replaces it where it
 stands, and with no tools takes it away. What tools say of themselves is data; it is neutralised, so that a description
 can neither show a call that nobody meant nor end the section.
@@ -11,19 +11,79 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from streamtools.conversation.samples import sample_arguments
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
 from streamtools.parsing.dialects.base import neutralise
-from streamtools.parsing.dialects.nonces import new_nonce
 from streamtools.tools import Tool, ToolRegistry
-from streamtools.tools.formats import write_line
-from streamtools.tools.registry import ToolsLike
+from streamtools.tools.registry import ToolsLike, write_line
+from streamtools.tools.schemas import inline
 
-__all__ = ["Example", "augment_system_prompt", "few_shot", "new_nonce"]
+# Arguments for the example of a call, where a tool has none of its own: read from its JSON schema.
+
+_FORMATS = {
+    "date": "2025-01-31",
+    "date-time": "2025-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "email": "name@example.org",
+    "uri": "https://example.org",
+}
+
+
+def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
+    """Return arguments that a model might give `tool`: its own examples, or else one or two that its schema tells.
+
+    Those have the required parameters, or, if none is, the first one.
+    """
+    if examples := tool.parameters.get("examples"):
+        return [dict(each) for each in examples]
+    schema = inline(tool.parameters)
+    one, other = (_members(schema, word) for word in ("some", "another"))
+    return [one] if one == other else [one, other]
+
+
+def _members(schema: Mapping[str, Any], word: str) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = set(schema.get("required", ()))
+    names = [name for name in properties if name in required] or list(properties)[:1]
+    return {name: _value(properties[name], f"{word} {name.replace('_', ' ')}") for name in names}
+
+
+def _value(schema: Any, called: str) -> Any:
+    """Return a value that a schema allows, as far as it is a simple one; a text is what the value is `called`."""
+    if not isinstance(schema, Mapping):
+        return "..."
+    if "const" in schema:
+        return schema["const"]
+    for key in ("examples", "enum"):  # any of them will do
+        if isinstance(schema.get(key), list) and schema[key]:
+            return schema[key][0]
+    if schema.get("default") is not None:
+        return schema["default"]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if each := next((each for each in schema.get(key, ()) if not _is_null(each)), None):
+            return _value(each, called)
+    kinds = schema.get("type")
+    kind = kinds if isinstance(kinds, str) else next((each for each in kinds or () if each != "null"), None)
+    match kind:
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return True
+        case "array":
+            return [_value(schema.get("items", {}), called)]
+        case "object":
+            return _members(schema, called.partition(" ")[0])
+        case "string":
+            return _FORMATS.get(schema.get("format", ""), called)
+    return "..."
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "null"
+
 
 BEGIN: Final = "<tool_instructions>"
 END: Final = "</tool_instructions>"
@@ -106,33 +166,31 @@ def _write_section(registry: ToolRegistry, dialect: Dialect, *, short: bool, exa
     first = next(iter(registry))
     parts = [
         "You can use these tools:",
-        "\n".join(_plain(_tell(tool, short=short), dialect) for tool in registry),
+        "\n".join(_plain(write_line(tool) if short else _describe(tool), dialect) for tool in registry),
         dialect.instructions(first.name, sample_arguments(first)[0]).rstrip("\n"),
     ]
     if examples:
         parts += ["This is how it goes:", *(_transcript(each, registry, dialect) for each in examples)]
-    return f"{BEGIN}\n{_without_marks(_SEPARATOR.join(parts))}\n{END}"
+    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # which may not end the section
+    return f"{BEGIN}\n{written}\n{END}"
 
 
-def _tell(tool: Tool, *, short: bool) -> str:
-    if short:
-        return write_line(tool)
+def _describe(tool: Tool) -> str:
     return compact_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
 def _plain(text: str, dialect: Dialect) -> str:
-    """Return what a tool says of itself, without anything that a model which repeats it would call."""
+    """Return what a tool says of itself, without anything that a model which repeats it would call.
+
+    The JSON of its definition stays as it is: no call begins like it, though some have its keys.
+    """
+    dialect = replace(dialect, unmarked=())
     others = [DIALECTS[each] for each in DEFAULT_DIALECTS if each != dialect.id]
     return neutralise(text, [dialect, *others] if dialect.id in DEFAULT_DIALECTS else [dialect])
 
 
-def _without_marks(text: str) -> str:
-    return _mark.sub("<\u2060", text)
-
-
 def _transcript(example: Example, registry: ToolRegistry, dialect: Dialect) -> str:
-    question, call, result, answer = _exchange(example, registry, dialect)
-    turns = (("User", question), ("You", call), ("Result", result), ("You", answer))
+    turns = zip(("User", "You", "Result", "You"), _exchange(example, registry, dialect), strict=True)
     return _SEPARATOR.join(f"{who}:\n{text}" for who, text in turns)
 
 
@@ -140,26 +198,20 @@ def _exchange(example: Example, registry: ToolRegistry, dialect: Dialect) -> tup
     """Return the question, the call, the result and the answer as texts. Raises `UnknownTool`."""
     name = registry.find(example.name).name
     result = example.result if isinstance(example.result, str) else compact_json(example.result)
-    return (
-        example.question,
-        dialect.write_call(name, dict(example.arguments)),
-        dialect.write_result(name, _plain(result, dialect)),
-        example.answer,
-    )
+    call = dialect.write_call(name, dict(example.arguments))
+    return example.question, call, dialect.write_result(name, _plain(result, dialect)), example.answer
 
 
 def _made_examples(registry: ToolRegistry, dialect: Dialect) -> list[Example]:
     """Return examples made of what tools give as examples: the first of each, then the second, and so on."""
     rounds = itertools.zip_longest(*([(tool, each) for each in sample_arguments(tool)] for tool in registry))
     pairs = [pair for each in rounds for pair in each if pair is not None]
-    made = zip(pairs, _RESULTS, strict=False)
-    return [_made_example(tool, arguments, result, dialect) for (tool, arguments), result in made]
-
-
-def _made_example(tool: Tool, arguments: Mapping[str, Any], result: str, dialect: Dialect) -> Example:
-    values = ", ".join(each if isinstance(each, str) else compact_json(each) for each in arguments.values())
-    question = f"What does {tool.name} say" + (f" about {_plain(values, dialect)}?" if values else "?")
-    return Example(question, tool.name, arguments, result, f"It says {result}.")
+    made = []
+    for (tool, arguments), result in zip(pairs, _RESULTS, strict=False):
+        values = ", ".join(each if isinstance(each, str) else compact_json(each) for each in arguments.values())
+        question = f"What does {tool.name} say" + (f" about {_plain(values, dialect)}?" if values else "?")
+        made.append(Example(question, tool.name, arguments, result, f"It says {result}."))
+    return made
 
 
 def _joined(*parts: str) -> str:

@@ -11,14 +11,11 @@ delta of every answer makes at least one. `seq` is 0 where nobody numbers (a bar
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.base import (
-    Event,
-    FinishReason,
-    Usage,
-)
-from streamtools.events.source import (
+from streamtools.events.source_events import (
     SOURCE_EVENTS,
     ChainCompleted,
+    Event,
+    FinishReason,
     NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
@@ -30,9 +27,10 @@ from streamtools.events.source import (
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
+    Usage,
     read_source_event,
 )
-from streamtools.events.ui import (
+from streamtools.events.ui_events import (
     UI_EVENTS,
     ApprovalRequested,
     Call,

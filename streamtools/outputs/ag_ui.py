@@ -20,10 +20,9 @@ from collections.abc import Collection
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.events import Done, Error, Usage
-from streamtools.outputs.moves import UNNAMED, Channel, KnownCall
-from streamtools.outputs.paired import PairedEncoder
-from streamtools.outputs.sse import encode_json, present, to_json
+from streamtools.events import Done, Error
+from streamtools.outputs.encoder import encode_part, present, to_json
+from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
 
 PROTOCOL_VERSION = "1.0"
 
@@ -31,16 +30,24 @@ _version = re.compile(r"(\d{1,9})\.\d{1,9}")
 
 
 class AGUIEncoder(PairedEncoder):
-    """Writes the events of one run. The arguments are those of `outputs.ag_ui`."""
+    """Writes AG-UI 1.0.
+
+    `thread_id`, `run_id` and `protocol_version` are those of the request (`threadId`, `runId`, `protocolVersion`).
+    Without ids, those of our own run are sent; without a version of 1.0 or later, nothing is sent that clients from
+    before it would refuse: the calls that are left to the front end or wait for approval by name, the tokens of the
+    run, and that it was cancelled (which is an error to them). `known_calls` are the ids of calls that the messages of
+    the request hold already, of a run that resumes another, and `known_results` those whose results they hold too: a
+    second one would stand beside it.
+    """
 
     def __init__(
         self,
         *,
-        thread_id: str | None,
-        run_id: str | None,
-        protocol_version: str | None,
-        known_calls: Collection[str],
-        known_results: Collection[str],
+        thread_id: str | None = None,
+        run_id: str | None = None,
+        protocol_version: str | None = None,
+        known_calls: Collection[str] = (),
+        known_results: Collection[str] = (),
     ) -> None:
         super().__init__(known_calls)
         self._known_results = {known_results} if isinstance(known_results, str) else set(known_results)
@@ -54,15 +61,15 @@ class AGUIEncoder(PairedEncoder):
     def _write_start(self, run_id: str | None) -> bytes:
         self._run_id = self._run_id or run_id or "run"
         thread_id = self._thread_id or self._run_id
-        return _event("RUN_STARTED", threadId=thread_id, runId=self._run_id, protocolVersion=PROTOCOL_VERSION)
+        return encode_part("RUN_STARTED", threadId=thread_id, runId=self._run_id, protocolVersion=PROTOCOL_VERSION)
 
     def _write_step_start(self, step: int) -> bytes:
         self._parent = ""
-        return _event("STEP_STARTED", stepName=f"step-{step}")
+        return encode_part("STEP_STARTED", stepName=f"step-{step}")
 
     def _write_step_end(self, step: int) -> bytes:
         self._parent = ""
-        return _event("STEP_FINISHED", stepName=f"step-{step}")
+        return encode_part("STEP_FINISHED", stepName=f"step-{step}")
 
     def _write_stretch_start(self, channel: Channel, number: int) -> bytes:
         message_id = self._stretch_id = self._new_id()
@@ -70,34 +77,30 @@ class AGUIEncoder(PairedEncoder):
         if channel == "text":
             self._parent = message_id
             self._delta_head = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
-            return _event("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
+            return encode_part("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
         self._delta_head = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
-        opened = _event("REASONING_START", messageId=message_id)
-        return opened + _event("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
+        opened = encode_part("REASONING_START", messageId=message_id)
+        return opened + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
 
     def _write_stretch_end(self, channel: Channel, number: int) -> bytes:
         if channel == "text":
-            return _event("TEXT_MESSAGE_END", messageId=self._stretch_id)
-        closed = _event("REASONING_MESSAGE_END", messageId=self._stretch_id)
-        return closed + _event("REASONING_END", messageId=self._stretch_id)
+            return encode_part("TEXT_MESSAGE_END", messageId=self._stretch_id)
+        closed = encode_part("REASONING_MESSAGE_END", messageId=self._stretch_id)
+        return closed + encode_part("REASONING_END", messageId=self._stretch_id)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
         self._parent = self._parent or self._new_id()
-        return _event("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=self._parent)
+        return encode_part("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=self._parent)
 
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
-        return _event("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
+        return encode_part("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
 
     def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
-        delta = to_json(call.arguments).decode()
-        written = b"" if known.pieces else _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=delta)
-        return written + _event("TOOL_CALL_END", toolCallId=call.id)
-
-    def _write_question(self, call: ToolCall) -> bytes:
-        return b""  # the outcome of the run asks, if nobody has answered by then
+        written = b"" if known.pieces else self._write_call_delta(call.id, to_json(call.arguments).decode())
+        return written + encode_part("TOOL_CALL_END", toolCallId=call.id)
 
     def _write_progress(self, known: KnownCall, data: Any) -> bytes:
-        return _event("CUSTOM", name="tool-progress", value={"toolCallId": known.id, "progress": data})
+        return encode_part("CUSTOM", name="tool-progress", value={"toolCallId": known.id, "progress": data})
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._answer(call.id, result if isinstance(result, str) else to_json(result).decode())
@@ -108,45 +111,44 @@ class AGUIEncoder(PairedEncoder):
         if known is None:
             written = self._write_call_start(error.call_id, error.call.name if error.call else UNNAMED)
             if error.call:
-                delta = to_json(error.call.arguments).decode()
-                written += _event("TOOL_CALL_ARGS", toolCallId=error.call_id, delta=delta)
+                written += self._write_call_delta(error.call_id, to_json(error.call.arguments).decode())
         if known is None or not known.whole:
-            written += _event("TOOL_CALL_END", toolCallId=error.call_id)
+            written += encode_part("TOOL_CALL_END", toolCallId=error.call_id)
         return written + self._answer(error.call_id, error.message)
 
-    def _write_usage(self, usage: Usage) -> bytes:
-        return b""  # told at the end
-
     def _write_failure(self, failure: Error) -> bytes:
-        return _event("RUN_ERROR", message=failure.message, code=failure.code.value, usage=self._told_usage())
+        return encode_part("RUN_ERROR", message=failure.message, code=failure.code.value, usage=self._counted_usage())
 
     def _write_end(self, done: Done) -> bytes:
         if done.reason == "cancelled" and not self._current:
-            return _event("RUN_ERROR", message="The run was cancelled.", code="cancelled")
+            return encode_part("RUN_ERROR", message="The run was cancelled.", code="cancelled")
         outcome: dict[str, Any] | None = None
         if done.reason == "cancelled":
             outcome = {"type": "cancelled"}
         elif done.reason == "finished" and done.pending and self._current:
-            interrupts = [_interrupt(call) for call in done.pending if call.id in self._questions]
+            asked = [call.id for call in done.pending if call.id in self._questions]
+            interrupts = [{"id": each, "reason": "tool_approval", "toolCallId": each} for each in asked]
             outcome = {"type": "success", "pendingToolCallIds": [call.id for call in done.pending]}
             if interrupts:
                 outcome = {"type": "interrupt", "interrupts": interrupts}
-        return _event(
+        return encode_part(
             "RUN_FINISHED",
             threadId=self._thread_id or self._run_id,
             runId=self._run_id,
             result=present(reason=done.reason, finishReason=done.finish_reason, conversationId=done.conversation_id),
             outcome=outcome,
-            usage=self._told_usage(),
+            usage=self._counted_usage(),
         )
 
     def _answer(self, call_id: str, content: str) -> bytes:
         """Return the message that answers a call; there is no sign by which an error differs from a result."""
         if call_id in self._known_results:
             return b""
-        return _event("TOOL_CALL_RESULT", messageId=self._new_id(), toolCallId=call_id, content=content, role="tool")
+        return encode_part(
+            "TOOL_CALL_RESULT", messageId=self._new_id(), toolCallId=call_id, content=content, role="tool"
+        )
 
-    def _told_usage(self) -> list[dict[str, Any]] | None:
+    def _counted_usage(self) -> list[dict[str, Any]] | None:
         usage = self._usage
         if usage is None or not self._current:
             return None
@@ -163,13 +165,3 @@ class AGUIEncoder(PairedEncoder):
     def _new_id(self) -> str:
         self._messages += 1
         return f"{self._run_id}-{self._messages}"
-
-
-def _interrupt(call: ToolCall) -> dict[str, Any]:
-    """Return what a run waits for that ends before somebody has approved a call."""
-    return {"id": call.id, "reason": "tool_approval", "toolCallId": call.id}
-
-
-def _event(type: str, **members: Any) -> bytes:
-    """Return one event, without those of its members that are None."""
-    return encode_json({"type": type} | present(**members))

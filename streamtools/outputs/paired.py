@@ -2,8 +2,8 @@
 
 Our events say a thing once: a piece of text is text, and the next event that is none ends it. The protocols of front
 ends want a beginning and an end of each stretch of text, of each step and of each call, and their clients fail, or wait
-for ever, where one of them is missing. This module keeps account of what is open and ends it, in whatever way the run
-ends; a protocol says in a subclass how each of the moves is written.
+for ever, where one of them is missing. This module notes what is open and ends it, in whatever way the run ends; a
+protocol says in a subclass how each beginning and each end is written.
 
 White space alone is no stretch of text: models put line feeds around their calls, and an interface would show an empty
 message for each. It waits for the first character that can be seen, and is dropped if there is none.
@@ -14,38 +14,33 @@ are kept no more, gets a body that its client can read.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
+import msgspec
+
+from streamtools import events
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    CallDelta,
-    CallStart,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    FollowUp,
-    Markup,
-    Progress,
-    Raw,
-    Reasoning,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    Thinking,
-    UIEvent,
-    Usage,
-    UsageReport,
-    Warning,
-)
-from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, closed_error
-from streamtools.outputs.moves import Channel, KnownCall, Moves
-from streamtools.outputs.sse import KEEP_ALIVE, to_json
+from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, to_json
+
+Channel: TypeAlias = Literal["text", "reasoning"]
+
+UNNAMED = "unknown"
+"""What a call is called that ended before its name was known; protocols do not let a call have none."""
+
+
+class KnownCall(msgspec.Struct):
+    """What the reader knows of a call that has not ended."""
+
+    id: str
+    name: str
+    pieces: bool = False
+    """Some of its arguments went out as they were written."""
+    whole: bool = False
+    """All of its arguments went out."""
+
 
 _LEFT = {
     "truncated": "Not run: the answer was cut off.",
@@ -57,13 +52,14 @@ _MAX_WHITE = 256  # characters that wait for others which can be seen
 _NO_RESULT = "The run ended without a result of this call."
 
 
-class PairedEncoder(Moves):
-    """Takes UI events and makes moves, of which each beginning has one end."""
+class PairedEncoder(ABC):
+    """Takes UI events, and has a protocol write beginnings, of which each has one end: by the last of its methods."""
 
     content_type: str = EVENT_STREAM
     headers: Mapping[str, str] = EVENT_STREAM_HEADERS
     keep_alive: bytes = KEEP_ALIVE
     resumable: bool = False
+    _delta_head: bytes = b""
 
     def __init__(self, known_calls: Collection[str] = ()) -> None:
         self._begun = False
@@ -75,62 +71,64 @@ class PairedEncoder(Moves):
         self._white: dict[Channel, str] = {}  # with which a stretch may begin
         self._calls: dict[str, KnownCall] = {}
         self._known = {known_calls} if isinstance(known_calls, str) else set(known_calls)
-        self._questions: dict[str, ApprovalRequested] = {}
-        self._failure: Error | None = None
-        self._usage: Usage | None = None
+        self._questions: dict[str, events.ApprovalRequested] = {}
+        self._failure: events.Error | None = None
+        self._usage: events.Usage | None = None
 
-    def encode(self, event: UIEvent) -> bytes:
-        """Return the parts that tell `event`; those of `done` complete the body."""
+    def encode(self, event: events.UIEvent) -> bytes:
+        """Return the parts for `event`; those of `done` complete the body."""
         if self._ended:
             raise closed_error()
-        if type(event) is Text and self._channel == "text" and event.text:  # nearly every event is one of these
+        if type(event) is events.Text and self._channel == "text" and event.text:  # nearly every event is one of these
             return b"%b%b}\n\n" % (self._delta_head, to_json(event.text))
         match event:
-            case Text(text):
+            case events.Text(text):
                 return self._add("text", text)
-            case Reasoning(text, signature=signature):
+            case events.Reasoning(text, signature=signature):
                 written = self._add("reasoning", text)
                 ends = signature is not None and self._channel == "reasoning"  # one block of it, of perhaps several
                 return written + self._end_stretch() if ends else written
-            case Start(run_id):
+            case events.Start(run_id):
                 return self._begin(run_id)
-            case StepStart(step):
-                return self._begin() + self._end_step() + self._begin_step(step)
-            case StepEnd(finish_reason=finish_reason):
+            case events.StepStart(step):
+                written = self._begin() + self._end_step()
+                self._step = step
+                return written + self._write_step_start(step)
+            case events.StepEnd(finish_reason=finish_reason):
                 self._step_finish = finish_reason
                 return self._end_step()
-            case CallStart(call_id, name):
+            case events.CallStart(call_id, name):
                 return self._announce(call_id, name)
-            case CallDelta(call_id, text):
+            case events.CallDelta(call_id, text):
                 return self._add_to_call(call_id, text)
-            case Call(call) | Executing(call):
+            case events.Call(call) | events.Executing(call):
                 return self._introduce(call)
-            case ApprovalRequested(call):
+            case events.ApprovalRequested(call):
                 self._questions[call.id] = event
                 return self._introduce(call) + self._write_question(call)
-            case Progress(call_id, data):
+            case events.Progress(call_id, data):
                 known = self._calls.get(call_id)
                 return self._write_progress(known, data) if known and known.whole else b""
-            case Executed(call, result):
+            case events.Executed(call, result):
                 written = self._introduce(call)
                 del self._calls[call.id]
                 return written + self._write_result(call, result)
-            case Error(call_id=None):
-                self._failure = event  # told at the end, because readers stop reading there
+            case events.Error(call_id=None):
+                self._failure = event  # sent at the end, because readers stop reading there
                 return b""
-            case Error():
+            case events.Error():
                 return self._refuse(event)
-            case UsageReport(usage):
+            case events.UsageReport(usage):
                 self._usage = usage if self._usage is None else self._usage + usage
                 return self._begin() + self._write_usage(self._usage)
-            case Done():
+            case events.Done():
                 return self._finish(event)
-            case Thinking() | Warning() | FollowUp() | Raw() | Markup():
+            case events.Thinking() | events.Warning() | events.FollowUp() | events.Raw() | events.Markup():
                 return b""
         assert_never(event)
 
     def close(self) -> bytes:
-        """Return the end of a body whose `done` never came: all that is open is ended, and the reader told so."""
+        """Return the end of a body whose `done` never came: all that is open is ended, and the reader is sent so."""
         if self._ended:
             return b""
         return self._finish(None)
@@ -142,10 +140,6 @@ class PairedEncoder(Moves):
             return b""
         self._begun = True
         return self._write_start(run_id)
-
-    def _begin_step(self, step: int) -> bytes:
-        self._step = step
-        return self._write_step_start(step)
 
     def _end_step(self) -> bytes:
         written = self._end_stretch()
@@ -191,7 +185,7 @@ class PairedEncoder(Moves):
         return self._write_call_delta(call_id, text)
 
     def _introduce(self, call: ToolCall) -> bytes:
-        """Return what tells the whole of a call, or nothing if the reader knows it."""
+        """Return what completes a call, or nothing if the reader knows it."""
         known = self._calls.get(call.id)
         if known is not None and known.whole:
             return b""
@@ -203,7 +197,7 @@ class PairedEncoder(Moves):
         known.whole = True
         return written + self._write_call(call, known)
 
-    def _refuse(self, error: Error) -> bytes:
+    def _refuse(self, error: events.Error) -> bytes:
         assert error.call_id is not None
         known = self._calls.pop(error.call_id, None)
         if known is None and error.call is not None and error.call_id in self._known:
@@ -211,18 +205,75 @@ class PairedEncoder(Moves):
         written = self._begin() + (self._end_stretch() if known is None else b"")
         return written + self._write_refusal(error, known)
 
-    def _finish(self, done: Done | None) -> bytes:
-        written = self._begin() + self._end_stretch()
+    def _finish(self, done: events.Done | None) -> bytes:
+        parts = [self._begin(), self._end_stretch()]  # joined once: a run may leave any number of calls behind
         if done is not None and done.reason == "finished":
             for call in done.pending:
-                written += self._introduce(call)
+                parts.append(self._introduce(call))
                 del self._calls[call.id]  # somebody else's to run, and no fault
         text = _LEFT.get(done.reason, _NO_RESULT) if done is not None else _NO_RESULT
         for known in [*self._calls.values()]:
-            written += self._refuse(Error(Code.TRUNCATED, text, known.id))
-        written += self._end_step()
+            parts.append(self._refuse(events.Error(Code.TRUNCATED, text, known.id)))
+        parts.append(self._end_step())
         self._ended = True
         if done is None or done.reason == "failed":
-            failure = self._failure or Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")
-            return written + self._write_failure(failure)
-        return written + self._write_end(done)
+            failure = self._failure or events.Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")
+            parts.append(self._write_failure(failure))
+        else:
+            parts.append(self._write_end(done))
+        return b"".join(parts)
+
+    # How a protocol writes each of them.
+
+    @abstractmethod
+    def _write_start(self, run_id: str | None) -> bytes:
+        """Return what opens the body; `run_id` is None where the reader's events begin in the middle of a run."""
+
+    @abstractmethod
+    def _write_step_start(self, step: int) -> bytes: ...
+
+    @abstractmethod
+    def _write_step_end(self, step: int) -> bytes: ...
+
+    @abstractmethod
+    def _write_stretch_start(self, channel: Channel, number: int) -> bytes:
+        """Return the start of a stretch, and set `_delta_head` to what stands before the JSON of each of its deltas."""
+
+    @abstractmethod
+    def _write_stretch_end(self, channel: Channel, number: int) -> bytes: ...
+
+    @abstractmethod
+    def _write_call_start(self, call_id: str, name: str) -> bytes: ...
+
+    @abstractmethod
+    def _write_call_delta(self, call_id: str, text: str) -> bytes: ...
+
+    @abstractmethod
+    def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
+        """Return what completes a call, which has been announced."""
+
+    def _write_question(self, call: ToolCall) -> bytes:
+        """Return what asks for the approval of a call, which has been sent; nothing where the end of the run asks."""
+        return b""
+
+    @abstractmethod
+    def _write_progress(self, known: KnownCall, data: Any) -> bytes: ...
+
+    @abstractmethod
+    def _write_result(self, call: ToolCall, result: Any) -> bytes: ...
+
+    @abstractmethod
+    def _write_refusal(self, error: events.Error, known: KnownCall | None) -> bytes:
+        """Return how a call ends without a result; `known` is None where the reader has not heard of it."""
+
+    def _write_usage(self, usage: events.Usage) -> bytes:
+        """Return the tokens of the run so far; nothing where they are sent at its end."""
+        return b""
+
+    @abstractmethod
+    def _write_failure(self, failure: events.Error) -> bytes:
+        """Return the end of the body of a run that failed."""
+
+    @abstractmethod
+    def _write_end(self, done: events.Done) -> bytes:
+        """Return the end of the body of any other run."""

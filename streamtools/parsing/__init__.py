@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from streamtools.parsing.bodies.json_calls import json_calls
-from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, NearMiss, Opener, Tag
+from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, NearMiss, Opener, Tag, dialects_for
 from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
-from streamtools.parsing.parser import Parser
-from streamtools.parsing.result import ParseResult, parse
+from streamtools.parsing.parser import Parser, ParseResult, parse
 from streamtools.parsing.span import Body, Span
-from streamtools.parsing.suggestions import dialects_for
 
 __all__ = [
     "BLANKS",

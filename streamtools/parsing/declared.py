@@ -43,18 +43,20 @@ class Schema:
     @cached_property
     def others(self) -> Schema:
         """What holds for a property that it does not name."""
-        rest = [schema.get("additionalProperties") for schema in self._schemas]
-        return Schema({"anyOf": [each for each in rest if isinstance(each, Mapping)]}, self._root)
+        return self._under("additionalProperties")
 
     @cached_property
     def items(self) -> Schema:
         """What holds for the elements of an array."""
-        items = [schema.get("items") for schema in self._schemas]
-        return Schema({"anyOf": [each for each in items if isinstance(each, Mapping)]}, self._root)
+        return self._under("items")
 
     def property(self, name: str) -> Schema:
         """Return what holds for one property."""
         return self.properties.get(name) or self.others
+
+    def _under(self, key: str) -> Schema:
+        found = [schema.get(key) for schema in self._schemas]
+        return Schema({"anyOf": [each for each in found if isinstance(each, Mapping)]}, self._root)
 
 
 class Declared:

@@ -1,39 +1,45 @@
-"""Where a JSON value ends, and what it nests.
+"""Where a JSON value ends, what it nests, and what it says of calls while it arrives.
 
 The scanner reads text piece by piece and looks at no character twice. It judges tokens, not grammar: braces, brackets
 and strings find the end, and a token that JSON does not have (a bare word, a single quote) shows at once that the text
 is broken. Everything else is left to one strict decoding of the whole value at its end.
 
-The outermost levels are told to an `Envelope`, which makes a call's name and arguments of them while they arrive.
-Nearly every call begins alike, with its name: that much, 150 characters at most, is matched by one expression of the
-envelope, and what does not match is read token by token.
+A call is an object, alone or in an array; its name and arguments are members of it, or of the object under `function`.
+So the one to three outermost levels are followed token by token: what they say stands in `facts`, and `want` is what
+is wanted of the text that follows. That is learnt early and decides nothing: what a complete call says is read once,
+from the whole of it, in `streamtools.calls`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from enum import Enum
-from typing import Any
 
-from streamtools.parsing.envelope import FIELD, RAW, TEXT, Envelope
-from streamtools.parsing.json_tokens import (
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
+from streamtools.parsing import json_parts
+from streamtools.parsing.json_parts import (
+    ARGUMENTS,
+    BEGIN,
+    END,
     ENDS_IN_NUMBER,
     ENDS_IN_STRING,
-    IN_LINE_OF_STRING,
-    IN_STRING,
+    FIELD,
     LAST_STRING,
-    LONGEST_WORD,
-    NUMERIC,
-    WORD_BEGINS,
-    WORDS,
+    NAME,
+    PIECE,
+    RAW,
+    TEXT,
+    Fact,
+    Nesting,
     hop_into_string,
     hop_out_of_string,
-    numeric,
     rest_of_word,
     run,
 )
 from streamtools.parsing.reader import Reader, white_space
+
+_NAMES = frozenset(NAME_FIELDS)
+_ARGUMENTS = frozenset(ARGUMENT_FIELDS)
+_KEPT = 256  # characters of a key or a name: a longer key is none of ours, a longer name waits for the complete call
 
 
 class State(Enum):
@@ -49,54 +55,37 @@ class State(Enum):
 OPEN, ENDED, BROKEN, DEEP, LINE = State  # by these names, because before 3.12 an attribute of an enumeration is a call
 
 
-class JsonText:
+class JsonText(Nesting):
     """Reads one JSON object or array, however it is cut."""
 
     __slots__ = (
-        "_begun",
-        "_beyond",
-        "_inside",
-        "_leaves",
-        "_limit",
-        "_lines",
-        "_numeric",
-        "_patterns",
-        "_stack",
-        "_word",
-        "envelope",
-        "escaped",
-        "in_string",
-        "leaves",
-        "passes",
-        "string_begin",
-        "usual",
-    )
+        "_calls", "_expects", "_field", "_first", "_inside", "_named", "_told", "facts", "held", "kept", "key",
+        "members", "want", "wanted_depth",
+    )  # fmt: skip
 
-    def __init__(self, envelope: Envelope, *, depth: int, lines: bool = False) -> None:
-        """Tell the outer levels to `envelope`; nest `depth` levels; with `lines`, stop at line feeds in strings."""
-        self.envelope = envelope
-        self._limit = depth
-        self._lines = lines
-        self._patterns = patterns = IN_LINE_OF_STRING if lines else IN_STRING
-        self._inside = patterns.inside
-        self._leaves = patterns.leaves
-        self._stack: list[str] = []
-        self.usual = envelope.usual if depth > 1 else None  # how the value may begin; None once that is decided
-        self._begun = ""  # what has come of that, and has not been read otherwise
-        self._beyond = 0  # levels beyond the limit: only their number is kept
-        self._word: str | None = None  # the beginning of a number or a literal, which may go on
+    def __init__(self, *, depth: int, lines: bool = False) -> None:
+        """Nest `depth` levels; with `lines`, stop at line feeds in strings."""
+        self._limit, self._lines = depth, lines
+        self._patterns = patterns = json_parts.IN_LINE_OF_STRING if lines else json_parts.IN_STRING
+        self._inside, self._leaves = patterns.inside, patterns.leaves
+        self._stack = []
+        self._beyond = self.outer = 0
+        self._word = self.leaves = None
         self._numeric = True
-        self.in_string = False
-        self.string_begin = -1  # the place where the string begins that was read last
-        self.escaped = False  # in a string, behind a back-slash
-        self.leaves: Callable[[str], Any] | None = None
-        """What finds nothing in text that only continues the open string, or None where each character counts."""
-        self.passes = False  # `pass_over` may be asked
-
-    @property
-    def depth(self) -> int:
-        """How many containers are open."""
-        return len(self._stack) + self._beyond
+        self.in_string = self.escaped = self.passes = False
+        self.string_begin = -1
+        self.facts: list[Fact] = []  # what has been read of calls, and nobody has taken note of
+        self._calls = 0  # the depth at which calls stand: 0, or 1 in an array
+        self._expects = True  # in an array: an element may begin
+        self._first = True  # in an array: none has
+        self._field: str | None = None  # the member whose value comes
+        self._named = self._told = False
+        self.members = -1  # the depth of tokens that are the members of a call, which only key and value tell apart
+        self.key = True  # the next string of these is a key
+        self.want = ""  # what is wanted of the text that comes
+        self.wanted_depth = 0  # the depth at which raw arguments stand
+        self.held = ""  # the beginning of an escape
+        self.kept: list[str] = []  # the pieces of the key or the name that comes
 
     def pass_over(self, text: str, place: int) -> bool:
         """Read all of `text`, at `place`, if it nests nothing and tells the envelope nothing; return whether it did.
@@ -105,7 +94,7 @@ class JsonText:
         """
         if self.in_string and (self.escaped or "\\" in text):
             return self._pass_over_escapes(text)
-        if len(self._stack) <= self.envelope.depth:
+        if len(self._stack) <= self.outer:
             return False
         found = hop_out_of_string(text) if self.in_string else hop_into_string(text)
         if found is None:
@@ -121,31 +110,13 @@ class JsonText:
         if last >= 0:
             self.string_begin = place + last
         if ends == ENDS_IN_NUMBER:
-            number = text[len(text.rstrip(NUMERIC)) :]
-            self._word = ((self._word or "") + number if number == text else number)[:LONGEST_WORD]
+            number = text[len(text.rstrip(json_parts.NUMERIC)) :]
+            self._word = ((self._word or "") + number if number == text else number)[: json_parts.LONGEST_WORD]
         else:
             self._word = None
         self.in_string = False
         self.leaves = None
         return True
-
-    def _pass_over_escapes(self, text: str) -> bool:
-        leaves = self._patterns.leaves_escaped if self.escaped else self._patterns.leaves_escapes
-        if leaves(text) is not None:
-            return False
-        if text[-1] == "\\":
-            slashes = len(text) - len(text.rstrip("\\"))
-            self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
-        else:
-            self.escaped = False
-        self.leaves = None if self.escaped else self._leaves
-        return True
-
-    def _note_string(self, text: str, begin: int, base: int, end: int) -> None:
-        """Take note of where the last string begins in a part of `text` that ends outside of strings."""
-        last = text.rfind('"', begin, end)
-        if last > begin and (first := text.rfind('"', begin, last)) >= 0:
-            self.string_begin = base + first
 
     def scan(self, reader: Reader, over_line: bool = False) -> State:
         """Read as far as the text goes; `over_line` reads the line feed that the last call returned for.
@@ -153,10 +124,7 @@ class JsonText:
         One loop over all kinds of tokens: most pieces of text hold one or two, and a call for each would cost more than
         the token does.
         """
-        usual = self.usual
-        if usual is not None and self._begin(reader, usual):
-            return OPEN
-        envelope, stack, inside = self.envelope, self._stack, self._inside
+        stack, inside = self._stack, self._inside
         text, at, base = reader.text, reader.at, reader.base
         taken = at  # what comes before has been given to the envelope, if it is wanted
         end = len(text)
@@ -180,12 +148,16 @@ class JsonText:
                 char = text[at]
                 if char == '"':
                     self.in_string = False
-                    if depth <= envelope.depth:
-                        if envelope.want == FIELD:  # as `take` would: keys are most of what a small call is
-                            envelope.kept.append(text[taken:at])
-                        elif envelope.want:
-                            envelope.take(text[taken:at])
-                        envelope.end_value(depth, base + at + 1)
+                    if depth <= self.outer:
+                        if self.want == FIELD:  # as `take` would, and `end_value`: keys are most of a small call
+                            self.kept.append(text[taken:at])
+                        elif self.want:
+                            self.take(text[taken:at])
+                        field = "".join(self.kept) if self.want == FIELD and depth == self.members else "\\"
+                        if self.key and len(field) <= _KEPT and "\\" not in field:
+                            self._field, self.want = field, ""
+                        else:
+                            self.end_value(depth, base + at + 1)
                     at += 1
                     if not depth:  # the value is a string
                         state = ENDED
@@ -207,24 +179,30 @@ class JsonText:
                         break
                 continue
             char = text[at]
-            shallow = depth <= envelope.depth
+            shallow = depth <= self.outer
             if not shallow and char not in "{}[]":
                 behind = run(text, at).end()
                 if behind > at:
-                    self._note_string(text, at, base, behind)
+                    last = text.rfind('"', at, behind)
+                    if last > at and (first := text.rfind('"', at, last)) >= 0:
+                        self.string_begin = base + first
                     at = behind
                     continue
             if char == '"':
-                if shallow and not envelope.begin_value(char, depth, base + at):
+                if depth == self.members and self.key:  # as `begin_value` would
+                    self.want, self.kept = FIELD, []
+                elif shallow and not self.begin_value(char, depth, base + at):
                     state = BROKEN
                     break
                 self.in_string = True
                 self.string_begin = base + at
                 at += 1
-                if envelope.want != RAW:
+                if self.want != RAW:
                     taken = at
             elif char in ",:":
-                if shallow and not envelope.separate(char, depth, base + at):
+                if depth == self.members:
+                    self.key = char == ","
+                elif shallow and not self.separate(char, depth, base + at):
                     state = BROKEN
                     break
                 at += 1
@@ -233,11 +211,11 @@ class JsonText:
                 if at < end and text[at] in " \t\r\n":
                     at = white_space(text, at).end()
             elif char in "{[":
-                wanted = envelope.want
-                if shallow and not envelope.begin_value(char, depth, base + at):
+                wanted = self.want
+                if shallow and not self.begin_value(char, depth, base + at):
                     state = BROKEN
                     break
-                if envelope.want != wanted:
+                if self.want != wanted:
                     taken = at
                 at += 1
                 if depth < self._limit:
@@ -259,37 +237,39 @@ class JsonText:
                 stack.pop()
                 at += 1
                 depth -= 1
-                if depth > envelope.depth:
+                if depth > self.outer:
                     continue
-                if envelope.want == RAW and depth == envelope.wanted_depth:
-                    envelope.take(text[taken:at])
-                if not envelope.end_value(depth, base + at):
+                if self.want == RAW and depth == self.wanted_depth:
+                    self.facts.append((PIECE, text[taken:at]))
+                if depth == self.members:
+                    self.want = ""
+                elif not self.end_value(depth, base + at):
                     state = BROKEN
                     break
                 if not depth:
                     state = ENDED
                     break
-            elif char in WORD_BEGINS:
-                if shallow and not envelope.begin_value("", depth, base + at):
+            elif char in json_parts.WORD_BEGINS:
+                if shallow and not self.begin_value("", depth, base + at):
                     state = BROKEN
                     break
                 self._word, self._numeric = "", True
             else:
                 state = BROKEN
                 break
-        want = envelope.want
+        want = self.want
         if want and at > taken:
             if want == RAW:  # as `take` would, here and below
-                envelope.tell(text[taken:at])
-            elif want == FIELD and not envelope.kept:
-                envelope.kept.append(text[taken:at])
+                self.facts.append((PIECE, text[taken:at]))
+            elif want == FIELD and not self.kept:
+                self.kept.append(text[taken:at])
             else:
-                envelope.take(text[taken:at])
+                self.take(text[taken:at])
         if not self.in_string:
             self.leaves = None
-            self.passes = self._numeric and depth > envelope.depth
+            self.passes = self._numeric and depth > self.outer
         elif want in (TEXT, FIELD):  # in which escapes are told apart
-            self.leaves = None if self.escaped or envelope.held else self._patterns.leaves_plain
+            self.leaves = None if self.escaped or self.held else self._patterns.leaves_plain
             self.passes = False
         else:
             self.leaves = None if self.escaped else self._leaves
@@ -297,46 +277,121 @@ class JsonText:
         reader.at = at
         return state
 
-    def _begin(self, reader: Reader, usual: re.Pattern[str]) -> bool:
-        """Read how a call begins as a rule; return whether more text has to show if it does so."""
-        before, text = self._begun, reader.text
-        begun = before + text[reader.at :]
-        found = usual.match(begun)
-        if found is not None and found.lastindex != 2 and not reader.ended:
-            self._begun = begun
-            reader.at = len(text)
-            return True
-        self.usual = None
-        if found is not None and found.lastindex == 2:
-            place = reader.base + reader.at - len(before)
-            reader.at += found.end() - len(before)
-            array = found.end(1)
-            self._stack += "[{" if array else "{"
-            self.in_string = True
-            self.string_begin = place + found.end() - 1
-            self.envelope.begin_named(place, array)
-        elif before:
-            reader.unread(before)
-        return False
-
-    def _skip_escaped(self, text: str, at: int, over_line: bool) -> int:
-        """Return the place behind what is a part of the open string whatever it is."""
-        if over_line:
-            at += 1
-        if self.escaped and at < len(text):
-            self.escaped = False
-            if not (self._lines and text[at] == "\n"):
-                at += 1
-        return at
-
-    def _add_to_word(self, text: str) -> None:
-        self._word = ((self._word or "") + text)[:LONGEST_WORD]
-        self._numeric = self._numeric and numeric(text) is not None
-
     def _end_word(self, place: int) -> State:
         """Forget the word; return BROKEN if neither JSON nor one of its usual extensions has such a token."""
-        known = self._numeric or self._word in WORDS
+        known = self._numeric or self._word in json_parts.WORDS
         self._word, self._numeric = None, True
-        if known and len(self._stack) <= self.envelope.depth:
-            self.envelope.end_value(len(self._stack), place)
+        if known and len(self._stack) <= self.outer:
+            self.end_value(len(self._stack), place)
         return OPEN if known else BROKEN
+
+    # What the outermost levels say.
+
+    def begin_value(self, first: str, depth: int, place: int) -> bool:
+        """Take note of a value, or a key, that begins at `depth` with a quote, a bracket, or (a word) nothing.
+
+        Returns False where JSON allows no value.
+        """
+        if depth == 0 and first == "[":
+            self._calls = self.outer = 1
+        elif depth == self._calls:
+            if not self._expects:
+                self.facts.append((BEGIN, place))
+                return False
+            self._expects = self._first = False
+            self.key, self._field, self._named, self._told = True, None, False, False
+            if first == "{":
+                self.outer = self.members = depth + 1
+            self.facts.append((BEGIN, place))
+        elif depth < self.outer:
+            return False
+        elif first == '"' and (self.key or (self._field in _NAMES and not self._named)):
+            self.want, self.kept = FIELD, []
+        elif self.key:
+            return False
+        elif self._field in _ARGUMENTS and first and not self._told:
+            self.want = TEXT if first == '"' else RAW
+            self.wanted_depth = depth
+            self._told = True
+        elif self._field == "function" and first == "{" and depth == self._calls + 1:
+            self.outer = self.members = depth + 1
+            self.key, self._field = True, None
+        return True
+
+    def end_value(self, depth: int, place: int) -> bool:
+        """Take note of the end of a value at `depth`; return False where JSON does not allow it to end."""
+        want, self.want = self.want, ""
+        if want == FIELD:  # a member of a call, since nothing else has fields
+            kept = "".join(self.kept)
+            text = self._read_field() if "\\" in kept or len(kept) > _KEPT else kept
+            if self.key:
+                self._field = text
+            elif text and text.strip():
+                self._named = True
+                self.facts.append((NAME, text))
+        elif depth < self._calls:
+            return self._first or not self._expects
+        elif depth == self._calls:
+            self.facts.append((END, place))
+            self.outer, self.members = depth, -1
+        elif want == TEXT:
+            self.facts.append((PIECE, self.held))
+            self.held = ""
+        elif depth < self.outer:  # the end of `function`
+            self.outer = self.members = depth
+            self.key, self._field = False, None
+        return True
+
+    def separate(self, mark: str, depth: int, place: int) -> bool:
+        """Take note of a comma or a colon at `depth`; return False where JSON allows none.
+
+        What stands between two calls of an array and does not belong there is a bad call of its own, so that good
+        ones before it do not hide it.
+        """
+        allowed = mark == "," and depth == self._calls > 0 and not self._expects
+        self._expects = True
+        if not allowed:
+            self.facts.append((BEGIN, place))
+        return allowed
+
+    def take(self, text: str) -> None:
+        """Take a piece of the text that is wanted."""
+        if self.want == FIELD:
+            if len(self.kept) <= _KEPT:
+                self.kept.append(text[: _KEPT + 1])
+        elif self.want == RAW:
+            self.facts.append((PIECE, text))
+        else:
+            text = self.held + text
+            whole = json_parts.whole_escapes(text, 0).end()
+            self.held = text[whole:]
+            if whole:
+                self.facts.append((PIECE, json_parts.unescape(text[:whole])))
+
+    def _read_field(self) -> str | None:
+        """Return the key or the name that has come to its end, or None if it is too long."""
+        text = "".join(self.kept)
+        return None if len(text) > _KEPT else json_parts.unescape(text)
+
+
+class Arguments(JsonText):
+    """One JSON object that is the arguments of a call, or a string that holds it: the name stands elsewhere."""
+
+    __slots__ = ()
+
+    def begin_value(self, first: str, depth: int, place: int) -> bool:
+        """Take note of the object or the string; anything else is no arguments."""
+        if first not in ("{", '"'):
+            return False
+        self.facts.append((ARGUMENTS, place))
+        self.want = RAW if first == "{" else TEXT
+        return True
+
+    def end_value(self, depth: int, place: int) -> bool:
+        """Take note of its end."""
+        if self.want == TEXT:
+            self.facts.append((PIECE, self.held))
+            self.held = ""
+        self.want = ""
+        self.facts.append((END, place))
+        return True

@@ -5,9 +5,10 @@ on the Markdown around it. This is the part of CommonMark that decides it, line 
 only become Markdown structure is never held back, only remembered.
 
 A line is in one of the phases below. It begins in `INDENT`, reads indentation and list markers one by one, and is in
-`BODY` as soon as it has shown what block it is. In a body only line feeds, back-ticks, back-slashes and the heads of
-markers matter, and one regular expression jumps from one to the next. Lines that begin like ordinary text are not read
-one character at a time at all: the expressions of `heads` go over them, and leave the state that the steps would leave.
+`BODY` as soon as it has shown what block it is. In a body only line feeds, back-ticks, back-slashes and the beginnings
+of markers matter, and one regular expression jumps from one to the next. Lines that begin like ordinary text are not
+read one character at a time: the expressions of `MarkerBeginnings` go over them, and leave the state that the steps
+would leave.
 
 Simpler than CommonMark on purpose: indentation alone is not code, a quote does not continue lazily, a code span ends
 with its line, list markers are recognised by their shape alone.
@@ -15,7 +16,10 @@ with its line, list markers are recognised by their shape alone.
 
 from __future__ import annotations
 
-from streamtools.parsing.heads import Heads
+import re
+from collections.abc import Set
+
+from streamtools.parsing.markers import Match
 from streamtools.parsing.reader import matcher
 
 BODY = 0  # the line has shown what block it is; the rest is its text
@@ -49,25 +53,12 @@ class Markdown:
     """
 
     __slots__ = (
-        "_column",
-        "_digits",
-        "_fence_column",
-        "_fence_run",
-        "_heads",
-        "_line_begin",
-        "_listed",
-        "_may_begin",
-        "_opening",
-        "_quoted",
-        "_run",
-        "_ticks",
-        "fence",
-        "phase",
-        "search",
-    )
+        "_beginnings", "_column", "_digits", "_fence_column", "_fence_run", "_line_begin", "_listed", "_may_begin",
+        "_opening", "_quoted", "_run", "_ticks", "fence", "phase", "search",
+    )  # fmt: skip
 
-    def __init__(self, heads: Heads) -> None:
-        self._heads = heads
+    def __init__(self, beginnings: MarkerBeginnings) -> None:
+        self._beginnings = beginnings
         self.reset()
 
     def reset(self) -> None:
@@ -95,7 +86,7 @@ class Markdown:
 
     def seek(self, text: str, at: int, end: int) -> int:
         """Move over `text` from `at` to the next character that may begin a marker; return its place, or `end`."""
-        heads = self._heads
+        beginnings = self._beginnings
         while at < end:
             phase = self.phase
             if phase == BODY:
@@ -105,10 +96,10 @@ class Markdown:
                     return end
                 at = found.start()
                 char = text[at]
-                if char in heads.firsts and self._may_begin(text, at):
+                if char in beginnings.firsts and self._may_begin(text, at):
                     return at
                 if char == "\n":  # as `step` would, and a line ends more often than anything else happens
-                    self._end_line()
+                    self.end_line()
                     at += 1
                     continue
             elif phase == INDENT:
@@ -117,12 +108,12 @@ class Markdown:
                     self.phase = BODY
                     at = found.end()
                     continue
-                if heads.all(text, at):
+                if beginnings.all(text, at):
                     return at
             elif phase == QUOTE:
-                if heads.all(text, at):
+                if beginnings.all(text, at):
                     return at
-            elif phase in _BEHIND_CLOSING and text[at] == "\n" and heads.inline(text, at):
+            elif phase in _BEHIND_CLOSING and text[at] == "\n" and beginnings.inline(text, at):
                 return at
             at = self.step(text, at)
         return end
@@ -133,7 +124,7 @@ class Markdown:
         phase = self.phase
         if phase == BODY:
             if char == "\n":
-                self._end_line()
+                self.end_line()
             elif char == "`" and not (self.fence or self._quoted):
                 self._run = 0
                 return self._step_over_ticks(text, at)
@@ -142,7 +133,7 @@ class Markdown:
             return at + 1
         if phase == INDENT:
             if char == " ":
-                behind = self._heads.indentation(text, at).end()
+                behind = self._beginnings.indentation(text, at).end()
                 self._column += behind - at
                 return behind
             if char == "`" and not self.fence:
@@ -161,14 +152,8 @@ class Markdown:
             self._read_ticks(text[behind])
         return behind
 
-    def resume(self, at_line_start: bool, *, several_lines: bool) -> None:
-        """Go on behind a stretch that was no visible text; what a line holds ends with its line."""
-        if several_lines:
-            self._end_line()
-        if not at_line_start:
-            self.phase = BODY
-
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """Move over the end of a line."""
         self.phase = INDENT
         if self._quoted or self._ticks or self._opening:
             if self._opening > 0:
@@ -180,22 +165,22 @@ class Markdown:
         self._listed = False
 
     def _choose(self) -> None:
-        heads = self._heads
+        beginnings = self._beginnings
         if self.fence:
-            self.search, self._line_begin = heads.fence_search, heads.fence_line_begin
-            self._may_begin = heads.in_code  # with a line feed, too: the next line is in the fence as well
+            self.search, self._line_begin = beginnings.fence_search, beginnings.fence_line_begin
+            self._may_begin = beginnings.in_code  # with a line feed, too: the next line is in the fence as well
             return
-        self._line_begin, self._may_begin = heads.line_begin, heads.inline
+        self._line_begin, self._may_begin = beginnings.line_begin, beginnings.inline
         if self._quoted:
-            self.search = heads.quote_search
+            self.search = beginnings.quote_search
         else:
-            self.search = heads.span_search if self._ticks else heads.text_search
+            self.search = beginnings.span_search if self._ticks else beginnings.text_search
 
     def _read_indent(self, char: str) -> bool:
         if char == "\t":
             self._column += 4 - self._column % 4
         elif char == "\n":
-            self._end_line()
+            self.end_line()
         elif self.fence:
             if char != self.fence or self._column > self._fence_column + 3:
                 self.phase = BODY
@@ -215,8 +200,8 @@ class Markdown:
             return False
         return True
 
-    def _read_quote(self, char: str) -> bool:
-        if char in " \t>":
+    def _read_run(self, char: str) -> bool:
+        if char in _RUNS[self.phase]:
             return True
         self.phase = BODY
         return False
@@ -235,12 +220,6 @@ class Markdown:
     def _read_escape(self, char: str) -> bool:
         self.phase = ESCAPED if char == "`" else BODY
         return char in "`\\"
-
-    def _read_escaped(self, char: str) -> bool:
-        if char == "`":
-            return True
-        self.phase = BODY
-        return False
 
     def _read_list_marker(self, char: str) -> bool:
         if self.phase == ORDINAL:
@@ -279,7 +258,7 @@ class Markdown:
         if char == "\n":
             self.fence = ""
             self._choose()
-            self._end_line()
+            self.end_line()
             return True
         if self.phase == CLOSED and char in " \t\r":
             self.phase = CLOSED_CR if char == "\r" else CLOSED
@@ -288,9 +267,12 @@ class Markdown:
         return False
 
 
+_RUNS = {ESCAPED: "`", QUOTE: " \t>"}
+"""The characters that leave a phase as it is, where any other is the text of the line."""
+
 _READ = {
     ESCAPE: Markdown._read_escape,
-    ESCAPED: Markdown._read_escaped,
+    ESCAPED: Markdown._read_run,
     TICKS: Markdown._read_ticks,
     BULLET: Markdown._read_list_marker,
     ORDINAL: Markdown._read_list_marker,
@@ -299,5 +281,101 @@ _READ = {
     CLOSING: Markdown._read_closing,
     CLOSED: Markdown._read_closing,
     CLOSED_CR: Markdown._read_closing,
-    QUOTE: Markdown._read_quote,
+    QUOTE: Markdown._read_run,
 }
+
+
+# Where reading has to stop: at the beginnings of markers, and at what means something to Markdown.
+#
+# Most text is ordinary: no marker begins in it, and it leaves Markdown where it was, line ends and all. One regular
+# expression for each kind of text finds the first place in it of which that cannot be said. So that few places are
+# looked at for nothing, a marker is told by its head, its first characters and not one, and a line end does not count
+# if the line behind it is seen to begin like ordinary text. What the text at hand does not decide counts.
+
+_BLANKS = r"[ \t]{0,32}+"
+_BLANK_LINES = r"[ \t\n]{0,32}+"
+_STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # what means something at the beginning of a line
+
+
+class MarkerBeginnings:
+    """The beginnings of markers, and what text is like in which none of them begins."""
+
+    def __init__(self, anywhere: Set[str], line_start: Set[str], in_code: Set[str]) -> None:
+        """Take the beginnings that matter anywhere, at line starts, and also in code."""
+        self._in_code = _by_first(in_code)
+        self._inline = _by_first(anywhere | in_code)
+        self._all = _by_first(anywhere | in_code | line_start)
+        self.firsts = frozenset(self._inline)
+        self.inline = _match(self._inline)
+        """Matches where a marker may begin in the middle of a line; a line feed is one of its places."""
+        self.in_code = _match(self._in_code)
+        """Matches where one may begin in code."""
+        self.all = _match(self._all)
+        """Matches where one may begin behind the indentation of a line."""
+        self.indentation = matcher(" ?" if " " in self._all else " *")
+        """Matches what can be gone over at once where a space stands before the text of a line."""
+        self.line_begin = re.compile(self._line()).match
+        """Matches what a line of text begins with, indentation and list markers too, if it is ordinary text then."""
+        self.fence_line_begin = re.compile(self._fence_line()).match
+        """The same in a fence."""
+        self.text_search = self._search(self._inline, "`\\", _BLANK_LINES + self._line())
+        self.span_search = self._search(self._in_code, "`", "(?!)")
+        self.fence_search = self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
+        self.quote_search = self._search(self._in_code, "", self._quote_line())
+
+    def _search(self, beginnings: dict[str, str], others: str, line: str) -> Match:
+        """Return what finds beginnings, `others`, and line feeds but for those behind which a `line` begins."""
+        # Each begins with a character of its own: the expression then jumps from one of them to the next.
+        begun = self._inline.get("\n", "(?!)")
+        feed = f"\n(?!(?!{begun}){line})"
+        marks = [_head(first, rest) for first, rest in beginnings.items() if first not in {"\n", *others}]
+        return re.compile("|".join([feed, *map(re.escape, others), *marks])).search
+
+    def _line(self) -> str:
+        bullets = "".join(sorted({*"-*+"} - self._all.keys()))
+        bullet = f"[{re.escape(bullets)}]" if bullets else "(?!)"
+        number = "(?!)" if self._all.keys() & {*"0123456789.)"} else "[0-9]{1,9}+"
+        items = rf"(?:(?:{bullet}|{number}[.)])[ \t]{{1,8}}+){{0,4}}+"
+        ordinary = self._ordinary(_STRUCTURE)
+        return rf"(?:{ordinary}|{_BLANKS}{items}(?:{ordinary}|{bullet}(?=\S)|{number}(?=[^\s.)0-9])))"
+
+    def _fence_line(self) -> str:
+        return f"{_BLANKS}(?:{self._ordinary(frozenset('`~'))})"
+
+    def _quote_line(self) -> str:
+        return rf"{_BLANKS}>[ \t>]{{0,8}}+(?:{self._ordinary(frozenset())})" if ">" not in self._all else "(?!)"
+
+    def _ordinary(self, structure: Set[str]) -> str:
+        """Return a pattern for a character that is not white space, not of the structure, and begins no marker."""
+        if self._all.keys() & {" ", "\t"}:
+            return "(?!)"
+        never = structure | {first for first in self._all if first.isspace()}
+        begins = [f"{re.escape(first)}(?!{rest})" for first, rest in self._all.items() if first not in never]
+        others = re.escape("".join(sorted(never | self._all.keys())))
+        return "|".join([rf"[^\s{others}]", *begins])
+
+
+def _match(beginnings: dict[str, str]) -> Match:
+    """Return what matches where a head stands, or the beginning of one at the end of the text."""
+    return re.compile("|".join(_head(first, rest) for first, rest in beginnings.items()) or "(?!)").match
+
+
+def _head(first: str, rest: str) -> str:
+    return re.escape(first) + (f"(?={rest})" if rest else "")
+
+
+def _by_first(beginnings: Set[str]) -> dict[str, str]:
+    """Return a pattern for what may follow, by the first character of a head."""
+    return {
+        first: _rest({head[1:] for head in beginnings if head[0] == first})
+        for first in sorted({h[0] for h in beginnings})
+    }
+
+
+def _rest(rests: Set[str]) -> str:
+    """Return a pattern for one of `rests`, or for the beginning of one at the end of the text."""
+    if "" in rests:
+        return ""  # whatever follows
+    firsts = sorted({rest[0] for rest in rests})
+    branches = [re.escape(first) + _rest({rest[1:] for rest in rests if rest[0] == first}) for first in firsts]
+    return "(?:" + "|".join([*branches, r"\Z"]) + ")"

@@ -1,22 +1,34 @@
-"""What a marker looks like, all of it, or the beginning of one at the end of the text.
+"""What a marker looks like, all of it, or the beginning of one at the end of the text; and several markers at once.
 
 A marker is written down once, as a sequence of literals and bounded repetitions, and compiled to a regular expression
 in which every place may also be the end of the text: `ab` becomes `a(?:\\Z|b())`. One match then answers in three ways:
 the marker stands here, it may yet stand here, it does not. Every repetition has a bound, so what is held back while a
 marker may yet stand is bounded too, and no text makes the expression backtrack further than that bound.
+
+Several markers are told apart by what they begin with. Those that begin alike are one expression, which tells whether
+one of them may stand at a place; only where one may is it asked which of them is complete there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Match: TypeAlias = Callable[..., re.Match[str] | None]
 
 
 @dataclass(frozen=True)
 class Some:
-    """Between `least` and `most` characters out of a class, which is written as inside `[...]` of a pattern."""
+    """Between `least` and `most` characters out of a class, which is written as inside `[...]` of a pattern.
+
+    It takes all that it can, and gives back only what a fixed character right behind it needs: so where it ends does
+    not have to be tried again and again.
+    """
 
     characters: str
     least: int
@@ -47,15 +59,14 @@ SPACES = Some(r" \t\r\n", 0, 32)
 LINE_END = LineEnd()
 
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe
+PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
+"""Returns the pattern of a part, given the one behind it."""
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "behind_call"]
 
-_HEAD = 4  # characters of a marker by which it is told from others before all of it is looked for
-MARK = "()"
+HEAD = 4  # characters of a marker by which it is told from others before all of it is looked for
+_MARK = "()"
 """An empty group of a pattern: the match has come this far."""
 _NEVER = "(?!)"  # matches nothing
-_LATIN = "".join(map(chr, range(256)))
-_FEW = re.compile(r"\A\[(?:[^\\^]|(?!\^)(?:[^\\\u0100-\U0010ffff]|\\[^\w]|\\[fnrtv])+)\]").fullmatch
-"""Matches a class of one character, or of some that are all among the first 256 of Unicode."""
 
 
 @dataclass(frozen=True)
@@ -72,46 +83,45 @@ class Marker:
     ahead: tuple[Part, ...] = ()
     where: Where = "anywhere"
     not_after: str = ""
-    first: str = field(init=False)
-    """The character with which it begins."""
-    head: str = field(init=False)
-    """The first characters of it, up to the first of them that is not fixed."""
-    last: str = field(init=False)
-    """The characters with one of which it is committed to."""
 
     def __post_init__(self) -> None:
         if not self.parts or not isinstance(self.parts[0], str) or not self.parts[0]:
             raise ValueError(f"a marker begins with at least one fixed character, and this one is {self.parts!r}")
         *before, last = self.parts + self.ahead
-        lasts = [word or before[-1] for word in last.words] if isinstance(last, OneOf) else [last]
-        for each in lasts:
+        for each in [word or before[-1] for word in last.words] if isinstance(last, OneOf) else [last]:
             if not isinstance(each, str | LineEnd):
                 raise ValueError(f"a marker ends with a fixed character or a line end, and this one ends with {each!r}")
-        object.__setattr__(self, "first", self.parts[0][0])
-        object.__setattr__(self, "head", self._fixed()[:_HEAD])
-        object.__setattr__(self, "last", "".join(each[-1] if isinstance(each, str) else "\n" for each in lasts))
 
-    def _fixed(self) -> str:
-        """Return what the marker begins with in any case."""
-        fixed = ""
-        for part in self.parts + self.ahead:
-            if not isinstance(part, str):
-                break
-            fixed += part
-        return fixed
+    @property
+    def first(self) -> str:
+        """The character with which it begins."""
+        return self.head[0]
+
+    @property
+    def head(self) -> str:
+        """The first characters of it, up to the first of them that is not fixed."""
+        fixed = takewhile(lambda part: isinstance(part, str), self.parts + self.ahead)
+        return "".join(map(str, fixed))[:HEAD]
+
+    @property
+    def last(self) -> str:
+        """The character with which it is committed to, or "" where that is one of several."""
+        last = (self.parts + self.ahead)[-1]
+        return "\n" if isinstance(last, LineEnd) else last[-1] if isinstance(last, str) else ""
 
     def search_pattern(self) -> str:
         """Return a pattern, without groups, that finds the whole marker, and ends before what is ahead."""
         before = "(?:^[ \\t]{0,32})" if self.where == "line_start" else ""
-        parts, ahead = ("".join(map(complete_line, each)) for each in (self.parts, self.ahead))
+        parts, ahead = (_joined(each, complete_line) for each in (self.parts, self.ahead))
         return before + self.behind + parts + (f"(?={ahead})" if ahead else "")
 
     def begun_pattern(self) -> str:
         """Return a pattern, without groups, that finds every beginning of the marker at the end of the text."""
-        pattern = _NEVER
-        for part in reversed(self.parts + self.ahead):
-            pattern = followed(part, pattern)
-        return self.behind + pattern
+        return self.behind + _going(self.parts + self.ahead, _NEVER)
+
+    def going_pattern(self) -> str:
+        """Return a pattern that matches the whole marker, or its beginning at the end of the text."""
+        return self.behind + _going(self.parts + self.ahead, _MARK)
 
     @property
     def behind(self) -> str:
@@ -123,40 +133,38 @@ class Pattern:
     """A sequence of parts that can be looked for in text that goes on."""
 
     def __init__(self, *parts: Part) -> None:
-        going = MARK  # put together from the last part to the first
-        for part in reversed(parts):
-            going = followed(part, going)
-        self._going = re.compile(going).match
-        self._ended = re.compile("".join(map(complete, parts)) + MARK).match
+        self.going = re.compile(_going(parts, _MARK)).match
+        """Matches all of it, with a group, or what may yet become it."""
+        self.ending = re.compile(_joined(parts, complete) + _MARK).match
+        """The same, where the text does not go on."""
 
     def match(self, text: str, at: int, ended: bool) -> int | Literal[False] | None:
         """Return where the parts end, None if they may yet match, or False if they cannot."""
-        match = self._ended if ended else self._going
+        match = self.ending if ended else self.going
         found = match(text, at)
         if found is None:
             return None if at == len(text) and not ended else False
         return found.end() if found.lastindex else None
 
 
-def followed(part: Part, rest: str, *, goes_back: bool = True) -> str:
-    """Return a pattern for `part` and then `rest`, with the end of the text allowed everywhere in between.
+def _going(parts: Sequence[Part], rest: str) -> str:
+    """Return a pattern for `parts` and then `rest`, with the end of the text allowed everywhere in between."""
+    for part, behind in reversed(_in_pairs(parts)):
+        rest = _followed(part, behind, rest)
+    return rest
 
-    Without `goes_back`, a repetition takes all that it can and keeps it.
-    """
+
+def _followed(part: Part, behind: Part | None, rest: str) -> str:
     if isinstance(part, LineEnd):
         return rf"(?:\r?\Z|\r?\n{_or_end(rest)})"
     if isinstance(part, Maybe):
-        inner = ""
-        for each in reversed(part.parts):
-            inner = followed(each, inner)
-        return f"(?:{inner})?{_or_end(rest)}"
+        return f"(?:{_going(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
-        return f"(?:{short}{complete(part)}{_or_end(rest)})"
+        return f"(?:{short}{complete(part, behind)}{_or_end(rest)})"
     if isinstance(part, Some):
         short = f"[{part.characters}]{{0,{part.least - 1}}}\\Z|" if part.least else ""
-        keeps = "" if goes_back else "+"
-        return f"(?:{short}[{part.characters}]{{{part.least},{part.most}}}{keeps}{_or_end(rest)})"
+        return f"(?:{short}{complete(part, behind)}{_or_end(rest)})"
     if len(part) < 2:
         return re.escape(part) + _or_end(rest) if part else rest
     # All of it at once, since most text goes on, and else how far it goes where the text ends.
@@ -166,69 +174,43 @@ def followed(part: Part, rest: str, *, goes_back: bool = True) -> str:
 
 
 def _or_end(rest: str) -> str:
-    return rest if rest in (MARK, MARK + MARK, _NEVER) else f"(?:\\Z|{rest})"
+    return rest if rest in (_MARK, _NEVER) else f"(?:\\Z|{rest})"
 
 
-def whole(marker: Marker, pattern: Callable[[Part], str]) -> str:
+def whole(marker: Marker, pattern: PartPattern) -> str:
     """Return a pattern for all of a marker, of the patterns of its parts; a group ends what is read with it."""
-    return "".join(map(pattern, marker.parts)) + MARK + "".join(map(pattern, marker.ahead)) + MARK
+    return _joined(marker.parts, pattern) + _MARK + _joined(marker.ahead, pattern) + _MARK
 
 
-def complete_line(part: Part) -> str:
+def _joined(parts: Sequence[Part], pattern: PartPattern) -> str:
+    return "".join(pattern(part, behind) for part, behind in _in_pairs(parts))
+
+
+def _in_pairs(parts: Sequence[Part]) -> list[tuple[Part, Part | None]]:
+    """Return each part with the one behind it."""
+    return list(zip(parts, (*parts[1:], None), strict=False))
+
+
+def complete_line(part: Part, behind: Part | None) -> str:
     """Return a pattern for all of `part`, where the end of the stream is not in sight."""
     if isinstance(part, OneOf):  # not while a longer word may yet come
         longer = "|".join(beginning(word) for word in part.words if len(word) > 1)
         return f"(?!(?:{longer}){'?' * ('' in part.words)}\\Z){complete(part)}" if longer else complete(part)
-    return r"\r?\n" if isinstance(part, LineEnd) else complete(part)
+    return r"\r?\n" if isinstance(part, LineEnd) else complete(part, behind)
 
 
-def complete(part: Part) -> str:
+def complete(part: Part, behind: Part | None = None) -> str:
     """Return a pattern for all of `part`, where the text does not go on."""
     if isinstance(part, LineEnd):
         return r"\r?(?:\n|\Z)"
     if isinstance(part, Some):
-        return f"[{part.characters}]{{{part.least},{part.most}}}"
+        gives_back = isinstance(behind, str) and re.match(f"[{part.characters}]", behind)
+        return f"[{part.characters}]{{{part.least},{part.most}}}{'' if gives_back else '+'}"
     if isinstance(part, Maybe):
-        return "(?:" + "".join(map(complete, part.parts)) + ")?"
+        return f"(?:{_joined(part.parts, complete)})?"
     if isinstance(part, OneOf):
         return "(?:" + "|".join(map(re.escape, sorted(part.words, key=len, reverse=True))) + ")"
     return re.escape(part)
-
-
-def firsts(parts: Iterable[Part | None]) -> Iterator[Part]:
-    """Yield what `parts` may begin with: a literal, or a class of characters; None among them is nothing."""
-    for part in parts:
-        if isinstance(part, Maybe):
-            yield from firsts(part.parts)
-        elif isinstance(part, OneOf):
-            yield from filter(None, part.words)
-            if "" not in part.words:
-                return
-        elif part:
-            yield part
-            if not isinstance(part, Some) or part.least:
-                return
-
-
-def apart(some: Iterable[Part], others: Sequence[Part]) -> bool:
-    """Return whether it is sure that no character begins one of `some` and one of `others`, literals or classes."""
-    return all(_apart(_first(one), _first(other)) for one in some for other in others)
-
-
-def _apart(one: str, other: str) -> bool:
-    """Return whether it is sure that two classes share no character: one of them, at least, has few enough to try."""
-    few = one if _FEW(one) else other if _FEW(other) else None
-    return few is not None and re.search(f"(?={one}){other}", _LATIN + few) is None
-
-
-def _first(part: Part) -> str:
-    """Return a class of the characters with which `part` begins: literals or classes are all that `firsts` yields."""
-    if isinstance(part, Some):
-        return f"[{part.characters}]"
-    if isinstance(part, LineEnd):
-        return r"[\r\n]"
-    assert isinstance(part, str)
-    return f"[{re.escape(part[0])}]"
 
 
 def beginning(word: str) -> str:
@@ -237,3 +219,92 @@ def beginning(word: str) -> str:
     for character in reversed(word[1:-1]):
         pattern = f"(?:{re.escape(character)}{pattern})?"
     return re.escape(word[0]) + pattern
+
+
+class Markers(Generic[T]):
+    """Several markers, looked for at once; each with something that belongs to it."""
+
+    def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
+        # By what they begin with: their heads, or as much of them as there is at hand; and those whose heads are whole,
+        # where what comes behind these is the head of no other.
+        self._begun: dict[str, Group[T]] = {}
+        self._whole: dict[str, Group[T]] = {}
+        heads = [(marker.head, (marker, companion)) for marker, companion in entries]
+        for begun in {head[:length] for head, _ in heads for length in (1, 2, HEAD)}:
+            alike = [(head, entry) for head, entry in heads if head.startswith(begun) or begun.startswith(head)]
+            self._begun[begun] = Group([entry for _, entry in alike])
+            if whole := [entry for head, entry in alike if begun.startswith(head)]:
+                self._whole[begun] = Group(whole)
+
+    def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
+        """Return what belongs to the marker at this place, and where the marker ends; None if one may yet stand here.
+
+        Returns False if none can. The character before the place, if there is one, has to be in the text.
+        """
+        found = self.find(text, at, ended)
+        return None if isinstance(found, Group) else found
+
+    def find(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | Group[T]:
+        """Return what `at` does, but the markers of which one may yet stand here, if one may."""
+        head = text[at : at + HEAD]
+        group = self._begun.get(head) or (self._begun.get(head[:2]) if len(head) == HEAD - 1 else None)
+        while group is None:
+            head = head[:-1]
+            if not head:
+                return False
+            group = self._whole.get(head)
+        found = group.at(text, at, ended)
+        return group if found is None else found
+
+
+class Group(Generic[T]):
+    """Markers that begin alike. Their patterns are compiled when they are wanted: few texts have use for many."""
+
+    def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
+        self._entries = entries
+
+    @cached_property
+    def begun(self) -> Match:
+        """Matches where one stands or may yet stand."""
+        return re.compile("|".join(marker.going_pattern() for marker, _ in self._entries)).match
+
+    @cached_property
+    def final(self) -> str:
+        """The character without which none is complete, or "" if they have no such character in common."""
+        ends = {marker.last for marker, _ in self._entries}
+        return ends.pop() if len(ends) == 1 else ""
+
+    @cached_property
+    def _tail(self) -> str:
+        """What all of them end with, as far as it is fixed."""
+        ends = {(marker.parts + marker.ahead)[-1] for marker, _ in self._entries}
+        end = ends.pop()
+        return end if isinstance(end, str) and not ends else ""
+
+    @cached_property
+    def _whole(self) -> Match:
+        return self._compile(complete_line)
+
+    def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
+        """Return what `Markers.at` does."""
+        begins = self.begun  # called as a variable: what looks like a method is looked for in the type first
+        if begins(text, at) is None:
+            return False
+        if text.find(self._tail, at) < 0 and not ended:
+            return None
+        found = shorter = self._whole(text, at)
+        while shorter is not None:  # the one that is complete first, however the text is cut
+            found = shorter
+            shorter = self._whole(text, at, found.end() - 1)
+        if found is None:
+            if not ended:
+                return None
+            found = self._compile(complete)(text, at)
+            if found is None:
+                return False
+        group = found.lastindex
+        assert group is not None  # each marker has two
+        return self._entries[group // 2 - 1][1], found.start(group - 1)
+
+    def _compile(self, pattern: PartPattern) -> Match:
+        return re.compile("|".join(each.behind + whole(each, pattern) for each, _ in self._entries)).match

@@ -8,20 +8,19 @@ only the other deltas are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
-from streamtools.events import CallDelta, Error, Text, UIEvent
-from streamtools.parsing.armed import arm
+from streamtools.events import CallDelta, Error, Reasoning, Text, UIEvent, Warning
+from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
+from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.parsing.drafts import Drafts
-from streamtools.parsing.json_text import OPEN
-from streamtools.parsing.options import Options, OtherOptions
-from streamtools.parsing.output import Output
-from streamtools.parsing.prose import CallBegun, Prose
+from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
+from streamtools.parsing.prose import Begun, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
@@ -60,36 +59,29 @@ class Parser:
         self._declared = Declared(tools)
         meant = choose_dialects(dialects)
         signatures = self._declared.signatures(parameters=any(dialect.openers_of for dialect in meant))
-        self._armed = armed = arm(meant, chosen.in_code, chosen.reasoning, signatures)
-        self._output = Output(number, chosen.new_id)
+        self._dialects = dialect_set_of(meant, chosen.in_code, chosen.reasoning, signatures)
+        self._output = Output(chosen, number)
         self._number = number
         self._visible = Visible(self._output, chosen)
-        self._prose = Prose(armed, chosen, self._output, self._visible)
-        self._drafts = Drafts(chosen, self._output, self._visible.show_raw)
+        self._prose = Prose(self._dialects, chosen, self._output, self._visible)
         self._closed = False
         self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta without consequences
         self._hidden: Span | ReasoningText | None = None  # whoever takes such a delta, if not the reader
-        self._shows: type[Text] | None = None  # what it becomes for the reader, where events have no numbers
-        self._counts: Callable[[], int] | None = None  # what numbers it for the reader, where they have
-        self._even = False  # what comes is likely to be text, and can be gone over by itself
+        self._shows = False  # it is text for the reader
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
         leaves = self._leaves  # called as a variable: what looks like a method is looked for in the type first
         if leaves(delta) is None and delta:
-            shows = self._shows
-            if shows is not None:  # the commonest of all: text for the reader
+            if self._shows:  # the commonest of all: text for the reader
                 self._prose.last = delta
-                return [shows(delta)]
-            number = self._counts
-            if number is not None:
-                self._prose.last = delta
-                return [Text(delta, number())]
+                number = self._number
+                return [Text(delta) if number is None else Text(delta, number())]
             span = self._span
             if span is not None and span.room >= len(delta):
-                # The next is `skim` and `tell` in line: text inside a string.
+                # The next is `skim` in line: text inside a string.
                 span.room -= len(delta)
                 span.parts.append(delta)
                 if span.told is None:
@@ -102,35 +94,38 @@ class Parser:
                 number = self._number
                 return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
             if self._hidden is not None:
-                events = self._hidden.skim(delta)
-                if events is not None:
-                    return events
+                skimmed = self._hidden.skim(delta)
+                if skimmed is not None:
+                    return skimmed
         elif not (delta or self._closed):
             return []
         if len(delta) > _BLOCK:
             return self._feed_in_blocks(delta)
+        events: list[UIEvent] = []
+        self._output.events = events
         span = self._span
         if span is not None:
-            events = span.scan(delta)
-            if events is not None:
+            if len(delta) <= span.room and span.read(delta, self._body):
                 self._leaves = span.leaves or always
-                return events if span.state is OPEN else self._run("", events)
-        elif self._even:
-            events = self._prose.turn(delta)
-            if events is not None:
+                return events
+        elif self._prose.direct and self._reasoning is None and not self._closed:
+            found = self._prose.read(delta, False)
+            if found is None:
                 self._leaves = self._prose.leaves
                 return events
-            delta = ""
-        return self._run(delta, [])
+            return self._run(None, events, found)
+        return self._run(delta, events)
 
     def close(self) -> list[UIEvent]:
         """Return the last events: what was held back is text now, and what is open is cut off. `reset` begins anew."""
         if self._closed:
             return []
         self._ended = True
-        events = self._run("", [])
+        events: list[UIEvent] = []
+        self._output.events = events
+        self._run("", events)
         self._closed = True
-        self._hidden, self._leaves, self._even = None, always, False  # so that a later `feed` is noticed
+        self._hidden, self._leaves = None, always  # so that a later `feed` is noticed
         return events
 
     def reset(self) -> None:
@@ -152,82 +147,80 @@ class Parser:
         """Whether `after_call="stop"` has met text behind a call; nothing that comes later is read."""
         return self._visible.stopped
 
-    @property
-    def calls(self) -> list[ToolCall]:
-        """The calls of this turn so far."""
-        return self._output.calls
-
-    @property
-    def errors(self) -> list[Error]:
-        """The malformed calls of this turn so far; of more than the limit of calls, the first ones."""
-        return self._output.errors
-
     def _begin(self) -> None:
         self._closed = False
         self._ended = False
         self._span: Span | None = None
-        self._body: Generator[None, None, None] | None = None
+        self._body: Iterator[None] = iter(())  # the grammar that reads the span
         self._reasoning: ReasoningText | None = None
-        self._hidden, self._leaves, self._even = None, always, False
         self._visible.reset()
         self._output.begin()
+        self.calls = self._output.calls
+        """The calls of this turn so far."""
+        self.errors = self._output.errors
+        """The malformed calls of this turn so far; of more than the limit of calls, the first ones."""
         self._prose.begin()
+        self._run(None, [])
         if self._options.in_reasoning:
-            self._think(self._armed.tags.any_closing)
+            self._think(self._dialects.tags.any_closing)
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:
         # Apart from `feed`, whose variables would else be cells: a sixth of what a delta of prose costs.
         return [event for at in range(0, len(delta), _BLOCK) for event in self.feed(delta[at : at + _BLOCK])]
 
-    def _run(self, delta: str, events: list[UIEvent]) -> list[UIEvent]:
-        """Read a delta that may have consequences, and add what it makes certain to `events`."""
+    def _run(self, text: str | None, events: list[UIEvent], found: Begun | None = None) -> list[UIEvent]:
+        """Read text that may have consequences, or what stands behind one that was `found`; add to `events`."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")
-        visible = self._visible
-        self._output.events = events
-        text: str | None = delta
-        while text is not None and not visible.stopped:
+        prose, visible = self._prose, self._visible
+        while True:
             span = self._span
-            if span is not None:
-                text = self._advance(span, text) if len(text) <= span.room else self._read_span(span, text)
-                if text is None and not self._ended:  # it goes on
-                    self._hidden, self._leaves, self._even = span, span.leaves or always, False
-                    self._shows = self._counts = None
-                    return events
-                if not text:  # there is nothing behind the span yet
+            if span is not None and span.finished:  # text goes on behind it
+                self._span = None
+                if span.found and not prose.direct:  # else nothing depends on it
+                    visible.end_call()
+                at, text = span.at, span.text
+                prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
+                text = text[at:] or None
+            elif visible.stopped:
+                break
+            elif span is not None:
+                if text is None:
                     break
+                long = len(text) > span.room or self._ended
+                if self._read_span(span, text) if long else span.read(text, self._body):
+                    break
+            elif found is not None:
+                begun, dialect, marker, text = found
+                found = None
+                if isinstance(begun, ReasoningEnd):
+                    self._think(begun)
+                else:
+                    known = dialect if begun.kind == "call" else None
+                    self._span = span = Span(marker, known, self._output, self._declared, visible.show_raw)
+                    self._body = begun.body(span)
+                    if not hasattr(self._body, "__next__"):
+                        raise TypeError(f"the body of opener {begun.parts[0]!r} is no generator")
+            elif text is None:
+                break
             elif self._reasoning is not None:
                 text = self._read_reasoning(self._reasoning, text)
             else:
-                found = self._prose.read(text, self._ended)
-                if found is None:
-                    break
-                text = found.rest
-                if isinstance(found, CallBegun):
-                    self._open(found)
-                else:
-                    self._think(found.closing)
-        if self._ended:
+                found = prose.read(text, self._ended)
+                text = None
+        if self._ended and not prose.direct:  # else nothing is withheld
             visible.flush()
-        self._choose_search()
-        return events
-
-    def _choose_search(self) -> None:
-        """Name the search that finds nothing in a delta without consequences."""
-        self._hidden = self._shows = self._counts = None
+        # Which search finds nothing in a delta without consequences, and what becomes of such a delta?
+        self._hidden, self._shows = None, False
         self._leaves = always
-        self._even = False
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves or always
         elif self._reasoning is not None:
             if not self._reasoning.held:
                 self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
         else:
-            self._even = self._prose.choose()
-            self._leaves = self._prose.leaves
-            self._counts = self._number
-            if self._number is None:
-                self._shows = Text
+            self._leaves, self._shows = prose.leaves, True
+        return events
 
     # Reasoning.
 
@@ -242,37 +235,57 @@ class Parser:
             self._prose.begin_behind_reasoning()
         return rest
 
-    # Calls.
-
-    def _open(self, begun: CallBegun) -> None:
-        self._drafts.open(begun.dialect.id)
-        drafts = self._drafts if begun.opener.kind == "call" else None
-        self._span = span = Span(begun.marker, drafts, self._options, self._output, self._declared)
-        self._body = begun.opener.body(span)
-        if not hasattr(self._body, "__next__"):
-            raise TypeError(f"the body of opener {begun.opener.parts[0]!r} is no generator")
-
-    def _read_span(self, span: Span, text: str) -> str | None:
+    def _read_span(self, span: Span, text: str) -> bool:
+        """Read a span on; return whether it goes on behind `text`."""
+        span.ended = self._ended
         while len(text) > span.room and span.stores:
             room = span.room
-            rest = self._advance(span, text[:room])
-            if rest is not None:
-                return rest + text[room:]
+            if not span.read(text[:room], self._body):
+                span.text += text[room:]
+                return False
             text = text[room:]
             if span.stores and not span.room:  # no other limit has been met, and no call has been handed out
                 span.exceed(Code.TOO_LARGE)
-        return self._advance(span, text)
+        return span.read(text, self._body)
 
-    def _advance(self, span: Span, text: str) -> str | None:
-        """Let the grammar read `text`; return what follows the span, or None if it goes on."""
-        assert self._body is not None
-        span.ended = self._ended
-        if text or self._ended:  # else it has just been scanned
-            span.push(text)
-        if next(self._body, _FINISHED) is not _FINISHED:
-            return None
-        self._span = self._body = None
-        if self._drafts.count:
-            self._visible.end_call()
-        self._prose.resume(span.last, several_lines=span.several_lines)
-        return span.text[span.at :]
+
+# Parsing without streaming: the same parser, fed everything and closed.
+
+
+@dataclass(frozen=True)
+class ParseResult:
+    """What a text holds, by kind and, in `events`, in order."""
+
+    content: str
+    reasoning: str
+    calls: list[ToolCall]
+    errors: list[Error]
+    warnings: list[Warning]
+    events: list[UIEvent]
+
+
+def parse(
+    deltas: str | Iterable[str],
+    *,
+    dialects: Dialects = None,
+    tools: Any = None,
+    **options: Unpack[ParserOptions],
+) -> ParseResult:
+    """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
+
+    >>> parse('Look: ###:{"name": "now"}').calls[0].name
+    'now'
+    """
+    parser = Parser(dialects, tools, **options)
+    events: list[UIEvent] = []
+    for delta in [deltas] if isinstance(deltas, str) else deltas:
+        events += parser.feed(delta)
+    events += parser.close()
+    return ParseResult(
+        content="".join(event.text for event in events if isinstance(event, Text)),
+        reasoning="".join(event.text for event in events if isinstance(event, Reasoning)),
+        calls=parser.calls,
+        errors=[event for event in events if isinstance(event, Error)],
+        warnings=[event for event in events if isinstance(event, Warning)],
+        events=events,
+    )

@@ -8,11 +8,60 @@ read sees. What has been read is never looked at again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
-from typing import cast
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeAlias, cast
 
-from streamtools.parsing.closings import Closing
-from streamtools.parsing.markers import Pattern
+from streamtools.parsing.markers import Marker, Part, Pattern
+
+# What ends a stretch of text wherever it comes: a value, a call, a result, or what is broken.
+#
+# It is written down as markers are, and compiled to one search, which also finds the beginnings of it at the end of
+# the text. So a read gives everything before it away, and holds back no more than may yet become one.
+
+Form: TypeAlias = "str | tuple[Part, ...] | Marker"
+"""How something looks; what a marker has `ahead` is not read with it."""
+
+_INDENTS = r"[ \t\r]{0,256}"
+
+
+Awaited: TypeAlias = Callable[..., "re.Match[str] | None"]
+"""Matches at the beginning of a text what may yet become of it; a group takes part where more text decides nothing."""
+
+
+class Closing:
+    """What `Reader.content` and `Reader.until` look for."""
+
+    def __init__(
+        self, *ends: Form, before: Iterable[Form] = (), line_feed: bool = False, blank_line: bool = False
+    ) -> None:
+        """Look for one of `ends`, or for nothing, where one of `before` follows, which is read again.
+
+        With `line_feed`, one that stands before it belongs to it. A `blank_line` is one too: the line feed before it.
+        """
+        behind, ahead = [list(map(_marker, forms)) for forms in (ends, before)]
+        whole = [*(each.search_pattern() for each in behind), *(f"(?={each.search_pattern()})" for each in ahead)]
+        begun = [each.begun_pattern() for each in (*behind, *ahead)]
+        firsts = {each.first for each in (*behind, *ahead)}
+        if blank_line:
+            whole.append(rf"\n(?={_INDENTS}\n)")
+            begun.append(rf"\n{_INDENTS}")
+        if line_feed:
+            whole = [rf"\n?(?:{'|'.join(whole)})"]
+            begun = [rf"\n?(?:{'|'.join(begun)})", r"\n"]
+        if line_feed or blank_line:
+            firsts.add("\n")
+        # One group, behind what is read; without it, the text may yet become that.
+        compiled = re.compile(f"(?:{'|'.join(whole)})()|(?:{'|'.join(begun)})\\Z")
+        self.search = compiled.search
+        self.going: Awaited = compiled.match
+        self.leaves = re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
+        """Finds nothing in text in which no closing begins."""
+
+
+def _marker(form: Form) -> Marker:
+    if isinstance(form, Marker):
+        return form
+    return Marker((form,) if isinstance(form, str) else form)
 
 
 def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
@@ -39,7 +88,7 @@ class Reader:
     ended: bool  # no more text will come
     leaves: Callable[[str], object] | None  # see `content`; None where the grammar must see all text
     take: Callable[[str], None] | None  # who takes text in which `leaves` finds nothing
-    waits: Pattern | None  # what may yet match at `at`, if nothing else counts before that is decided
+    waits: Awaited | None  # what may yet stand at `at`, if nothing else counts before that is decided
     before_closing: int  # the place where the last closing that was read begins
 
     @property
@@ -74,43 +123,53 @@ class Reader:
     def accept(self, pattern: Pattern) -> Generator[None, None, bool]:
         """Read what `pattern` matches here, or nothing; return which."""
         while True:
-            found = pattern.match(self.text, self.at, self.ended)
-            if found is not None:
-                break
-            self.waits = pattern
+            match = pattern.ending if self.ended else pattern.going
+            found = match(self.text, self.at)
+            if found is not None and found.lastindex:
+                self.at = found.end()
+                return True
+            if found is None and (self.at < len(self.text) or self.ended):
+                return False
+            self.waits = pattern.going
             yield
             self.waits = None
-        if found is False:
-            return False
-        self.at = found
-        return True
 
     def choose(self, *patterns: Pattern) -> Generator[None, None, int]:
         """Read the first of `patterns` that matches here; return its number, or -1 where none does."""
         while True:
             for number, pattern in enumerate(patterns):
-                found = pattern.match(self.text, self.at, self.ended)
-                if found is None:
-                    self.waits = pattern
-                    break
-                if found is not False:
-                    self.at = found
+                match = pattern.ending if self.ended else pattern.going
+                found = match(self.text, self.at)
+                if found is not None and found.lastindex:
+                    self.at = found.end()
                     return number
+                if found is not None or (self.at == len(self.text) and not self.ended):
+                    self.waits = pattern.going
+                    break
             else:
                 return -1
             yield
             self.waits = None
 
+    def expect(self, pattern: Pattern, *others: Pattern) -> Generator[None, None, int]:
+        """Do the same as `choose`, but leave what stands here to be read again if it is one of `others`."""
+        place = self.place
+        found = yield from self.choose(pattern, *others)
+        if found > 0:
+            self.go_back(place)
+        return found
+
     def word(self, characters: Word) -> Generator[None, None, str]:
         """Read the characters of a class that stand here, as many as it allows; return them."""
-        word = ""
         while True:
             begin = self.at
-            self.at = characters.match(self.text, begin, begin + characters.most - len(word)).end()
-            word += self.text[begin : self.at]
-            if self.at < len(self.text) or len(word) == characters.most or self.ended:
-                return word
+            found = characters.going(self.text, begin)
+            if found.lastindex or self.ended:
+                self.at = found.end()
+                return self.text[begin : self.at]
+            self.waits = characters.going
             yield
+            self.waits = None
 
     def content(self, closing: Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
         """Give what stands before the first `closing` to `take`, and read the closing too; return whether it came.
@@ -134,8 +193,10 @@ class Reader:
                 return False
             if found is None:
                 self.leaves, self.take = closing.leaves, take
+            else:
+                self.waits = closing.going
             yield
-            self.leaves = self.take = None
+            self.leaves = self.take = self.waits = None
 
     def until(self, closing: Closing) -> Generator[None, None, bool]:
         """Read up to the end of the first `closing` and return True, or to the end of the stream and return False."""
@@ -159,5 +220,103 @@ class Word:
     """A class of characters, written as inside `[...]` of a pattern, and how many of them make a word at most."""
 
     def __init__(self, characters: str, most: int = 256) -> None:
-        self.match = cast("Callable[[str, int, int], re.Match[str]]", re.compile(f"[{characters}]*").match)
-        self.most = most
+        self.going = matcher(f"[{characters}]{{{most}}}()|[{characters}]{{0,{most - 1}}}+(?:\\Z|())")
+        """Matches the word that stands at a place, with a group where no more text can be a part of it."""
+
+    def matches(self, text: str) -> bool:
+        """Whether all of a text is one."""
+        return text != "" and self.going(text, 0).end() == len(text)
+
+
+# The text of a span as it came: kept until it is handed out, up to a limit.
+#
+# Nothing of a span may be lost, so what a grammar reads is kept, and it may go back over that. Over the limit nothing
+# is kept but the end, which may be looked back at: reading goes on only to find where the span ends.
+
+_LOOK_BACK = 320  # characters before the last piece that are kept while skipping: more than any indentation read
+_REWIND = 256  # characters that a grammar goes back while skipping: less, by the beginning of any tag
+
+
+class RawText(Reader):
+    """What is read of a span, and what is kept of it. Places count from the beginning of the span."""
+
+    __slots__ = ("_before", "_length", "_most", "_skipped_from", "marker", "origin", "parts", "room", "stores")
+
+    marker: str
+    parts: list[str]
+    origin: int  # the place where what is kept begins: what comes before has been handed out
+    room: int  # how much more may be kept; negative while nothing is
+    stores: bool  # text is kept, since no limit has been met
+    _most: int
+    _length: int  # how much may be kept, counted from the beginning of the span
+    _skipped_from: int  # the place from which on nothing is
+    _before: str  # the character before what is kept
+
+    @property
+    def received(self) -> int:
+        """How much of the span has come."""
+        return self._length - self.room
+
+    @property
+    def skipped(self) -> int:
+        """How much has been read since a limit was met; negative if it was met behind this place."""
+        return self.place - self._skipped_from
+
+    @property
+    def last(self) -> str:
+        """The character before the place that has been read to."""
+        return self.text[self.at - 1] if self.at else self._before_text()
+
+    @property
+    def at_line_start(self) -> bool:
+        """Whether only blanks stand between the last line feed and here."""
+        behind = self.text[: self.at]
+        parts = iter(reversed(self.parts))
+        unread = len(self.text) - self.at
+        while not (stripped := behind.rstrip(" \t")):
+            part = next(parts, None)
+            if part is None:
+                return False
+            behind, unread = part[: max(0, len(part) - unread)], max(0, unread - len(part))
+        return stripped[-1] == "\n"
+
+    def keep_end(self, text: str) -> None:
+        """Take note of text that is not kept, but for what may be looked back at."""
+        self.parts = ["".join(self.parts)[-_LOOK_BACK:], text]
+
+    def kept_to(self, place: int) -> str:
+        """Return what is kept, up to a place."""
+        return "".join(self.parts)[: place - self.origin]
+
+    def hand_out(self) -> str:
+        """Return what has been read, and keep it no longer; the limit counts from here."""
+        raw = "".join(self.parts)
+        length = self.place - self.origin
+        received = self.received
+        self._before = raw[length - 1 : length] or self._before
+        self.parts = [raw[length:]]
+        self.origin += length
+        self.room = max(0, self._most - len(raw) + length)
+        self._length = received + self.room
+        return raw[:length]
+
+    def skip_from(self, place: int) -> None:
+        """Keep nothing from a place on."""
+        self.stores = False
+        self._skipped_from = place
+        self._before = self._before_text()
+        self._length -= self.room + 1
+        self.room = -1
+        self.parts = [self.text]
+
+    def _before_text(self) -> str:
+        """Return the character before the text that is at hand."""
+        return "".join(self.parts)[: -len(self.text) or None][-1:] or self._before
+
+    def rewind(self, place: int) -> None:
+        """Go back to a place that has been read; where nothing is kept, not further than a bound."""
+        if not self.stores:
+            place = max(place, self.place - _REWIND)
+        unread = self.received - place
+        self.text = "".join(self.parts)[-unread:] if unread else ""
+        self.at, self.base = 0, place

@@ -9,34 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from streamtools.errors import Code
 from streamtools.events import Markup, Reasoning, UIEvent, Warning
-from streamtools.parsing.markers import Marker, Part, Pattern, beginning
-from streamtools.parsing.output import Output
+from streamtools.parsing.call_life import Output
+from streamtools.parsing.dialects import Tag
+from streamtools.parsing.markers import Marker, Pattern, beginning
 from streamtools.parsing.reader import always
-
-
-class OpeningTag(Protocol):
-    """A tag that opens reasoning, as far as it matters here."""
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """What it consists of."""
-
-    @property
-    def closings(self) -> tuple[str, ...]:
-        """What closes it and is hidden."""
-
-    @property
-    def before(self) -> tuple[str, ...]:
-        """What ends it and is read again."""
-
-    @property
-    def marker(self) -> Marker:
-        """It, as it is looked for."""
-
 
 TAGS = {
     "<think>": "</think>",
@@ -60,8 +40,8 @@ class ReasoningTags:
         calls: Iterable[Marker],
         enders: Iterable[Marker] = (),
         *,
-        own: Iterable[OpeningTag] = (),
-        others: Iterable[OpeningTag] = (),
+        own: Iterable[Tag] = (),
+        others: Iterable[Tag] = (),
     ) -> None:
         """Take the tags, the markers of calls, and those of them that end reasoning.
 
@@ -74,9 +54,11 @@ class ReasoningTags:
         self._calls, self._enders = list(calls), list(enders)
         own = list(own)
         self.firsts = "".join(sorted({*(opening[0] for opening in tags), *(tag.marker.first for tag in own)}))
-        self._tags = [(Pattern(opening), self.closing([closing])) for opening, closing in tags.items()]
+        self._tags: list[tuple[Pattern, ReasoningEnd | None]] = [
+            (Pattern(opening), self.closing([closing])) for opening, closing in tags.items()
+        ]
         self._tags += [(Pattern(*tag.parts), self.closing(tag.closings, tag.before)) for tag in own]
-        self._strays = [Pattern(closing) for closing in tags.values()]
+        self._strays = [(Pattern(closing), None) for closing in tags.values()]
         prefilled = [*own, *others]
         self.any_closing = self.closing(
             [*tags.values(), *(closing for tag in prefilled for closing in tag.closings)],
@@ -95,15 +77,10 @@ class ReasoningTags:
         With `strays` it may be a closing tag, which nothing closes.
         """
         undecided = False
-        for pattern, closing in self._tags:
+        for pattern, closing in (*self._tags, *self._strays) if strays else self._tags:
             found = pattern.match(text, at, ended)
             if found:
                 return found, closing
-            undecided = undecided or found is None
-        for pattern in self._strays if strays else ():
-            found = pattern.match(text, at, ended)
-            if found:
-                return found, None
             undecided = undecided or found is None
         return None if undecided else False
 

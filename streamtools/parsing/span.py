@@ -1,70 +1,73 @@
 """A hidden stretch of text, from a marker to wherever the grammar of its dialect ends it.
 
-A span is what a grammar reads from, and what it reports to. Its text is kept (`raw_text`), and what the grammar or the
-envelope of a call tells while it is being written is passed on (`drafts`). Over a limit the span reports that once, and
-goes on only to find where it ends.
+A span is what a grammar reads from, and what it reports to. Its text is kept, and what the grammar, or the JSON that it
+asks for, says of a call while that is being written is told at once. Over a limit the span reports that once, and goes
+on only to find where it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import re
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeAlias
 
 from streamtools.errors import Code
-from streamtools.events import Markup, UIEvent, Warning
-from streamtools.json_values import Rejected
-from streamtools.parsing.broken_json import skip_broken
-from streamtools.parsing.closings import Closing
+from streamtools.events import UIEvent
+from streamtools.parsing.call_life import Output, WrittenCalls
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.drafts import Draft, Drafts
-from streamtools.parsing.envelope import FIELD, Arguments, Envelope
-from streamtools.parsing.json_text import BROKEN, DEEP, LINE, OPEN, JsonText, State
+from streamtools.parsing.json_parts import ARGUMENTS, BEGIN, BLAME, END, FIELD, NAME, PIECE
+from streamtools.parsing.json_text import BROKEN, DEEP, LINE, OPEN, Arguments, JsonText, State
 from streamtools.parsing.markers import Pattern
-from streamtools.parsing.options import Options
-from streamtools.parsing.output import Output
-from streamtools.parsing.raw_text import RawText
+from streamtools.parsing.reader import Closing
+
+_FINISHED = object()
+_milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]', re.DOTALL).search
 
 
-class Span(RawText):
+class Span(WrittenCalls):
     """A hidden stretch of text, read by the grammar of one dialect."""
 
-    __slots__ = (
-        "_broken",
-        "_drafts",
-        "_options",
-        "_output",
-        "_tells",
-        "declared",
-        "depth",
-        "scanner",
-        "several_lines",
-        "state",
-        "told",
-    )
+    __slots__ = ("_broken", "_over_line", "_state", "declared", "depth", "finished", "scanner")
 
     def __init__(
-        self,
-        marker: str,
-        drafts: Drafts | None,
-        options: Options,
-        output: Output,
-        declared: Declared,
+        self, marker: str, dialect: str | None, output: Output, declared: Declared, show: Callable[[str], bool]
     ) -> None:
-        """Begin behind `marker`; a span without `drafts` is no call but a result that the model wrote itself."""
-        RawText.__init__(self, marker, options.limits.call)  # `super()` would look for it each time
+        """Begin behind `marker`; a span without a `dialect` is no call but a result that the model wrote itself.
+
+        `show` takes the text of a malformed call that is to be text, and returns whether that ends everything.
+        """
+        limits = output.options.limits
+        self.text = self.marker = marker
+        self.at = length = len(marker)
+        self.base = self.before_closing = self.origin = self._skipped_from = 0
+        self.ended = False
+        self.leaves = self.take = self.waits = None
+        self.parts = [marker]
+        self._most = limits.call
+        self._length = max(self._most, length)  # the marker is kept in any case
+        self.room = self._length - length
+        self.stores = True
+        self._before = ""
         self.declared = declared
-        self.told: str | None = None  # the call whose arguments go on, and may be told at once
+        self.told = None
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
-        self.state = OPEN  # what it has come to
+        self.finished = False
         self.several_lines = False  # known at the end
-        self.depth = options.limits.depth  # how deep JSON may nest
-        self._options = options
-        self._output = output
+        self.depth = limits.depth  # how deep JSON may nest
+        self._state = OPEN  # what `scanner` has come to
+        self._over_line = False
         self._broken: JsonText | None = None
-        self._tells = options.call_deltas
-        self._drafts = drafts
-        if drafts is not None and not drafts.begin(0):
-            self.exceed(Code.TOO_MANY_CALLS)
+        self._dialect = dialect
+        self._output = output
+        self._show = show
+        self._calls = []
+        self._lost_from = self.current = None
+        self.found = self.stopped = False
+        if dialect is not None:
+            self.current = call = output.begin_call()
+            self._calls.append(call)
+            if output.count > limits.calls:
+                self.exceed(Code.TOO_MANY_CALLS)
 
     # What the parser asks for.
 
@@ -78,121 +81,118 @@ class Span(RawText):
         else:
             self.keep_end(text)
         self.room = room
-        return self.tell(text)
-
-    def tell(self, text: str) -> list[UIEvent]:
-        """Return the events of such text, which is kept already."""
+        output = self._output
         if self.told is not None:
-            return [self._output.make_delta(self.told, text)]
+            return [output.make_delta(self.told, text)]
         events: list[UIEvent] = []
+        output.events = events
         if self.take is not None:
-            self._output.events = events
             self.take(text)
         return events
 
-    def scan(self, text: str) -> list[UIEvent] | None:
-        """Take text that is no matter of the grammar: JSON, of which `scanner` finds the end, or what it `waits` for.
+    def read(self, text: str, body: Iterator[None]) -> bool:
+        """Read text behind what there is; return whether the span goes on behind it.
 
-        Behind it, a `state` that is not OPEN means that the grammar has to go on. None if it has to anyway, or if a
-        limit is met; nothing was taken then.
+        The `body` is asked only where it has to decide: not while what it `waits` for may still come, nor inside the
+        JSON that it has asked for. What has been read, or skimmed, is no longer at hand.
         """
-        scanner = self.scanner
-        room = self.room - len(text)
-        if room < 0:
-            return None
-        if scanner is None:
-            if self.waits is None:
-                return None
-            unread = self.text[self.at :] + text
-            if self.waits.match(unread, 0, False) is not None:
-                return None
-            self.parts.append(text)
-            self.room = room
-            self.text, self.base, self.at = unread, self.base + self.at, 0
-            return []
         place = self._length - self.room
-        self.room = room
-        self.parts.append(text)
-        if scanner.passes and scanner.pass_over(text, place):
+        if self.room >= 0:
+            self.parts.append(text)
+        else:
+            self.keep_end(text)
+        self.room -= len(text)
+        scanner = self.scanner
+        if scanner is not None and scanner.passes and text and scanner.pass_over(text, place):  # the end has no text
             self.leaves = scanner.leaves
-            if self.told is None:
-                return self.tell(text)
-            make_delta = self._output.make_delta
-            return [make_delta(self.told, text)]
-        self.text, self.at, self.base = text, 0, place  # what came before has all been read
-        events: list[UIEvent] = []
-        self._output.events = events
-        self.state = state = scanner.scan(self)
-        if state is OPEN:
-            if scanner.passes or scanner.leaves is not None:
-                self._pause(scanner)
+            if self.told is not None:
+                self._output.events.append(self._output.make_delta(self.told, text))
+            elif self.take is not None:
+                self.take(text)
+            return True
+        if self.at < len(self.text):
+            text = self.text[self.at :] + text
+        self.text, self.at, self.base = text, 0, self._length - self.room - len(text)
+        if self.waits is not None and not self.ended:
+            begun = self.waits(text)
+            if begun is not None and not begun.lastindex:
+                return True
+        while True:
+            if scanner is not None:
+                self._state = state = scanner.scan(self, self._over_line)
+                self._over_line = False
+                if scanner.facts:
+                    self._note(scanner)
+                if state is OPEN and not self.ended:
+                    self.leaves = scanner.leaves
+                    self.told = self.take = None
+                    want, call = scanner.want, self.current
+                    if want == FIELD:
+                        self.take = scanner.kept.append if self.stores else scanner.take
+                    elif want and call is not None and self._output.call_deltas:
+                        if call.started:
+                            self.told = call.id
+                        else:
+                            self.take = call.waiting.append
+                    return True
+                self.leaves = None
+            if next(body, _FINISHED) is _FINISHED:
+                self.finished = True
+                return False
+            scanner = self.scanner
+            if scanner is None:
+                return True
+
+    def _note(self, scanner: JsonText) -> None:
+        """Take note of what JSON has been found to say of calls."""
+        facts, scanner.facts = scanner.facts, []
+        for kind, value in facts:
+            call = self.current
+            if kind == BEGIN and (call is None or call.json_begin >= 0):
+                self.begin_call(value)
+            elif call is None:
+                pass
+            elif kind == PIECE:
+                if self._output.call_deltas:
+                    self._output.tell_arguments(call, value)
+            elif kind in (BEGIN, ARGUMENTS):
+                call.json_begin = value
+            elif kind == NAME:
+                if self._output.options.on_malformed == "error":  # else it may yet turn out to be text
+                    self._output.start_call(call, value)
+            elif kind == END:
+                call.json_end = value
+            elif kind == BLAME:
+                self.blame(Code.MISSING_TOOL_NAME, value)
             else:
-                self.leaves = None  # so that nothing is skimmed
-        return events
-
-    def lose(self) -> None:
-        """Take note that a part of the stream is missing behind what has come."""
-        if self._drafts is not None:
-            self._drafts.lose()
-
-    def _pause(self, scanner: JsonText) -> None:
-        """Choose what becomes of text that has no other consequences."""
-        self.leaves = scanner.leaves
-        self.told = self.take = None
-        want = scanner.envelope.want
-        if want == FIELD:
-            self.take = scanner.envelope.kept.append if self.stores else scanner.envelope.take
-        elif want and self._tells and self._drafts is not None and (draft := self._drafts.last) is not None:
-            if draft.announced:
-                self.told = draft.id
-            else:
-                self.take = draft.waiting.append
-
-    def exceed(self, code: Code, place: int | None = None) -> None:
-        """Report that a limit is met at `place`, or behind all that has come; from there on nothing is stored."""
-        if place is None:
-            place = self.received
-        raw = self.kept_to(place)
-        self.skip_from(place)
-        self._settle(raw, self.origin, code, True)
-        self.told = self.take = None
+                self.call(value)
 
     # What grammars ask for.
 
-    def json(self, *, lines: Pattern | None = None, envelope: Envelope | None = None) -> Generator[None, None, State]:
+    def json(
+        self, *, lines: Pattern | None = None, envelope: type[JsonText] = JsonText
+    ) -> Generator[None, None, State]:
         """Read a JSON object, or an array of them; return ENDED, OPEN at the end of the stream, or BROKEN.
 
         `lines` closes the span wherever a line begins with it, in strings too. `envelope` says how the value holds its
         calls, where that is not the usual way.
         """
-        self.scanner = scanner = JsonText(envelope or Envelope(self), depth=self.depth, lines=lines is not None)
-        drafts = self._drafts
-        if drafts is None or drafts.last is None or drafts.last.json_begin >= 0:
-            scanner.usual = None  # a further call begins, with an event, at its first character, not at its name
-        over_line = False
+        self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
         while True:
-            if self.state is OPEN:
-                self.state = scanner.scan(self, over_line)
-                over_line = False
-            if self.state is OPEN and not self.ended:
-                self._pause(scanner)
-                yield
-                continue
-            self.leaves = None
-            state, self.state = self.state, OPEN
+            yield  # `read` goes over the text
+            state = self._state
             if state is DEEP:
                 if self.stores:
                     self.exceed(Code.TOO_DEEP, self.place)
             elif state is LINE:
                 assert lines is not None
+                self.scanner = None
                 while (found := lines.match(self.text, self.at, self.ended)) is None:
-                    self.scanner = None
                     yield
-                self.scanner = scanner
                 if found:
                     state = BROKEN
                     break
-                over_line = True
+                self.scanner, self._over_line = scanner, True
             else:
                 break
         self.scanner = self.told = self.take = None
@@ -201,13 +201,42 @@ class Span(RawText):
 
     def arguments(self) -> Generator[None, None, State]:
         """Read the JSON object that the arguments of the last call are; return what `json` returns."""
-        return (yield from self.json(envelope=Arguments(self)))
+        return (yield from self.json(envelope=Arguments))
 
     def recover(self) -> Generator[None, None, None]:
-        """Behind broken JSON, read to where its brackets balance, or to the next blank line."""
+        """Behind broken JSON, read to where its brackets balance, or to the next blank line.
+
+        A blank line ends it in strings too: the missing quote that broke the text must not swallow the rest of the
+        answer. A line of more than 256 blanks is none; the end of the stream ends everything.
+        """
         assert self._broken is not None
-        yield from skip_broken(self, self._broken)
+        depth, in_string = self._broken.depth, self._broken.in_string
         self._broken = None
+        while True:
+            found = _milestone(self.text, self.at)
+            if found is None:
+                self.at = len(self.text)
+            elif found[1]:
+                self.at = found.start() + 1
+                return
+            elif found[0] == "\\" or found[2] is not None:
+                self.at = found.start()
+            else:
+                mark = found[0]
+                self.at = found.start() + 1 if mark[0] == "\\" and not in_string else found.end()
+                if mark == '"':
+                    in_string = not in_string
+                elif not in_string and mark in "{[":
+                    depth += 1
+                elif not in_string and mark in "}]":
+                    depth -= 1
+                    if depth <= 0:
+                        return
+                continue
+            if self.ended:
+                self.at = len(self.text)
+                return
+            yield
 
     def recover_at(self, closing: Closing) -> Generator[None, None, bool]:
         """Behind broken text, read up to the end of the first `closing`; return False at the end of the stream.
@@ -227,126 +256,6 @@ class Span(RawText):
             return False
         self.at = len(self.text)
         return True
-
-    @property
-    def in_call(self) -> bool:
-        """Whether the last call of the span, or what should be one, is not complete."""
-        draft = self._draft
-        return draft is not None and not draft.complete
-
-    def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
-        """End the span here: its calls are settled, see `Drafts.settle`."""
-        if self.stores:
-            raw = self.kept_to(self.base + self.at)
-            self.several_lines = self.several_lines or "\n" in raw
-            self._settle(raw, self.origin, code, survivors)
-        else:
-            self.several_lines = True  # not known, and likely
-            count = self.skipped
-            if count < 0:  # the limit was met while the grammar looked at what follows: that has been reported
-                self.at, count = self.at - count, 0
-            if count and not (self._drafts and self._drafts.stopped):
-                self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
-
-    def finish(self, code: Code | None = None) -> None:
-        """End the last call here and hand it out, where the span goes on; it is what `close` would make of it."""
-        if self.stores:
-            origin = self.origin
-            raw = self.hand_out()
-            self.several_lines = self.several_lines or "\n" in raw
-            self._settle(raw, origin, code, False)
-            if self._drafts is not None and self._drafts.stopped:
-                self.skip_from(self.place)
-
-    def warn(self, code: Code, message: str) -> None:
-        """Add a warning that repeats no text."""
-        if self.stores:
-            self._output.add(Warning, code, message)
-
-    @property
-    def _draft(self) -> Draft | None:
-        return None if self._drafts is None else self._drafts.last
-
-    def _settle(self, raw: str, origin: int, code: Code | None, survivors: bool) -> None:
-        if self._drafts is None:
-            self._output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
-            return
-        if self._options.keep_markup:
-            draft = self._drafts.first
-            before = raw if draft is None else raw[: draft.begin - origin]
-            if before:
-                self._output.add(Markup, before)
-        self._drafts.settle(raw, origin, code, survivors, self.ended, self.before_closing - origin)
-
-    # What grammars and the envelope tell of calls.
-
-    def begin_call(self, place: int) -> None:
-        """A call, or what stands in its place, begins; the first is the one that the marker began."""
-        drafts = self._drafts
-        if drafts is None:
-            return
-        draft = drafts.last
-        if draft is None or draft.json_begin >= 0:
-            if self.stores and not drafts.begin(place):
-                self.exceed(Code.TOO_MANY_CALLS, place + 1)
-            draft = drafts.last
-        if draft is not None:
-            draft.json_begin = place
-
-    def begin_arguments(self, place: int) -> None:
-        """The JSON of its arguments begins."""
-        if self._draft is not None:
-            self._draft.json_begin = place
-
-    def end_call(self, place: int | None = None) -> None:
-        """It is complete at `place`, or here."""
-        drafts = self._drafts
-        if drafts is not None and drafts.last is not None:
-            drafts.last.json_end = self.place if place is None else place
-
-    def convert(self) -> None:
-        """The arguments of the last call come as the pieces that `write` is given, and not as JSON of the span."""
-        if self._draft is not None and self._draft.pieces is None:
-            self._draft.pieces = []
-
-    def write(self, text: str) -> None:
-        """Add a piece to the JSON text of the last call's arguments, which are not written as JSON."""
-        draft = self._draft
-        if draft is not None:
-            assert draft.pieces is not None
-            draft.pieces.append(text)
-            self.tell_arguments(text)
-
-    def identify(self, provider_id: str) -> None:
-        """Take note of the id that the model gave to the last call."""
-        if self._draft is not None:
-            self._draft.provider_id = provider_id
-
-    def blame(self, code: Code, message: str) -> None:
-        """What makes the last call an error, whatever comes; the first reason counts."""
-        draft = self._draft
-        if draft is not None and draft.fault is None:
-            draft.fault = Rejected(code, message)
-
-    def name_call(self, name: str) -> None:
-        """Its name is certain, and stands in its JSON."""
-        if self._drafts is not None:
-            self._drafts.name(name)
-
-    def call(self, name: str) -> None:
-        """The last call is of this tool; its JSON holds no name, but its arguments."""
-        if self._drafts is not None:
-            self._drafts.name(name, outside=True)
-
-    def tell_arguments(self, text: str) -> None:
-        """A piece of its arguments, as JSON text."""
-        if self._tells and text and self._drafts is not None and (draft := self._drafts.last) is not None:
-            if draft.announced:
-                output = self._output
-                make_delta = output.make_delta
-                output.events.append(make_delta(draft.id, text))
-            else:
-                draft.waiting.append(text)
 
 
 Body: TypeAlias = Callable[[Span], Generator[None, None, None]]

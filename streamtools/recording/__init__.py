@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamtools.recording.captures import DETECT, open_stream_file, read_stream_file
-from streamtools.recording.cutting import Cut, recut
-from streamtools.recording.exchange_file import Edit, Target
-from streamtools.recording.exchanges import Exchange
+from streamtools.recording.exchanges import DETECT, Exchange, Match, open_stream_file, read_stream_file
+from streamtools.recording.file_reader import OpenRecording, open_recording, read_recording, read_recordings
+from streamtools.recording.file_writer import RecordingWriter, Target
 from streamtools.recording.format import VERSION, Chunk, End, EndKind, Head, Recording, Request, Response
-from streamtools.recording.matching import Match
-from streamtools.recording.playback import Playback, PlaybackOptions, VirtualClock
-from streamtools.recording.reading import OpenRecording, open_recording, read_recording, read_recordings
+from streamtools.recording.playback import Cut, Playback, PlaybackOptions, ReplayBytes, VirtualClock, recut
+from streamtools.recording.recorder import Edit, RecordedStream, record
 from streamtools.recording.redact import describe_request, describe_response
-from streamtools.recording.replay import ReplayBytes
-from streamtools.recording.replay_transport import ReplayTransport
 from streamtools.recording.scrubbing import Secret
-from streamtools.recording.transport import RecordingTransport
-from streamtools.recording.wrapping import RecordedStream, record
-from streamtools.recording.writing import RecordingWriter
+from streamtools.recording.transports import RecordingTransport, ReplayTransport
 
 __all__ = [
     "DETECT",

@@ -1,7 +1,10 @@
-"""What in a request is a credential, by the name of its header or key.
+"""Replace what is named like a credential in the parts of a request, and remember what it was.
 
-Whatever is one is not written down where it stands. It is looked for in all the rest, too: a server that refuses a key
-repeats it, and a key of a server of one's own has no format by which it could be known.
+Replaced are values by the names before them: in JSON at any depth, with all that stands under such a name; in queries
+and forms; in strings that are JSON themselves; and in other text where it has the form of a setting, `name=value` or
+`"name": "value"`, as connection strings, environment files, headers and addresses have. Also replaced are the password
+in `scheme://user:password@host`, private keys in PEM, and segments of a URL's path that are keys. What was replaced is
+in `found`, to be looked for elsewhere: see `redact`. All of it takes time in proportion to what is read.
 """
 
 from __future__ import annotations
@@ -9,51 +12,41 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote, unquote_plus, urlsplit
+from urllib.parse import quote, unquote, unquote_plus, urlsplit, urlunsplit
 
 import msgspec
 
-from streamtools.recording.key_formats import LONGEST
-
-LEAST = 16
-"""Characters of a credential that is looked for elsewhere. Shorter ones are often words, where no key is needed."""
-
-MOST = 8192
-"""Characters of a credential that are looked for elsewhere; servers take no longer headers."""
+from streamtools.recording.secret_names import is_opaque, is_secret, is_secret_header, is_secret_in_url, is_token
 
 DEEPEST = 100
 """Levels of JSON that are looked at, and written down: no request has a tenth of them, and more use up the stack."""
 
-_FORM = "application/x-www-form-urlencoded"
+LEAST = 16
+"""Characters of a credential that is looked for elsewhere. Shorter ones are often words, where no key is needed."""
 
-_SECRET = re.compile(
-    r"(?:.*[_-])?(?:(?:api|app|access|account|auth|client|private|secret|subscription)[_-]?key"
-    r"|[a-z]*(?:token|secret)|passwd|password|authorization|credentials?)",
+REDACTED = "[redacted]"
+
+_SCHEMES = {"apikey", "basic", "bearer", "digest", "key", "negotiate", "token"}  # in front of a credential
+_SCHEMA = {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "description", "title"}
+_SCHEMA_VALUES = {"const", "default", "enum", "example", "examples", "value"}
+_SMALL = 1000  # numbers below it are settings and counts
+_BOT_TOKEN = re.compile(r"(?<=[0-9]:)[A-Za-z0-9_-]{30,}")  # behind a bot's number, in paths of Telegram and its like
+_VERSION = re.compile(r"v[0-9][\w.]*")
+
+_PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----)((?:(?!-----).)*+)", re.DOTALL)
+_USER = re.compile(r"""://([^\s/?#@:"'<>\\]{0,256}+)(?::([^\s/@"'<>\\]{1,1024}+))?@""")
+_SETTING = re.compile(r"""(?<!\w)([A-Za-z_][\w.-]{0,127}+)(?:=|\\*+["']\s{0,4}:\s{0,4}(?=\\*+["']))""")
+_QUOTE = re.compile(r"""\\*+["']""")
+_UNQUOTED = re.compile(r"""(?:[^\s;&"'\\]|\\(?![nrtu"'\\]))*+""")
+_CODE = re.compile(r"[A-Za-z_.]++(?:\(.*|[)\]},:]+)|[=>].*", re.DOTALL)  # `f(token=token)`, `token=get()`, `==`
+_FIELD = re.compile(
+    r"(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{1,60}+|[\w-]{1,60}-key): ?"
+    r"""([^\s"'\\][^\r\n"'\\]*+)""",
     re.IGNORECASE,
 )
-_SECRET_IN_URL = re.compile(r"(?:x-[a-z]+-)?(?:key|sig|signature|auth|code)", re.IGNORECASE)
-
-
-def is_secret(key: str) -> bool:
-    """Tell whether a key is named like one that holds a credential: `api_key`, `X-Auth-Token`, `clientSecret`."""
-    return _SECRET.fullmatch(key) is not None
-
-
-def is_secret_in_url(key: str) -> bool:
-    """Tell whether a key of a URL's query, or of a form, escaped or not, is named like one that holds a credential."""
-    name = unquote_plus(key)
-    return is_secret(name) or _SECRET_IN_URL.fullmatch(name) is not None
-
-
-def is_form(headers: Iterable[tuple[str, str]]) -> bool:
-    """Tell whether a body is declared to be a form, written like the query of a URL."""
-    types = [value for name, value in headers if name.lower() == "content-type"]
-    several = types[-1].split(",") if types else []  # where headers of one name have been joined
-    return any(each.partition(";")[0].strip().lower() == _FORM for each in several)
 
 
 def read_json(content: bytes) -> Any:
@@ -64,62 +57,186 @@ def read_json(content: bytes) -> Any:
         raise ValueError("the JSON is too deep") from None
 
 
-def find_credentials(
-    url: str, headers: Iterable[tuple[str, str]], content: bytes = b"", *, body: Any = None
-) -> list[str]:
-    """Return what a request sends as credentials, if it is long enough to be known for one.
+class Credentials:
+    """Replaces them in what it is given, and has what it replaced in `found`."""
 
-    Its body is `content`, or `body` if that is JSON which has been read. What is too long to be looked for as a whole
-    is returned in pieces, up to `MOST` characters.
-    """
-    fields = list(headers)
-    found = [each for name, value in fields if is_secret(name) for each in _in_header(value)]
-    parts = urlsplit(url)
-    name, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    found += [unquote(name), unquote(password), *_in_pairs(parts.query)]
-    if is_form(fields):
-        found += _in_pairs(content.decode("latin-1"))
-    elif content:
-        with contextlib.suppress(ValueError):
-            found += _in_json(read_json(content))
-    found += _in_json(body)
-    return list(dict.fromkeys(piece for each in found for piece in _pieces(each) if len(piece) >= LEAST))
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def header(self, name: str, value: str) -> None:
+        """Find what a header holds, if it is named like one that holds a credential."""
+        if is_secret_header(name):
+            self.found += _in_header(name, value)
+
+    def url(self, url: str) -> str:
+        """Return `url` without user name and password, and without what is named or made like a key."""
+        parts = urlsplit(url)
+        user, _, host = parts.netloc.rpartition("@")
+        self.found += map(unquote, user.partition(":")[::2])
+        fragment = self.pairs(parts.fragment) if "=" in parts.fragment else parts.fragment
+        path, query = self._path(parts.path), self.pairs(parts.query)
+        return urlunsplit(parts._replace(netloc=host, path=path, query=query, fragment=fragment))
+
+    def pairs(self, text: str) -> str:
+        """Return the query of a URL, or a form, without the values of keys that are named like secrets."""
+        return "&".join(self._pair(*pair.partition("=")) for pair in text.split("&"))
+
+    def json(self, value: Any, level: int = 0, *, under: str = "", schema: bool = False) -> Any:
+        """Return `value` without what stands, at any depth, under a key that is named like a secret.
+
+        Replaced there are strings, and numbers from 1000 on but those of tokens; what is deeper than `DEEPEST` levels
+        is replaced, too. In the JSON `schema` of a parameter that is named so only its values are, not its words.
+        """
+        if isinstance(value, str):
+            return self._replace(under, value) if under else self.text(value, level)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._replace(under, str(value)) if under and abs(value) >= _SMALL and not is_token(under) else value
+        if not isinstance(value, dict | list):
+            return value
+        if level == DEEPEST:
+            return REDACTED
+        if isinstance(value, list):
+            return [self.json(each, level + 1, under=under) for each in value]
+        label = value.get("name", value.get("key"))  # of a pair that is written as an object
+        pair = label if isinstance(label, str) and is_secret(label) else ""
+        clean: dict[str, Any] = {}
+        for key, each in value.items():
+            name = under or (key if is_secret(key) else pair if key == "value" else "")
+            if schema and name and not under and isinstance(each, dict) and (not each or _SCHEMA & each.keys()):
+                clean[key] = {
+                    word: self.json(one, level + 2, under=name if word in _SCHEMA_VALUES else "")
+                    for word, one in each.items()
+                }
+            else:
+                clean[key] = self.json(each, level + 1, under=name, schema=key == "properties")
+        return clean
+
+    def text(self, text: str, level: int = 0) -> str:
+        """Return `text` without what has the form of a credential's setting; one that is JSON is read as such."""
+        if text.lstrip()[:1] in ("{", "[") and (clean := self._read(text, level)) is not None:
+            return clean
+        if "\n{" in text:
+            text = "\n".join((each[:1] == "{" and self._read(each, level)) or each for each in text.split("\n"))
+        if "-----BEGIN " in text:
+            text = _PEM.sub(lambda found: found[1] + self._replace("pem", found[2]), text)
+        if "://" in text:
+            text = _USER.sub(self._user, text)
+        return self._settings(_FIELD.sub(self._field, text)) if "=" in text or ":" in text else text
+
+    def _read(self, text: str, level: int) -> str | None:
+        """Return a string that is JSON without its secrets, as it is where it has none; None for any other."""
+        try:
+            value = read_json(text.encode())
+        except ValueError:
+            return None
+        clean = self.json(value, level + 1)
+        return text if clean == value else msgspec.json.encode(clean).decode()
+
+    def _replace(self, name: str, value: str) -> str:
+        if not value.strip("*") or value == REDACTED:
+            return value
+        self.found += _in_header(name, value)
+        return REDACTED
+
+    def _user(self, found: re.Match[str]) -> str:
+        user, password = found[1], found[2]
+        if password is None:
+            return found[0] if len(user) < LEAST else f"://{self._replace('user', user)}@"
+        if password == REDACTED:
+            return found[0]
+        self.found += (password, unquote(password), f"{user}:{password}@")
+        return f"://{user}:{REDACTED}@"
+
+    def _field(self, found: re.Match[str]) -> str:
+        """Return a line of a header, as commands have it, which is told from prose by a digit in it."""
+        name, value = found[1], found[2].rstrip()
+        if not is_secret_header(name) or not any(map(str.isdigit, value)):
+            return found[0]
+        return f"{name}: {self._replace(name, value)}"
+
+    def _settings(self, text: str) -> str:
+        pieces: list[str] = []
+        done = 0
+        while setting := _SETTING.search(text, done):
+            start = stop = setting.end()
+            before = text[setting.start() - 1 : setting.start()]
+            if (is_secret_in_url if before in ("?", "&") else is_secret)(setting[1]):
+                if quoted := _QUOTE.match(text, start):
+                    start = quoted.end()
+                    stop = _closing(text, quoted[0], start)
+                else:
+                    stop = _unquoted(text, start, sure=before in ("?", "&", ";"))
+            pieces += (text[done:start], self._replace(setting[1], text[start:stop]))
+            done = stop
+        return "".join([*pieces, text[done:]])
+
+    def _pair(self, key: str, equals: str, value: str) -> str:
+        if equals and is_secret_in_url(unquote_plus(key)):
+            return f"{key}={quote(self._replace('', unquote_plus(value)))}"
+        plain = unquote_plus(value)
+        clean = self.text(plain)
+        return key + equals + (value if clean == plain else quote(clean, errors="replace"))
+
+    def _path(self, path: str) -> str:
+        """Return a path with `*` for each character of a key: of a segment that is one, or that is called one before.
+
+        Behind `/token/`, `/keys/` and the like is a key what has a digit or `LEAST` characters, and is no version.
+        """
+        segments: list[str] = []
+        before = ""
+        for segment in path.split("/"):
+            plain = unquote(segment)
+            clean = self.text(plain)
+            named = is_secret(before) or before in ("key", "keys")
+            if bot := _BOT_TOKEN.search(clean):
+                self.found.append(bot[0])
+                clean = _BOT_TOKEN.sub(lambda token: "*" * len(token[0]), clean)
+            elif is_opaque(clean) or (named and not _VERSION.fullmatch(clean) and _maybe_key(clean)):
+                self._replace("", clean)
+                clean = "*" * len(clean)
+            segments.append(segment if clean == plain else quote(clean, safe="*:@+,;=!~'()", errors="replace"))
+            before = plain
+        return "/".join(segments)
 
 
-def _pieces(text: str) -> list[str]:
-    """Return what can be looked for of a text, however it is written."""
-    if len(json.dumps(json.dumps(text))) <= LONGEST:
-        return [text]
-    most = LONGEST // 14  # bytes that one character may have in JSON inside JSON
-    return [text[start : start + most] for start in range(0, min(len(text), MOST), most)]
-
-
-def _in_header(value: str) -> Iterator[str]:
+def _in_header(name: str, value: str) -> Iterator[str]:
+    """Yield the credentials that a header, or a value of such a name, holds."""
+    if name.lower() in ("cookie", "set-cookie"):
+        cookies = value.split(";")
+        for cookie in cookies[: 1 if name.lower() == "set-cookie" else len(cookies)]:  # behind it are its attributes
+            label, equals, content = cookie.partition("=")
+            content = (content if equals else label).strip().strip('"')
+            yield from dict.fromkeys((content, unquote(content)))
+        return
     scheme, _, token = value.partition(" ")
+    if scheme.lower() not in _SCHEMES:
+        yield value
+        return
     yield token.strip() or scheme
     if scheme.lower() == "basic":
-        try:
-            name, _, password = base64.b64decode(token, validate=True).decode("latin-1").partition(":")
-        except binascii.Error:
-            return
-        yield from (name, password)
+        with contextlib.suppress(binascii.Error, ValueError):
+            user, _, password = base64.b64decode(token, validate=True).decode("latin-1").partition(":")
+            yield from (user, password)
 
 
-def _in_pairs(text: str) -> list[str]:
-    pairs = (pair.partition("=") for pair in text.split("&"))
-    return [unquote_plus(value) for key, _, value in pairs if is_secret_in_url(key)]
+def _maybe_key(text: str) -> bool:
+    return len(text) >= LEAST or any(map(str.isdigit, text))
 
 
-def _in_json(value: Any, level: int = 0) -> Iterator[str]:
-    if level == DEEPEST:
-        return
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if isinstance(each, str):
-                if is_secret(key):
-                    yield each
-            else:
-                yield from _in_json(each, level + 1)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _in_json(each, level + 1)
+def _unquoted(text: str, start: int, *, sure: bool) -> int:
+    """Return where the value ends that begins at `start`: there, if it is code, unless it is `sure` that it is none."""
+    if text.startswith(REDACTED, start):
+        return start + len(REDACTED)
+    found = _UNQUOTED.match(text, start)
+    assert found is not None
+    stop = found.end()
+    if not sure and text[stop : stop + 1] != ";" and _CODE.fullmatch(text, start, stop):
+        return start
+    return start + len(found[0].rstrip(",.:)]}"))
+
+
+def _closing(text: str, quote_mark: str, start: int) -> int:
+    """Return where the same quotation mark stands again, the end where it does not; one behind a backslash is none."""
+    while (found := text.find(quote_mark, start)) > start and text[found - 1] == "\\":
+        start = found + len(quote_mark)
+    return len(text) if found < 0 else found

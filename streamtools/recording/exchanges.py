@@ -1,28 +1,116 @@
-"""The exchanges of a file, or of all recordings in a directory: found once, and read when they are played.
+"""The exchanges of a file, or of all recordings in a directory, and which of them answers a request.
 
-Their heads are kept in memory, their bytes are not.
+They are found once, and read when they are played: their heads are kept in memory, their bytes are not.
+
+A file may also be a raw capture, the bytes that `curl -N` wrote: server-sent events, or Ollama's lines; or the payloads
+of events, one JSON value a line, as the AI SDK keeps them in its `chunks.txt`, which are framed anew. JSON lines are
+such payloads if the first can only be the first event of a provider's stream; the events that this package writes begin
+like those of the AI SDK, and are none. A raw capture knows neither times nor cuts, nor how the stream ended: it is
+replayed as blocks that all come at once and end in order; its own terminator tells whether the stream was complete.
+
+Requests are compared as they may be written down: without credentials, bodies of JSON by value and not by spelling.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from streamtools.errors import RecordingError
-from streamtools.recording.captures import OpenCapture, open_stream_file
-from streamtools.recording.format import EndKind, Head, Request
-from streamtools.recording.lines import Name
-from streamtools.recording.reading import OpenRecording, Place, find_exchanges, open_place
-from streamtools.recording.redact import credentials_of, redact_request
+from streamtools.recording.file_reader import (
+    BLOCK,
+    Chunks,
+    Lines,
+    Name,
+    OpenRecording,
+    Place,
+    find_exchanges,
+    open_file,
+    open_lines,
+    open_place,
+    read_whole,
+)
+from streamtools.recording.format import Chunk, End, EndKind, Head, Recording, Request
+from streamtools.recording.redact import redact_request
+from streamtools.recording.request_bodies import leave_out
 from streamtools.recording.scrubbing import Scrubber, Secret
+
+_BOM = b"\xef\xbb\xbf"
+_SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r\n]|\Z))")
+_LINES = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
+
+_FIRST_TYPES = {
+    *("message_start", "response.created", "response.queued", "response.in_progress"),
+    *("start", "start-step"),
+}
+_OUR_OWN = {"seq", "run_id"}
+
+DETECT = "detect"
+"""The source where nobody has said whose the stream is: that shows when it is read."""
+
+
+class OpenCapture(OpenRecording):
+    """A raw capture that is read as a recording is."""
+
+
+def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
+    """Open a recording, or else a raw capture, whose `source` is `DETECT`; raise `RecordingError`."""
+    file = open_file(path)
+    name = os.fspath(path)
+    try:
+        start = file.peek(BLOCK)
+    except RecordingError:
+        file.close()
+        raise
+    if b"\0" not in start and (_SSE.match(start) or _LINES.match(start)):
+        return OpenCapture(name, Head(source=DETECT), _captured(iter(lambda: file.read1(BLOCK), b"")), file)
+    if _is_payload(start.lstrip(b"\r\n").partition(b"\n")[0]):
+        payloads = (line.removeprefix(_BOM).strip() for line in iter(Lines(name, file).next, None))
+        framed = (b"data: %b\n\n" % payload for payload in payloads)
+        return OpenCapture(name, Head(source=DETECT), _captured(framed), file)
+    return open_lines(Lines(name, file), strict=strict)
+
+
+def read_stream_file(path: Name, *, strict: bool = True) -> Recording:
+    """Return what `open_stream_file` would open, whole in memory; raise `RecordingError`."""
+    with open_stream_file(path, strict=strict) as opened:
+        return read_whole(opened.name, opened.head, opened.chunks)
+
+
+def _captured(pieces: Iterator[bytes]) -> Chunks:
+    for data in pieces:
+        yield Chunk(0.0, data)
+    return End("end", 0.0)
+
+
+def _is_payload(line: bytes) -> bool:
+    """Tell whether a line is the first event of a provider's stream, without its framing."""
+    try:
+        value: Any = msgspec.json.decode(line.removeprefix(_BOM))
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(value, dict) or _OUR_OWN & value.keys():
+        return False
+    return (
+        isinstance(value.get("choices"), list)
+        or isinstance(value.get("candidates"), list)
+        or value.get("event_type") == "interaction.created"
+        or (isinstance(value.get("type"), str) and value["type"] in _FIRST_TYPES)
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """One exchange: in which file, the how manieth there, from 1, and what is known of it before it is read."""
+    """One exchange: in which file, its number there, from 1, and what is known of it before it is read."""
 
     path: str
     number: int
@@ -94,15 +182,129 @@ def _exchanges_of_file(path: str, secrets: Sequence[Secret] = ()) -> list[Exchan
         if isinstance(opened, OpenCapture):
             return [Exchange(path, 1, opened.head, alone=True)]
     places = find_exchanges(path)
-    return [
-        Exchange(path, number, place.head, len(places) == 1, _request_of(path, place, secrets), place)
-        for number, place in enumerate(places, start=1)
-    ]
-
-
-def _request_of(path: str, place: Place, redact: Iterable[Secret]) -> Request | None:
-    try:
+    found: list[Exchange] = []
+    for number, place in enumerate(places, start=1):
         request = place.head.request
-        return request and redact_request(request, [*redact, *credentials_of(request)])
-    except ValueError as error:  # its URL is none, or its body is no base64
-        raise RecordingError(f"{path}, line {place.line}, has a request that cannot be read: {error}") from None
+        try:
+            request = request and redact_request(request, secrets)[0]
+        except ValueError as error:  # its URL is none, or its body is no base64
+            raise RecordingError(f"{path}, line {place.line}, has a request that cannot be read: {error}") from None
+        found.append(Exchange(path, number, place.head, len(places) == 1, request, place))
+    return found
+
+
+FIELDS = ("method", "url", "body")
+Match: TypeAlias = Collection[str] | Callable[[Request, Request], bool]
+"""Which of `FIELDS` have to be equal, or a function of what is asked and what was recorded."""
+
+_SHOWN = 60  # characters of a value in a message
+_TOLD = 5  # differences that a message lists
+_COUNTED = 1000  # differences; behind them a request is as far away as any
+
+
+class Difference(NamedTuple):
+    """Where two requests differ, and what each has there, as it is shown in a message."""
+
+    path: str
+    asked: str
+    recorded: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.asked} was asked, {self.recorded} is recorded"
+
+
+def title(request: Request | None) -> str:
+    """Return what a message calls a request."""
+    return "any request" if request is None else f"{request.method} {request.url}"
+
+
+def matcher(match: Match) -> Callable[[Request, Request], bool]:
+    """Return what tells whether a recorded request is asked; raise ValueError for fields that do not exist."""
+    if callable(match):
+        return match
+    if wrong := [match] if isinstance(match, str) else [each for each in match if each not in FIELDS]:
+        raise ValueError(f"match names fields, of {', '.join(FIELDS)}, and not {wrong[0]!r}")
+    fields = tuple(match)
+    return lambda asked, recorded: next(differences(asked, recorded, fields), None) is None
+
+
+def differences(asked: Request, recorded: Request, fields: Sequence[str] = FIELDS) -> Iterator[Difference]:
+    """Yield what differs in these fields; nothing if the requests match. Where a body was left out, its size counts."""
+    asked = leave_out(asked) if recorded.left_out and "body" in fields else asked
+    if "method" in fields and asked.method.upper() != recorded.method.upper():
+        yield Difference("method", asked.method, recorded.method)
+    if "url" in fields and asked.url != recorded.url:
+        yield Difference("url", *_excerpts(asked.url, recorded.url))
+    if "body" in fields:
+        yield from _differences("body", _body(asked), _body(recorded))
+
+
+def explain(asked: Request, unplayed: Iterable[Exchange], played: Collection[Exchange]) -> str | None:
+    """Return the words for the exchange that is the most like what is `asked`, and how it differs; None without one."""
+    different = {
+        exchange: list(itertools.islice(differences(asked, exchange.request), _COUNTED))
+        for exchange in (*unplayed, *played)
+        if exchange.request is not None
+    }
+    if not different:
+        return None
+
+    def far(exchange: Exchange) -> tuple[bool, bool, int]:
+        fields = {each.path for each in different[exchange]}
+        return "url" in fields, "method" in fields, len(different[exchange])
+
+    nearest = min(different, key=far)
+    name = f"{nearest} (which has been played)" if nearest in played else str(nearest)
+    if not different[nearest]:
+        return f" {'once more' if nearest in played else 'but `match` refuses it'}: the same is {name}"
+    lines = [f"    {each}" for each in different[nearest][:_TOLD]]
+    if len(different[nearest]) > _TOLD:
+        lines.append(f"    and {len(different[nearest]) - _TOLD} more")
+    return "\n".join([f"; the nearest is {name}:", *lines])
+
+
+def _body(request: Request) -> Any:
+    if request.body is None and (unread := request.body_base64 or request.left_out):
+        return {"left_out" if request.left_out else "base64": unread}
+    return request.body
+
+
+def _differences(path: str, asked: Any, recorded: Any) -> Iterator[Difference]:
+    if isinstance(asked, dict) and isinstance(recorded, dict):
+        for key in [*asked, *(key for key in recorded if key not in asked)]:
+            where = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+            yield from _differences(where, asked.get(key, _MISSING), recorded.get(key, _MISSING))
+    elif isinstance(asked, list) and isinstance(recorded, list):
+        for index, (one, other) in enumerate(itertools.zip_longest(asked, recorded, fillvalue=_MISSING)):
+            yield from _differences(f"{path}[{index}]", one, other)
+    elif isinstance(asked, str) and isinstance(recorded, str):
+        if asked != recorded:
+            yield Difference(path, *_excerpts(asked, recorded))
+    elif asked != recorded or isinstance(asked, bool) is not isinstance(recorded, bool):  # 1 == True, but in Python
+        yield Difference(path, _shown(asked), _shown(recorded))
+
+
+_MISSING = object()
+
+
+def _excerpts(one: str, other: str) -> tuple[str, str]:
+    """Return two different strings as JSON, short, from a little before the place where they begin to differ."""
+    same = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    start = max(0, (min(len(one), len(other)) if same is None else same) - _SHOWN // 3)
+    return _excerpt(one, start), _excerpt(other, start)
+
+
+def _excerpt(text: str, start: int = 0) -> str:
+    start = 0 if len(text) <= _SHOWN else start
+    cut = text[start : start + _SHOWN]
+    before, behind = "…" if start else "", "…" if start + _SHOWN < len(text) else ""
+    return before + json.dumps(cut, ensure_ascii=False) + behind
+
+
+def _shown(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    if isinstance(value, str):
+        return _excerpt(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

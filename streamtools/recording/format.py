@@ -11,9 +11,10 @@ that is what a test has to get back. The file is JSON Lines in UTF-8, to be read
 
 **Head**, the first line. `source` is the id of the adapter that reads these bytes (`openai`, `latitude`), or `detect`,
 where that shows when they are read. Optional are `title` (what is to be seen here, for people), `recorded` (date and
-time, ISO 8601), `request` (`method`, `url`, `headers`, and `body`: JSON where the body was JSON, a string where it was
-other text, or `body_base64`) and `response` (`status`, `headers`). Only headers of an allow-list are written, and no
-credentials: see `redact`.
+time, ISO 8601), `request` (`method`, `url`, `headers`, and `body`: JSON where the body was JSON, a list of parts where
+it had parts, a string where it was other text, or `body_base64`, all of them unpacked; `left_out` says what of a body
+is not there) and `response` (`status`, `headers`). Only headers of an allow-list are written, and no credentials: see
+`redact`.
 
 **Chunk**, one line each. `at` is the time of arrival in milliseconds since the request was sent, to the microsecond; a
 line without it has the time of the line above. The bytes are those after content decoding (gzip is undone), as they
@@ -56,13 +57,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was asked. `body` is a JSON value, or a string for a body of other text; `body_base64` is any other."""
+    """What was asked. `body` is a JSON value, or a string for a body of other text; `body_base64` is any other.
+
+    `left_out` says what of the body is not there, because it could not be looked through.
+    """
 
     method: str
     url: str
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     body: Any = None
     body_base64: str = ""
+    left_out: str = ""
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,51 +1,65 @@
 """What of an exchange may be written down.
 
 Recordings are committed and shared. So headers are written from an allow-list, because nobody can list all that carry a
-credential; and in URLs and request bodies a value whose key is named like a credential is replaced, with the key left,
-so that the reader sees that something was there. In each string that is left, keys of known formats, what the caller
-says is a secret, and the credentials of this request are overwritten, as they are in the bytes of the response.
+credential; and in URLs and request bodies what is named like a credential is replaced, with its name left, so that the
+reader sees that something was there: see `credentials`. A body that cannot be looked through is left out, and the head
+says so. In each string that is left, keys of known formats, what the caller says is a secret, and the credentials of
+this request are overwritten, as they are in the bytes of the response: a server that refuses a key repeats it, and a
+key of a server of one's own has no format by which it could be known.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 import msgspec
 
-from streamtools.recording.credentials import DEEPEST, find_credentials, is_form, is_secret, is_secret_in_url, read_json
+from streamtools.recording.credentials import DEEPEST, LEAST, REDACTED, Credentials
 from streamtools.recording.format import Head, Request, Response
-from streamtools.recording.scrubbing import Secret, scrub
+from streamtools.recording.request_bodies import (
+    body_fields,
+    change_unread,
+    is_form,
+    is_multipart,
+    leave_out,
+)
+from streamtools.recording.scrubbing import LONGEST, Known, Secret, Secrets, know, scrub
+
+MOST = 8192
+"""Characters of a credential that are looked for elsewhere; servers take no longer headers."""
+
+MANY = 32
+"""Credentials of a request that are looked for elsewhere, those of headers and URL first: each costs time."""
 
 HEADERS = frozenset(
     {
-        "accept",
-        "anthropic-beta",
-        "anthropic-version",
-        "cache-control",
-        "content-type",
-        "date",
-        "openai-beta",
-        "openai-model",
-        "openai-processing-ms",
-        "openai-version",
-        "request-id",
-        "retry-after",
-        "server",
-        "user-agent",
-        "x-request-id",
-        "x-vercel-ai-data-stream",
-        "x-vercel-ai-ui-message-stream",
+        *("accept", "anthropic-beta", "anthropic-version", "cache-control", "content-type", "date", "openai-beta"),
+        *("openai-model", "openai-processing-ms", "openai-version", "request-id", "retry-after", "server"),
+        *("user-agent", "x-request-id", "x-vercel-ai-data-stream", "x-vercel-ai-ui-message-stream"),
     }
 )
 """The headers that are written, in lower case. `content-encoding` is none of them: the bytes are kept decoded."""
 
-REDACTED = "[redacted]"
 
-_BOT_TOKEN = re.compile(r"(?<=[0-9]:)[A-Za-z0-9_-]{30,}")  # behind a bot's number, in paths of Telegram and its like
+def read_request(
+    method: str,
+    url: str,
+    headers: Iterable[tuple[str, str]],
+    content: bytes = b"",
+    *,
+    redact: Iterable[Secret] = (),
+    keep_unreadable: bool = False,
+) -> tuple[Request, list[str]]:
+    """Return what `describe_request` does, and the credentials that were found, to be looked for in the response."""
+    fields = list(headers)
+    asked = Request(method=method, url=url, **body_fields(fields, content))
+    clean, found = _redacted(asked, fields, redact)
+    return clean if keep_unreadable else leave_out(clean), found
 
 
 def describe_request(
@@ -55,49 +69,82 @@ def describe_request(
     content: bytes = b"",
     *,
     redact: Iterable[Secret] = (),
+    keep_unreadable: bool = False,
 ) -> Request:
-    """Return a request as it may be written down. `content` is its body as it was sent, `redact` are more secrets."""
-    fields = list(headers)
-    asked = Request(method=method, url=url, headers=keep_headers(fields), **_body(content))
-    return redact_request(asked, [*redact, *find_credentials(url, fields, content)])
+    """Return a request as it may be written down.
+
+    `content` is its body as it was sent, `redact` are more secrets. What of the body cannot be looked through, because
+    it is neither JSON, nor text, nor parts of these, is left out, unless `keep_unreadable`; `left_out` says so then.
+    """
+    return read_request(method, url, headers, content, redact=redact, keep_unreadable=keep_unreadable)[0]
 
 
-def redact_request(request: Request, redact: Iterable[Secret] = ()) -> Request:
-    """Return a request as it may be written down, whoever made it. `redact` are more secrets.
+def redact_request(request: Request, redact: Iterable[Secret] = ()) -> tuple[Request, list[str]]:
+    """Return a request that others wrote down as it may be, with all of its body, and the credentials that were found.
 
     Raises ValueError for a URL that is none, and for a body that is no base64.
     """
-    headers, body = request.headers.items(), request.body
-    is_pairs = isinstance(body, str) and is_form(headers)
-    asked = msgspec.structs.replace(
-        request,
-        url=redact_url(request.url),
-        headers=keep_headers(headers),
-        body=redact_pairs(body) if is_pairs else redact_json(body),
-    )
-    return _clean_request(asked, list(redact))
+    headers, body = list(request.headers.items()), request.body
+    if request.body_base64:
+        fields = {"body": None, "body_base64": ""} | body_fields(headers, base64.b64decode(request.body_base64))
+        request = msgspec.structs.replace(request, **fields)
+    elif isinstance(body, str) and is_multipart(headers):
+        request = msgspec.structs.replace(
+            request, **({"body": None} | body_fields(headers, body.encode(errors="surrogatepass")))
+        )
+    return _redacted(request, headers, redact)
 
 
-def credentials_of(request: Request) -> list[str]:
-    """Return the credentials in a request that others wrote down; see `find_credentials`."""
-    headers, body = request.headers.items(), request.body
-    if isinstance(body, str):
-        return find_credentials(request.url, headers, body.encode(errors="surrogatepass"))
-    return find_credentials(request.url, headers, base64.b64decode(request.body_base64), body=body)
+def _redacted(request: Request, headers: list[tuple[str, str]], redact: Iterable[Secret]) -> tuple[Request, list[str]]:
+    """Return a request without its credentials, and them. `headers` are all that were sent."""
+    credentials = Credentials()
+    for name, value in headers:
+        credentials.header(name, value)
+    url, body = credentials.url(request.url), request.body
+    body = credentials.pairs(body) if isinstance(body, str) and is_form(headers) else credentials.json(body)
+    if is_form(headers):  # of bytes that are no text
+        credentials.pairs(base64.b64decode(request.body_base64).decode("latin-1"))
+    kept = {name: credentials.text(value) for name, value in keep_headers(headers).items()}
+    found = _looked_for(credentials.found)
+    clean = msgspec.structs.replace(request, url=url, headers=kept, body=body)
+    return _clean_request(clean, know([*redact, *found])), found
+
+
+def _looked_for(found: Iterable[str]) -> list[str]:
+    """Return what can be looked for elsewhere; what is too long as a whole is in pieces, up to `MOST` characters."""
+    several = dict.fromkeys(piece for each in found for piece in _pieces(each) if len(piece) >= LEAST)
+    return list(several)[:MANY]
+
+
+def _pieces(text: str) -> list[str]:
+    """Return what can be looked for of a text, however it is written."""
+    if len(text) < LONGEST and len(json.dumps(json.dumps(text))) <= LONGEST:
+        return [text]
+    most = LONGEST // 14  # bytes that one character may have in JSON inside JSON
+    return [text[start : start + most] for start in range(0, min(len(text), MOST), most)]
+
+
+def credentials_of_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the credentials that headers hold, those of a response too, which sets cookies."""
+    credentials = Credentials()
+    for name, value in headers:
+        credentials.header(name, value)
+    return _looked_for(credentials.found)
 
 
 def describe_response(status: int, headers: Iterable[tuple[str, str]], *, redact: Iterable[Secret] = ()) -> Response:
     """Return the head of a response as it may be written down."""
-    return _clean_response(Response(status=status, headers=keep_headers(headers)), list(redact))
+    return _clean_response(Response(status=status, headers=keep_headers(headers)), know(redact))
 
 
-def redact_head(head: Head, redact: Iterable[Secret] = ()) -> Head:
-    """Return a head with known formats and `redact` overwritten in each of its strings."""
-    secrets = list(redact)
+def redact_head(head: Head, redact: Iterable[Secret] = (), *, keep_unreadable: bool = False) -> Head:
+    """Return a head with known formats and `redact` overwritten in each of its strings, and what cannot be read out."""
+    secrets = know(redact)
+    request = head.request and _clean_request(head.request, secrets)
     return msgspec.structs.replace(
         head,
         title=redact_text(head.title, secrets),
-        request=head.request and _clean_request(head.request, secrets),
+        request=request if request is None or keep_unreadable else leave_out(request),
         response=head.response and _clean_response(head.response, secrets),
     )
 
@@ -112,96 +159,60 @@ def keep_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def redact_url(url: str) -> str:
-    """Return `url` without user name and password, and without the values of query keys that are named like secrets.
+    """Return `url` without user name and password, and without what is named or made like a key in path and query.
 
     >>> redact_url("https://me:pass@example.org/v1/chat?alt=sse&api_key=123")
     'https://example.org/v1/chat?alt=sse&api_key=%5Bredacted%5D'
     """
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=redact_pairs(parts.query)))
+    return Credentials().url(url)
 
 
-def redact_pairs(text: str) -> str:
-    """Return the query of a URL, or a form, without the values of keys that are named like secrets."""
-    pairs = (pair.partition("=") for pair in text.split("&"))
-    return "&".join(
-        f"{key}={quote(REDACTED)}" if equals and is_secret_in_url(key) else f"{key}{equals}{value}"
-        for key, equals, value in pairs
-    )
-
-
-def redact_json(value: Any, *, level: int = 0) -> Any:
-    """Return `value` with each string replaced that stands, at any depth, under a key that is named like a secret.
-
-    What is deeper than `DEEPEST` levels is replaced as well.
-    """
-    if isinstance(value, dict | list) and level == DEEPEST:
+def _rewrite(value: Any, clean: Callable[[str], str], level: int = 0) -> Any:
+    """Return a JSON value whose strings and keys are cleaned; what is too deep is replaced."""
+    if isinstance(value, str):
+        return clean(value)
+    if not isinstance(value, dict | list):
+        return value
+    if level == DEEPEST:
         return REDACTED
-    if isinstance(value, dict):
-        return {
-            key: REDACTED if isinstance(each, str) and is_secret(key) else redact_json(each, level=level + 1)
-            for key, each in value.items()
-        }
     if isinstance(value, list):
-        return [redact_json(each, level=level + 1) for each in value]
-    return value
+        return [_rewrite(each, clean, level + 1) for each in value]
+    return {clean(key): _rewrite(each, clean, level + 1) for key, each in value.items()}
 
 
-def redact_text(text: str, redact: Iterable[Secret] = ()) -> str:
+def redact_text(text: str, redact: Secrets = ()) -> str:
     """Return `text` with known formats and `redact` overwritten."""
     data = text.encode(errors="surrogatepass")
     clean = scrub(data, redact)
     return text if clean == data else clean.decode(errors="replace")
 
 
-def _body(content: bytes) -> dict[str, Any]:
-    """Return the field of a request that holds this body, as it is."""
-    if not content:
-        return {}
-    try:
-        return {"body": read_json(content)}
-    except ValueError:
-        pass
-    try:
-        return {"body": content.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(content).decode()}
+def _clean_request(request: Request, secrets: Known) -> Request:
+    def scrubbed(text: str) -> str:
+        return base64.b64encode(scrub(base64.b64decode(text), secrets)).decode()
 
-
-def _clean_request(request: Request, secrets: list[Secret]) -> Request:
-    binary = base64.b64decode(request.body_base64)
+    body = change_unread(request, lambda part: part | {"base64": scrubbed(part["base64"])})
     return msgspec.structs.replace(
         request,
         url=_clean_url(request.url, secrets),
         headers={name: redact_text(value, secrets) for name, value in request.headers.items()},
-        body=_clean_json(request.body, lambda text: redact_text(text, secrets)),
-        body_base64=base64.b64encode(scrub(binary, secrets)).decode(),
+        body=_rewrite(body, lambda text: redact_text(text, secrets)),
+        body_base64=scrubbed(request.body_base64),
+        left_out=redact_text(request.left_out, secrets),
     )
 
 
-def _clean_response(response: Response, secrets: list[Secret]) -> Response:
+def _clean_response(response: Response, secrets: Known) -> Response:
     headers = {name: redact_text(value, secrets) for name, value in response.headers.items()}
     return msgspec.structs.replace(response, headers=headers)
 
 
-def _clean_url(url: str, secrets: list[Secret]) -> str:
+def _clean_url(url: str, secrets: Known) -> str:
     """Return `url` with secrets overwritten in each part that they may stand in, also where they are escaped."""
     return "".join(part if part in "/?&=#" else _clean_part(part, secrets) for part in re.split(r"([/?&=#])", url))
 
 
-def _clean_part(part: str, secrets: list[Secret]) -> str:
+def _clean_part(part: str, secrets: Known) -> str:
     plain = unquote(part)
-    clean = _BOT_TOKEN.sub(lambda token: "*" * len(token[0]), redact_text(plain, secrets))
+    clean = redact_text(plain, secrets)
     return part if clean == plain else quote(clean, safe="*:@+,;!~'()")
-
-
-def _clean_json(value: Any, clean: Callable[[str], str], level: int = 0) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict | list) and level == DEEPEST:  # of a recording that others wrote
-        return REDACTED
-    if isinstance(value, dict):
-        return {clean(key): _clean_json(each, clean, level + 1) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_clean_json(each, clean, level + 1) for each in value]
-    return value

@@ -1,66 +1,280 @@
-"""Overwrite keys in the bytes of a stream, whatever the pieces in which they come.
+r"""Overwrite keys in the bytes of a stream, whatever the pieces in which they come.
 
 A response may hold a key: in an error that echoes it, or because the model has read one and writes it down. A recording
 is there to be shared, and it is there for its lengths, cuts and times; so a key is overwritten, byte by byte, by `*`,
 and its prefix stays, for people to see what it was: `sk-****************`.
 
-Found are keys that stand in one piece in the bytes of the response, as they are, with `\\/` for `/`, and behind the
-escapes of JSON and of URLs; and keys that a model writes piece by piece, into many events (`deltas`). Not found is what
-is encoded in any other way, and what is no key to anybody who does not know it: that is to be told, as a `Secret`.
+The bytes are one text, in which keys are found that stand in one piece, as they are, with `\/` for `/`, and behind the
+escapes of JSON and of URLs. What a model writes piece by piece, a few characters in each event, is another: the strings
+of the fields of one name, joined. (Pieces of several answers that come by turns under one name are taken for one text.)
+Each text is searched as it came, since a key of which another finder has overwritten a part would be known for one no
+more. Not found is what is encoded in any other way, and what is no key to anybody who does not know it: a `Secret`.
 
-What is not certain yet is held: what may become a key, of at most `LONGEST` bytes; the unfinished line of an event, of
-at most `deltas.LINE`; and events that end in a piece of what may become a key, at most `deltas.BEHIND` bytes of them.
+The bytes are searched by whole lines, which no key crosses, so an unfinished line is held; one of more than `LINE`
+bytes is searched in parts. A joined text is searched with each piece. What may become a key or go on as one at the end
+of a part or piece, at most `LONGEST` bytes, is searched again with the next. So held are also events that end in the
+beginning of what may be a key, at most `BEHIND` bytes of them, and lines that end in the beginning of a secret text.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import TypeAlias
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
-from streamtools.recording.deltas import Deltas
-from streamtools.recording.key_formats import LONGEST
-from streamtools.recording.sieves import Keys, Patterns, Sieve, Texts, Together
+LONGEST = 4096
+"""Bytes of the longest secret text, match of a pattern, and head of a JWT."""
+
+LINE = 64 * 1024
+"""Bytes of one line. A longer one is not what a model writes piece by piece, and its fields are not looked at."""
+
+BEHIND = 16 * 1024
+"""Bytes, of whole events, over which the pieces of what may become a key are followed."""
+
+# The formats of keys that are known: how one begins, no later than a word does; which characters belong to it; and how
+# many of them make it a key.
+
+_TOKEN = rb"[A-Za-z0-9_-]"
+_WORD = rb"[A-Za-z0-9]"
+_CAPITAL = rb"[A-Z0-9]"
+_WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
+_BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
+_FORMATS: list[tuple[bytes, int, list[bytes]]] = [
+    (_TOKEN, 10, [b"xox[a-np-z]-", b"xapp-"]),  # those of hugs and kisses are none
+    (_CAPITAL, 16, [b"A[KS]IA"]),  # the beginning of words, too
+    (_TOKEN, 16, [b"sk-", b"csk-", b"[sr]k_live_", b"[sr]k_test_", b"glpat-", b"tvly-"]),
+    (_TOKEN, 20, [b"gh[opsur]_", b"github_pat_", b"hf_oauth_", b"hf_jwt_", b"gsk_", b"xai-", b"pplx-", b"nvapi-"]),
+    (_TOKEN, 20, [b"fw_", b"tgp_v1_", b"ya29[.]"]),
+    (_TOKEN, 30, [b"AIza", b"AQ[.]Ab", b"r8_"]),
+    (_WORD, 20, [b"hf_"]),  # with `-` and `_` in it, it is a name: `hf_hub_download`, `npm_config_registry`
+    (_WORD, 30, [b"npm_"]),
+    (_WIDE, 16, [b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20"]),
+]
+_JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (LONGEST - 16)
+_JWT_BEGUN = rb"[A-Za-z0-9_-]*(?:(?<=[A-Za-z0-9_-]{8})\.[A-Za-z0-9_-]{0,7})?"
+
+
+def _whole(more: bytes, least: int, prefix: bytes) -> bytes:
+    return rb"%s(?=%s{%d})(%s*)" % (prefix, more, least, _WIDE if more == _WIDE else _TOKEN)
+
+
+def _begun(prefix: bytes, more: bytes) -> bytes:
+    """Return the pattern of what a prefix begins with, and of all of it with `more`."""
+    pattern = rb"(%s\\?)" % more  # half of an escaped slash
+    for atom in reversed(re.findall(rb"\[[^]]*\]|.", prefix)):
+        pattern = rb"%s(?:%s)?" % (atom, pattern)
+    return pattern
+
+
+def _any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(_BEGIN + b"(?:" + b"|".join(patterns) + b")")
+
+
+_ROWS = [(more, least, prefix) for more, least, prefixes in _FORMATS for prefix in prefixes]
+_KEY = _any([*(_whole(*row) for row in _ROWS), _JWT])
+# What may still become a key, of `hf_` before `hf_oauth_`: behind the first, "oa" may be half of a key.
+_LESS = sorted((prefix, b"%s{0,%d}" % (more, least - 1)) for more, least, prefix in _ROWS)
+_KEY_BEGUN = _any(b"(?:%s)\\Z" % _begun(*each) for each in [*_LESS, (b"eyJ", _JWT_BEGUN)])
+_HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
+"""Where none of these is, is no key; to look for them is twenty times as fast."""
 
 Secret: TypeAlias = str | re.Pattern[str]
 """What else is a secret: a text that is one, or a compiled pattern of them. A pattern reads bytes, so that its `\\w`
 and `.` are those of ASCII; its matches lie in one line, are at most `LONGEST` bytes long, and look no further."""
 
 
+class Known(NamedTuple):
+    """Secrets as they are looked for: in bytes, each text as it may be written."""
+
+    texts: list[bytes]
+    patterns: list[re.Pattern[bytes]]
+
+
+Secrets: TypeAlias = Iterable[Secret] | Known
+"""Secrets, or what `know` has made of them, where many texts are looked through for the same."""
+
+_FIELDS = (
+    *("content", "text", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content"),
+    *("reasoning_text", "refusal", "response", "input", "output", "textDelta", "inputTextDelta", "argsTextDelta"),
+)
+_PIECE = re.compile(rb'"(%s)"[ ]*:[ ]*"(?!")([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode())
+_SHORTEST = 15  # bytes of a key
+_CONTEXT = 16  # bytes before the next that a look behind may see
+_SHOWN = 4  # bytes with which a secret text that was cut off begins, at most, for it to be left as it is
+_STAR = ord("*")
+
+
 class Scrubber:
     """Overwrites secrets: `feed` takes bytes and gives those that are certain, `close` the rest, of equal length.
 
     Known formats are always found; `secrets` are more of them, of which patterns are not looked for across events.
-    Raises ValueError for one that cannot be looked for. `events` tells whether the bytes are those of a stream.
+    Raises ValueError for one that cannot be looked for.
     """
 
-    def __init__(self, secrets: Iterable[Secret] = (), *, events: bool = True) -> None:
-        kinds = list(secrets)
-        patterns = [_in_bytes(each) for each in kinds if isinstance(each, re.Pattern)]
-        texts = {form for each in kinds if isinstance(each, str) for form in _forms(each)}
-        sieves: list[Sieve] = [Keys()]
-        if events:
-            sieves.append(Deltas(texts))
-        if texts:
-            sieves.append(Texts(texts))
-        if patterns:
-            sieves.append(Patterns(patterns))
-        self._sieves = Together(sieves)
+    def __init__(self, secrets: Secrets = ()) -> None:
+        self._texts, patterns = know(secrets)
+        self._raw = _Text(self._texts, patterns, joined=False)
+        self._fields: dict[bytes, _Text] = {}  # by their names
+        self._clean = bytearray()  # what has not been given
+        self._start = 0  # where that begins; places are counted from the first byte that was ever fed
+        self._read = 0  # what is before has been read
+        self._line = 0  # where the unfinished line begins
 
     def feed(self, data: bytes) -> bytes:
         """Return what is certain by now of all that was fed and has not been returned."""
-        return self._sieves.feed(data)
+        self._clean += data
+        end = self._start + len(self._clean)
+        lines = self._clean.rfind(b"\n", len(self._clean) - len(data)) + 1
+        stop = max(self._start + lines, self._read)
+        stop = end if end - stop > LINE else stop
+        if stop > self._read:
+            self._read_up_to(stop)
+        return self._give(min(text.first(self._read) for text in (self._raw, *self._fields.values())))
 
     def close(self, *, complete: bool) -> bytes:
         """Return the rest. Of a stream that is not complete, what may be the beginning of a key is overwritten too."""
-        return self._sieves.close(complete)
+        end = self._start + len(self._clean)
+        self._read_up_to(end, last=True)
+        for text in () if complete else (self._raw, *self._fields.values()):
+            self._overwrite(text.find_half())
+        return self._give(end)
+
+    def _read_up_to(self, stop: int, *, last: bool = False) -> None:
+        data = bytes(self._clean[self._read - self._start : stop - self._start])
+        self._overwrite(self._raw.add(data, self._read, last=last))
+        for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
+            if self._read + len(line) - self._line <= LINE:
+                for piece in _PIECE.finditer(line):
+                    field = self._fields.setdefault(piece[1], _Text(self._texts, [], joined=True))
+                    self._overwrite(field.add(piece[2], self._read + piece.start(2)))
+            self._read += len(line)
+            self._line = self._read if line.endswith(b"\n") else self._line
+            for name in () if last else list(self._fields):
+                if self._read - self._fields[name].first(self._read) > BEHIND:
+                    del self._fields[name]  # what has waited for too long is no key
+
+    def _overwrite(self, places: Iterable[int]) -> None:
+        for place in places:
+            self._clean[place - self._start] = _STAR
+
+    def _give(self, stop: int) -> bytes:
+        data = bytes(self._clean[: stop - self._start])
+        del self._clean[: stop - self._start]
+        self._start = stop
+        return data
 
 
-def scrub(data: bytes, secrets: Iterable[Secret] = ()) -> bytes:
+class _Text:
+    """A text that grows, and what finds secrets in it."""
+
+    def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:
+        self._text = bytearray()  # what is not certain, and before it what looks behind may see
+        self._places = array("q") if joined else range(0)  # where each byte of it stands in the stream
+        self._at = 0  # from where on keys and patterns are looked for
+        self._certain = 0  # what begins before is known
+        self._texts = texts
+        self._patterns = patterns
+
+    def first(self, otherwise: int) -> int:
+        """Return the place of the first byte that is not certain."""
+        return self._places[self._certain] if self._certain < len(self._places) else otherwise
+
+    def add(self, data: bytes, place: int, *, last: bool = False) -> list[int]:
+        """Go on with `data`, which stands at `place`; return the places of what is secret by now.
+
+        A pattern is not certain before its line ends, and the last data ends the last line.
+        """
+        self._forget(self._at + LONGEST, self._certain)  # the middle of a key that goes on
+        self._forget(0, min(self._at, self._certain) - _CONTEXT)
+        self._text += data
+        stop = place + len(data)
+        if isinstance(self._places, array):
+            self._places += array("q", range(place, stop))
+        else:
+            self._places = range(stop - len(self._text), stop)
+        text, at, certain, size = self._text, self._at, self._certain, len(self._text)
+        likely = at < certain or (size - at >= _SHORTEST and any(text.find(hint, at) >= 0 for hint in _HINTS))
+        keys = list(_KEY.finditer(text, at)) if likely else []
+        begun = self._find_begun()
+        self._at = tail = begun.start() if begun else size
+        # A key that goes on is found again from its beginning on; a backslash behind it may be half of a slash.
+        for key in keys:
+            if key.start() < tail:
+                goes_on = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
+                tail = max(tail, key.end())
+                self._at = key.start() if goes_on else tail
+        if self._patterns and not last:
+            self._at, tail = min(self._at, self._unfinished()), min(tail, self._unfinished())
+        spans = [key.span(key.lastindex or 0) for key in keys]
+        spans += [*self._find_texts(), *self._find_patterns(at, size if last else tail)]
+        self._certain = min(tail, self._begun_text())
+        return [each for start, stop in spans for each in self._places[max(start, certain) : stop]]
+
+    def find_half(self) -> Sequence[int]:
+        """Return the places of what may be half of a secret that the text breaks off in."""
+        size, tail, begun = len(self._text), self._begun_text(), self._find_begun()
+        start = begun.start(begun.lastindex) if begun and begun.lastindex else size
+        return self._places[min(start, tail) if size - tail > _SHOWN else start :]
+
+    def _forget(self, start: int, stop: int) -> None:
+        if start < stop:
+            del self._text[start:stop]
+            if isinstance(self._places, array):
+                del self._places[start:stop]
+            self._certain -= stop - start
+            self._at -= 0 if start else stop
+
+    def _unfinished(self) -> int:
+        """Return where the unfinished line begins, or what of it may still become longer."""
+        return max(self._certain, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
+
+    def _find_begun(self) -> re.Match[bytes] | None:
+        """Return what may become a key."""
+        return _KEY_BEGUN.search(self._text, self._unfinished())
+
+    def _find_texts(self) -> Iterator[tuple[int, int]]:
+        """Yield what belongs to secret texts, also where one overlaps another."""
+        for text in self._texts:
+            start, at = 0, self._text.find(text, self._certain)
+            while at >= 0:
+                yield max(start, at), at + len(text)
+                start, at = at + len(text), self._text.find(text, at + 1)
+
+    def _begun_text(self) -> int:
+        """Return where the beginning of a secret text begins with which the text ends."""
+        begun = size = len(self._text)
+        for text in self._texts:
+            at = self._text.find(text[:1], max(self._certain, size - len(text) + 1))
+            while 0 <= at < begun and not text.startswith(self._text[at:]):
+                at = self._text.find(text[:1], at + 1)
+            begun = at if 0 <= at < begun else begun
+        return begun
+
+    def _find_patterns(self, start: int, tail: int) -> Iterator[tuple[int, int]]:
+        """Yield the matches that begin before `tail`, line by line."""
+        for line in re.finditer(rb"[^\n]+", self._text[start:]) if self._patterns else ():
+            for pattern in self._patterns:
+                matches = pattern.finditer(self._text, start + line.start(), start + line.end())
+                yield from (found.span() for found in matches if found.start() < tail)
+
+
+def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
     """Return bytes that are there as a whole with their secrets overwritten."""
-    scrubber = Scrubber(secrets, events=False)
-    return scrubber.feed(data) + scrubber.close(complete=True)
+    clean = bytearray(data)
+    for place in _Text(*know(secrets), joined=False).add(data, 0, last=True):
+        clean[place] = _STAR
+    return bytes(clean)
+
+
+def know(secrets: Secrets) -> Known:
+    """Return secrets as they are looked for. Raises ValueError for one that cannot be."""
+    if isinstance(secrets, Known):
+        return secrets
+    kinds = list(secrets)
+    texts = {form for each in kinds if isinstance(each, str) for form in _forms(each)}
+    return Known(list(texts), [_in_bytes(each) for each in kinds if isinstance(each, re.Pattern)])
 
 
 def _forms(secret: str) -> set[bytes]:

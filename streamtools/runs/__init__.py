@@ -10,9 +10,9 @@
 those who read, read the log, each at its own pace and from any position.
 """
 
-from streamtools.runs.attachment import Attachment
-from streamtools.runs.log import EventLog, MemoryEventLog, log_key
-from streamtools.runs.run import Run, Startable
-from streamtools.runs.runs import Runs
+from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
+from streamtools.serving.run import Attachment, Run
+from streamtools.serving.run_group import Runs
+from streamtools.stream.driver import Startable
 
 __all__ = ["Attachment", "EventLog", "MemoryEventLog", "Run", "Runs", "Startable", "log_key"]

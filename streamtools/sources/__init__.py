@@ -8,40 +8,22 @@ a network does is never raised. The adapters are sans-IO and can be fed by hand:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 
 from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter
-from streamtools.sources.ai_sdk import AISDKMessages
-from streamtools.sources.anthropic import Anthropic
-from streamtools.sources.detecting import Undecided
-from streamtools.sources.frames import Frame, LineDecoder, Skipped, SSEDecoder
-from streamtools.sources.gemini import Gemini
-from streamtools.sources.latitude import Latitude
-from streamtools.sources.ollama import Ollama
-from streamtools.sources.openai import ChatCompletions
-from streamtools.sources.responses import Responses
-from streamtools.sources.source import Source
-from streamtools.sources.text import PlainText, Ready
+from streamtools.sources.detection import ADAPTERS, Undecided
+from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
+from streamtools.sources.source import PlainText, Ready, Source
 
 __all__ = [
     "ADAPTERS",
-    "AISDKMessages",
     "Adapter",
-    "Anthropic",
-    "ChatCompletions",
     "Frame",
     "FrameAdapter",
-    "Gemini",
-    "Latitude",
     "LineDecoder",
-    "Ollama",
-    "PlainText",
-    "Ready",
-    "Responses",
     "SSEDecoder",
-    "Skipped",
     "Source",
     "Undecided",
     "adapter",
@@ -57,41 +39,30 @@ __all__ = [
     "text",
 ]
 
-ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
-    "openai": ChatCompletions,
-    "responses": Responses,
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-    "ollama": Ollama,
-    "ai_sdk": AISDKMessages,
-    "latitude": Latitude,
-}
-"""The adapters of byte streams, by the name under which a recording asks for them."""
-
 
 def openai(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a stream of chat completion chunks, from OpenAI or any server that speaks like it."""
-    return Source(response, ChatCompletions(limits))
+    return Source(response, ADAPTERS["openai"](limits))
 
 
 def responses(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of OpenAI's Responses, from OpenAI or any server that speaks like it."""
-    return Source(response, Responses(limits))
+    return Source(response, ADAPTERS["responses"](limits))
 
 
 def anthropic(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of Anthropic's Messages, from Anthropic or any server that speaks like it."""
-    return Source(response, Anthropic(limits))
+    return Source(response, ADAPTERS["anthropic"](limits))
 
 
 def gemini(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of `streamGenerateContent?alt=sse` of Gemini or Vertex, or of the Interactions API."""
-    return Source(response, Gemini(limits))
+    return Source(response, ADAPTERS["gemini"](limits))
 
 
 def ollama(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of Ollama's own `/api/chat`."""
-    return Source(response, Ollama(limits))
+    return Source(response, ADAPTERS["ollama"](limits))
 
 
 def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
@@ -99,19 +70,19 @@ def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
     Calls that the other side runs itself pass as `raw`, with their results.
     """
-    return Source(response, AISDKMessages(limits))
+    return Source(response, ADAPTERS["ai_sdk"](limits))
 
 
 def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a Latitude run, directly or through a proxy."""
-    return Source(response, Latitude(limits))
+    return Source(response, ADAPTERS["latitude"](limits))
 
 
 def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a stream of any of these formats, by its content type and its first event."""
     headers = getattr(response, "headers", None)
     declared = headers.get("content-type") if isinstance(headers, Mapping) else None
-    return Source(response, Undecided(ADAPTERS, declared if isinstance(declared, str) else "", limits))
+    return Source(response, Undecided(declared if isinstance(declared, str) else "", limits))
 
 
 def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:

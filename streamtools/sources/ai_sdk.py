@@ -1,37 +1,34 @@
 """The AI SDK's UI message stream (v1) as a source: what another chat backend sends to its own front end.
 
 The other side has run the model, and most of its tools; several turns are one stream, and `finish` ends it. A turn ends
-with `finish-step`, but why it did is only told by what follows: `finish` has the reason of the last turn, and before a
-`start-step` it was one of the reasons to go on. So the end of a turn waits for either.
+with `finish-step`, but only what follows says why: `finish` has the reason of the last turn, and before a `start-step`
+it was one of the reasons to go on. So the end of a turn waits for either.
 
-Who runs a tool is told by events that come after the call (`held_calls.py`): a call whose output, refusal or faulty
-input comes in the same turn is the other side's and passes as such, with its result. So is one that has the mark
-`providerExecuted`. A call that is left at the end is ours. One that somebody is asked to approve, and one in a turn
-that the other side did not wait after, are told, and nobody here may run them. `[DONE]` means nothing: a stream is
-complete with its `finish`. Results, files, sources and `data-…` pass as they came.
+Events that come after a call say who runs the tool: a call whose output, refusal or faulty input comes in the same turn
+is the other side's and passes as such, with its result. So is one that has the mark `providerExecuted`. A call that is
+left at the end is ours. One that somebody is asked to approve, and one in a turn that the other side did not wait
+after, are reported, and nobody here may run them. `[DONE]` means nothing: a stream is complete with its `finish`.
+Results, files, sources and `data-…` pass as they came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from streamtools.events import (
     ChainCompleted,
+    NativeToolCall,
     ProviderCompleted,
-    ReasoningDelta,
     SourceEvent,
-    SourceRaw,
-    TextDelta,
+    ToolCallStart,
     Usage,
 )
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
+from streamtools.sources.adapter import REFUSED, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.held_calls import HeldCalls
-from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
+from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_under
 
 _USAGE = {
     "input": ("inputTokens", "promptTokens"),
@@ -41,6 +38,10 @@ _USAGE = {
     "cache_write": ("inputTokenDetails.cacheWriteTokens",),
     "reasoning": ("reasoningTokens", "outputTokenDetails.reasoningTokens"),
 }
+_OF_A_TURN = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))
+"""Parts that only stand in a turn, so that one begins with them at the latest."""
+_NOTHING = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
+"""What tells nothing more that other parts do not; the input of a call comes whole."""
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")
 
 
@@ -62,215 +63,205 @@ class _Part(msgspec.Struct, gc=False, rename="camel"):
 _decode = msgspec.json.Decoder(_Part).decode
 
 
-class AISDKMessages(FrameAdapter):
+class HeldCalls:
+    """The calls of one turn whose other side has tools of its own, held until it is known who runs them.
+
+    A call and its result are events of the same turn where the other side ran the tool; one without a result by the end
+    of the turn is left to us. So a call waits for either, and the end of the turn reports those that nobody answered.
+    Their arguments come whole, so the pieces of them that come before are not kept. More calls than a turn may have are
+    not held, but reported before it is known whose they are; so nobody here may run them. `answerable` says whether the
+    other side takes results; calls are known by the ids that it gives them.
+    """
+
+    def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
+        self._limit = limits.calls
+        self._answerable = answerable
+        self._begun: dict[str, str | None] = {}  # names of those whose arguments have not come
+        self._whole: dict[str, NativeToolCall] = {}
+        self._nameless = 0  # calls without an id
+        self._left: set[str] = set()  # of the run: those that nobody here may run, also before they come
+        self.settled: set[str] = set()
+        """Ids of the turn's calls that the other side has run."""
+        self.reported: set[str] = set()
+        """Ids of all calls of the run that were reported, or run by the other side."""
+
+    def begin(self, id: str, name: str | None, events: list[SourceEvent]) -> None:
+        """Hold a call of which only the name is known. More than a turn may have are reported at once."""
+        if id not in self._whole:
+            self._begun[id] = name
+            if len(self._begun) > self._limit:
+                self.release(events, early=True)
+
+    def complete(
+        self, id: str | None, name: str | None, arguments: Any, events: list[SourceEvent], signature: str | None = None
+    ) -> None:
+        """Hold a complete call."""
+        self._nameless += id is None
+        key = f"call {self._nameless}" if id is None else id
+        self._begun.pop(key, None)
+        if key not in self.settled:
+            answerable = self._answerable and key not in self._left
+            self._whole[key] = NativeToolCall(key, name, arguments, id, signature=signature, answerable=answerable)
+            if len(self._whole) > self._limit:
+                self.release(events, early=True)
+
+    def settle(self, id: str) -> NativeToolCall | None:
+        """Return a call that the other side has run or answered, if it was held."""
+        self._begun.pop(id, None)
+        self.settled.add(id)
+        self.reported.add(id)
+        call = self._whole.pop(id, None)
+        return None if call is None else msgspec.structs.replace(call, provider_executed=True, answerable=True)
+
+    def leave(self, id: str) -> None:
+        """Take note that nobody but the other side may run a call, which may still have to come."""
+        self._left.add(id)
+        if id in self._whole:
+            self._whole[id] = msgspec.structs.replace(self._whole[id], answerable=False)
+
+    def drop(self) -> None:
+        """Forget what is held: the turn was taken back."""
+        self._begun.clear()
+        self._whole.clear()
+
+    def release(self, events: list[SourceEvent], *, answerable: bool = True, early: bool = False) -> None:
+        """Append what is held; a call that never came whole only begins. The next turn holds nothing.
+
+        `early`, the turn goes on, and the calls are not ours: they may still be settled.
+        """
+        if early:
+            self._left.update(self._whole)
+        else:
+            self.settled.clear()
+        for call in self._whole.values():
+            events.append(call if answerable and not early else msgspec.structs.replace(call, answerable=False))
+        events += [ToolCallStart(id, id, name) for id, name in self._begun.items()]
+        self.reported.update(self._whole, self._begun)
+        self.drop()
+
+
+class TurnsAdapter(FrameAdapter):
+    """An adapter of runs of another backend: several turns each, and most of the tools in them are its own."""
+
+    def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
+        super().__init__(SSEDecoder(limits.frame), limits)
+        self._calls = HeldCalls(limits, answerable=answerable)
+        self._open = False  # a turn has begun that is not completed
+        self._usage: Usage | None = None
+
+    def _settle(self, id: Any, events: list[SourceEvent]) -> None:
+        """Append a call that the other side has dealt with; how it has passes behind the call."""
+        if isinstance(id, str) and (call := self._calls.settle(id)) is not None:
+            self._pass_call(call, events)
+
+    def _end_turn(
+        self,
+        reason: str | None,
+        usage: Usage | None,
+        events: list[SourceEvent],
+        *,
+        text: str | None = None,
+        calls: list[NativeToolCall] | None = None,
+        answerable: bool = True,
+    ) -> None:
+        self._flush(events, answerable=answerable)
+        raw = None if reason is None else bounded(reason, 100)
+        events.append(ProviderCompleted(text, calls, finish_reason(raw), raw, usage, ends_run=False))
+        self._open = False
+
+    def _flush(self, events: list[SourceEvent], *, answerable: bool = True) -> None:
+        """Append what waited. Calls that are whole are reported, though no end of a turn may say so."""
+        super()._flush(events)
+        self._calls.release(events, answerable=answerable)
+
+
+class AISDKMessages(TurnsAdapter):
     """Parts of a UI message over SSE into source events; each step completes a turn, and `finish` ends the run."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(SSEDecoder(limits.frame), limits)
-        self._calls = HeldCalls(limits)
-        self._open = False  # a turn has begun that is not completed
-        self._stepped = False  # it has ended, and waits to be told why
-        self._usage: Usage | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self._over
+        super().__init__(limits)
+        self._stepped = False  # the turn has ended, and waits for the reason
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
-            part = _decode(frame.data)
+            part: _Part | None = _decode(frame.data)
         except REFUSED:
-            if frame.data.startswith(b"[DONE]"):
-                return
-            value = self._decode(frame, events)
-            if value is UNREADABLE:
-                return
-            if not isinstance(value, dict):
-                self._pass_unknown(frame, value, events)
-                return
-            part = convert(value, _Part)
-        act = _MEANING.get(part.type) if isinstance(part.type, str) else None
-        known = act is not None and act(self, part, events)
-        if not known and (value := self._decode(frame, events)) is not UNREADABLE:
-            self._pass_unknown(frame, value, events)
+            part = self._convert(frame, _Part, events)
+        if part is None:
+            return
+        kind = part.type if isinstance(part.type, str) else ""
+        if not self._act(kind, part, events):
+            self._pass(frame, events)
 
-    def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an error that is no part of a message, or else the value as it came."""
-        told = isinstance(value, dict) and value.get("error") and not value.get("type")
-        if told or frame.event == "error":
-            self._fail(read_fault(value), events)
-        else:
-            self._pass_raw(value, events)
-
-    # What the parts mean; each returns whether it says all that there is in the part.
-
-    def _add_text(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._begin(events)
-        if not isinstance(part.delta, str):
-            return False
-        if part.delta and (text := self._text.join(part.delta)):
-            events.append(TextDelta(text))
-        return True
-
-    def _add_thought(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._begin(events)
-        text = self._thought.join(part.delta) if isinstance(part.delta, str) and part.delta else ""
-        signature = _signature(part.provider_metadata)
-        if text or signature:
-            events.append(ReasoningDelta(text, signature))
-        return True
-
-    def _begin_call(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._begin(events)
-        if not isinstance(part.tool_call_id, str):
-            return False
-        self._calls.begin(part.tool_call_id, _name(part), events)
-        return True
-
-    def _complete_call(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._begin(events)
+    def _act(self, kind: str, part: _Part, events: list[SourceEvent]) -> bool:
+        """Append what a part means, and return whether that is all that there is in it."""
+        if kind in _OF_A_TURN:
+            if self._stepped:  # the turn before has ended well, since the other side went on
+                self._complete(None, events, last=False)
+            self._open = True
+        if kind == "text-delta":
+            self._say(part.delta, events)
+            return isinstance(part.delta, str)
         id = part.tool_call_id if isinstance(part.tool_call_id, str) else None
-        self._calls.complete(id, _name(part), part.input, events, _signature(part.provider_metadata))
-        if part.provider_executed is True and id is not None:
-            self._settle(id, events)
+        name = part.tool_name or None if isinstance(part.tool_name, str) else None
+        match kind:
+            case "reasoning-delta":
+                self._think(part.delta, events, text_under(part.provider_metadata, *_SIGNATURES))
+            case "reasoning-end":
+                self._think("", events, text_under(part.provider_metadata, *_SIGNATURES))
+            case "tool-input-start" if id is not None:
+                self._calls.begin(id, name, events)
+            case "tool-input-available":
+                self._calls.complete(id, name, part.input, events, text_under(part.provider_metadata, *_SIGNATURES))
+                if part.provider_executed is True:
+                    self._settle(id, events)
+            case "tool-input-error" | "tool-output-available" | "tool-output-error" | "tool-output-denied":
+                self._settle(id, events)
+                return False
+            case "tool-approval-request":
+                if id is not None:
+                    self._calls.leave(id)
+                return False
+            case "reset-step":
+                self._calls.drop()
+                return False
+            case "finish-step":
+                self._stepped = self._open
+            case "finish" | "abort":
+                self._finish(kind, part, events)
+            case "error":
+                self._report(part.error_text, events)
+            case "start" | "message-metadata":
+                return self._note(part.message_metadata)
+            case "text-end":
+                return not part.citations
+            case _:
+                return kind in _NOTHING
         return True
 
-    def _settle_call(self, part: _Part, events: list[SourceEvent]) -> bool:
-        """Tell that the other side has dealt with a call; how it did passes behind it."""
-        if isinstance(part.tool_call_id, str):
-            self._settle(part.tool_call_id, events)
-        return False
-
-    def _leave_call(self, part: _Part, events: list[SourceEvent]) -> bool:
-        if isinstance(part.tool_call_id, str):
-            self._calls.leave(part.tool_call_id)
-        return False
-
-    def _begin_step(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._begin(events)
-        return True
-
-    def _end_step(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._stepped = self._open
-        return True
-
-    def _take_back(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._calls.drop()
-        return False
-
-    def _finish(self, part: _Part, events: list[SourceEvent]) -> bool:
-        known = self._note(part, events)
+    def _finish(self, kind: str, part: _Part, events: list[SourceEvent]) -> None:
         reason, metadata = part.finish_reason, part.message_metadata
-        if not isinstance(reason, str) and isinstance(metadata, dict):
-            reason = metadata.get("finishReason")
-        if not known:
-            self._pass_raw({"type": "finish", "messageMetadata": metadata}, events)
+        if kind == "abort":
+            reason = "abort"
+            if part.reason:
+                self._pass_raw({"type": "abort", "reason": part.reason}, events)
+        else:
+            if not isinstance(reason, str) and isinstance(metadata, dict):
+                reason = metadata.get("finishReason")
+            if not self._note(metadata):
+                self._pass_raw({"type": "finish", "messageMetadata": metadata}, events)
         self._complete(reason if isinstance(reason, str) else None, events)
         events.append(ChainCompleted())
         self._over = True
-        return True
 
-    def _abort(self, part: _Part, events: list[SourceEvent]) -> bool:
-        if part.reason:
-            self._pass_raw({"type": "abort", "reason": part.reason}, events)
-        self._complete("abort", events)
-        events.append(ChainCompleted())
-        self._over = True
-        return True
-
-    def _report(self, part: _Part, events: list[SourceEvent]) -> bool:
-        self._fail(read_fault(part.error_text), events)
-        return True
-
-    def _note(self, part: _Part, events: list[SourceEvent]) -> bool:
-        """Take the usage out of what a backend tells of its message; there is no other place for it."""
-        metadata = part.message_metadata
+    def _note(self, metadata: Any) -> bool:
+        """Take the usage out of what a backend tells of its message, as there is no other place for it; return whether
+        it tells nothing.
+        """
         if isinstance(metadata, dict):
-            told = metadata.get("usage", metadata.get("totalUsage"))
-            self._usage = read_usage(told, _USAGE) or self._usage
+            self._usage = read_usage(metadata.get("usage", metadata.get("totalUsage")), _USAGE) or self._usage
         return not metadata
 
-    def _end_part(self, part: _Part, events: list[SourceEvent]) -> bool:
-        if signature := _signature(part.provider_metadata):
-            events.append(ReasoningDelta("", signature))
-        return True
-
-    def _end_text(self, part: _Part, events: list[SourceEvent]) -> bool:
-        return not part.citations
-
-    def _ignore(self, part: _Part, events: list[SourceEvent]) -> bool:
-        return True
-
-    # Turns.
-
-    def _begin(self, events: list[SourceEvent]) -> None:
-        """Take note of a turn; the one before it has ended well, since the other side went on."""
-        if self._stepped:
-            self._complete(None, events, last=False)
-        self._open = True
-
     def _complete(self, reason: str | None, events: list[SourceEvent], *, last: bool = True) -> None:
-        self._flush_text(events)
-        self._calls.release(events, answerable=last)
-        raw = None if reason is None else bounded(reason, 100)
-        usage = self._usage if last else None
-        events.append(
-            ProviderCompleted(finish_reason=finish_reason(raw), raw_finish_reason=raw, usage=usage, ends_run=False)
-        )
-        self._open = self._stepped = False
-
-    def _settle(self, id: str, events: list[SourceEvent]) -> None:
-        call = self._calls.settle(id)
-        if call is not None:
-            self._pass_raw(call.arguments, events)
-            if isinstance(events[-1], SourceRaw):  # it can be written as JSON again
-                events[-1] = call
-
-    def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
-        self._flush(events)
-        super()._fail(fault, events)
-
-    def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what was held back. Calls that are whole are told, and not earned."""
-        self._flush_text(events)
-        self._calls.release(events)
-
-
-def _name(part: _Part) -> str | None:
-    return part.tool_name if isinstance(part.tool_name, str) and part.tool_name else None
-
-
-def _signature(metadata: Any) -> str | None:
-    """Return the signature of a block of reasoning, which each provider has in a dict of its own."""
-    for told in metadata.values() if isinstance(metadata, dict) else ():
-        for name in _SIGNATURES if isinstance(told, dict) else ():
-            if isinstance(told.get(name), str) and told[name]:
-                signature: str = told[name]
-                return signature
-    return None
-
-
-_MEANING: dict[str, Callable[[AISDKMessages, _Part, list[SourceEvent]], bool]] = {
-    "text-delta": AISDKMessages._add_text,
-    "reasoning-delta": AISDKMessages._add_thought,
-    "reasoning-end": AISDKMessages._end_part,
-    "tool-input-start": AISDKMessages._begin_call,
-    "tool-input-available": AISDKMessages._complete_call,
-    "tool-input-error": AISDKMessages._settle_call,
-    "tool-output-available": AISDKMessages._settle_call,
-    "tool-output-error": AISDKMessages._settle_call,
-    "tool-output-denied": AISDKMessages._settle_call,
-    "tool-approval-request": AISDKMessages._leave_call,
-    "start": AISDKMessages._note,
-    "message-metadata": AISDKMessages._note,
-    "start-step": AISDKMessages._begin_step,
-    "finish-step": AISDKMessages._end_step,
-    "reset-step": AISDKMessages._take_back,
-    "finish": AISDKMessages._finish,
-    "abort": AISDKMessages._abort,
-    "error": AISDKMessages._report,
-    "tool-input-delta": AISDKMessages._ignore,  # the input comes whole
-    "text-start": AISDKMessages._ignore,
-    "text-end": AISDKMessages._end_text,
-    "reasoning-start": AISDKMessages._ignore,
-}
+        self._end_turn(reason, self._usage if last else None, events, answerable=last)
+        self._stepped = False

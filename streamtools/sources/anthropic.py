@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from streamtools.errors import Code
 from streamtools.events import (
-    NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
     SourceEvent,
@@ -33,16 +32,13 @@ from streamtools.events import (
     SourceWarning,
     TextDelta,
     ToolCallDelta,
-    ToolCallStart,
     Usage,
 )
-from streamtools.json_values import fits
+from streamtools.json_values import fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
+from streamtools.sources.adapter import REFUSED, FrameAdapter, OpenCall, end_doubtful, without_strays
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.pairs import Pairs
-from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage, string
-from streamtools.surrogates import whole
+from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_fault, read_usage, string
 
 _USAGE = {
     "input": ("input_tokens",),
@@ -78,22 +74,18 @@ _decode = msgspec.json.Decoder(_Event).decode
 _number = re.compile(r"[0-9]{1,9}")
 
 
-class _Block:
+class _Block(OpenCall):
     """A block that has started and not stopped: a call, or, without a `key`, of thinking."""
 
-    __slots__ = ("id", "input", "key", "kind", "name", "pairs", "pieces", "signature", "size")
+    __slots__ = ("pieces", "size")
 
     def __init__(self, kind: str, key: str, start: dict[str, Any]) -> None:
-        self.kind = kind
-        self.key = key
-        self.id = string(start.get("id"))
-        self.name = string(start.get("name"))
-        self.input = start.get("input")  # the whole of it, where nothing is streamed; {} says that it is to come
-        if self.input in ("", {}):
-            self.input = None
-        self.signature = string(start.get("signature"))
-        self.pairs = Pairs()
-        self.pieces: list[str] = []  # of a server's call, which is told when it is complete
+        given = start.get("input")  # the whole of it, where nothing is streamed; {} says that it is to come
+        given = None if given in ("", {}) else given
+        signature = None if key else string(start.get("signature"))
+        super().__init__(key, string(start.get("id")), string(start.get("name")), given, signature)
+        self.executed = kind in _SERVER_TOOLS
+        self.pieces: list[str] = []  # of a server's call, which is reported when it is complete
         self.size = 0  # characters of the arguments so far
 
 
@@ -113,15 +105,13 @@ class Anthropic(FrameAdapter):
         self._tokens: dict[str, Any] = {}
         self._usage: Usage | None = None
 
-    @property
-    def ended(self) -> bool:
-        return self._over
-
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
             event = _decode(frame.data)
         except REFUSED:
-            self._read_slowly(frame, events)
+            mended = self._convert(frame, _Event, events, lambda event: without_strays(event, "delta"))
+            if mended is not None:
+                self._act(mended, frame, events)
             return
         delta = event.delta
         if delta is not None and delta.type == "text_delta" and type(delta.text) is str and not self._text.half:
@@ -131,39 +121,12 @@ class Anthropic(FrameAdapter):
             return
         self._act(event, frame, events)
 
-    def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Read a frame that is no JSON of an event, or that msgspec refuses for a string which is no UTF-8 text."""
-        if frame.data.startswith(b"[DONE]"):  # gateways that speak several formats; it earns nothing here
-            return
-        value = self._decode(frame, events)
-        if value is UNREADABLE:
-            return
-        if not isinstance(value, dict):
-            self._pass_unknown(frame, value, events)
-            return
-        delta = value.get("delta")
-        self._act(convert(value if isinstance(delta, dict) else value | {"delta": None}, _Event), frame, events)
-
     def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         name = event.type if isinstance(event.type, str) else frame.event
-        act = _MEANING.get(name)
-        if act is not None:
+        if (act := _MEANING.get(name)) is not None:
             act(self, event, frame, events)
         elif name not in _NOTHING:
             self._pass(frame, events)
-
-    def _pass(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Append an event as it came."""
-        if (value := self._decode(frame, events)) is not UNREADABLE:
-            self._pass_unknown(frame, value, events)
-
-    def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an error that is not named as one, or else the value as it came."""
-        nameless = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
-        if frame.event == "error" or nameless:
-            self._report(value, events)
-        else:
-            self._pass_raw(value, events)
 
     # The message.
 
@@ -184,7 +147,6 @@ class Anthropic(FrameAdapter):
         """Forget the first attempt of a provider that begins the answer again, or fail if it has left its traces."""
         message = "the provider began its answer anew in mid-stream"
         if self._shown:
-            self._flush(events)
             self._fail(Fault(message, "message_start", None), events)
             return
         self._text.half = self._thought.half = ""
@@ -207,7 +169,7 @@ class Anthropic(FrameAdapter):
         self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
-        """Take what is told of the usage: totals, of which those that are left out stay as they were."""
+        """Take the usage: totals, of which those that are left out stay as they were."""
         if not isinstance(tokens, dict):
             return
         self._tokens |= {name: count for name, count in tokens.items() if count is not None}
@@ -218,7 +180,7 @@ class Anthropic(FrameAdapter):
             self._usage = usage
             events.append(SourceUsage(usage))
 
-    def _fail_as_told(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
+    def _fail_by(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         value = self._decode(frame, events)
         if not self._over:  # an error is one even if it cannot be read
             self._report(value, events)
@@ -228,7 +190,6 @@ class Anthropic(FrameAdapter):
         request = string(value.get("request_id")) if isinstance(value, dict) else None
         if request is not None:  # what Anthropic's support asks for
             fault = fault._replace(kind=f"{fault.kind} {bounded(request, 100)}".strip())
-        self._flush(events)
         self._fail(fault, events)
 
     # Its blocks.
@@ -239,50 +200,49 @@ class Anthropic(FrameAdapter):
         if (left := self._blocks.pop(at, None)) is not None:
             self._sign(left, events)
         if kind == "text":
-            self._add_text(start.get("text"), events)
+            self._say(start.get("text"), events)
             if start.get("citations"):
                 self._pass(frame, events)
         elif kind == "thinking":
-            self._add_thought(start.get("thinking"), events)
-            self._blocks[at] = _Block(kind, "", start)
+            self._think(start.get("thinking"), events)
+            if self._has_room:
+                self._blocks[at] = _Block(kind, "", start)
         elif kind == "redacted_thinking" and isinstance(start.get("data"), str):
             events.append(ReasoningDelta("", signature=whole(start["data"]), redacted=True))
         elif kind == "tool_use" or kind in _SERVER_TOOLS:
             self._started += 1
-            block = self._blocks[at] = _Block(kind, str(self._started), start)
-            if kind == "tool_use":
-                events.append(ToolCallStart(block.key, block.id, block.name))
-            elif kind == "mcp_tool_use":  # names its server, too
+            block = _Block(kind, str(self._started), start)
+            if self._has_room:
+                self._blocks[at] = block
+                if kind == "tool_use":
+                    block.start(events)
+            else:
+                block.refuse(events)
+            if kind == "mcp_tool_use":  # names its server, too
                 self._pass(frame, events)
         else:
             self._pass(frame, events)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another block may be open, beside one of thinking and as many calls as a turn may have."""
+        return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         delta = event.delta or _Delta()
         block = self._blocks.get(_place(event.index))
         if delta.type == "text_delta" and isinstance(delta.text, str):
-            self._add_text(delta.text, events)
+            self._say(delta.text, events)
         elif delta.type == "thinking_delta" and isinstance(delta.thinking, str):
-            self._add_thought(delta.thinking, events)
+            self._think(delta.thinking, events)
         elif delta.type == "input_json_delta" and isinstance(delta.partial_json, str) and block and block.key:
             self._add_arguments(delta.partial_json, block, events)
         elif delta.type == "signature_delta" and isinstance(delta.signature, str) and block and not block.key:
             block.signature = string(delta.signature)
         else:
             if delta.partial_json is not None or not isinstance(delta.type, str):
-                self._doubt(event.index, events)
+                end_doubtful(self._blocks, _place(event.index), events)
             self._pass(frame, events)
-
-    def _doubt(self, index: Any, events: list[SourceEvent]) -> None:
-        """End the calls that a piece may belong to which cannot be read: without it they say something else."""
-        at = _place(index)
-        for place in list(self._blocks):
-            block = self._blocks[place]
-            if block.key and (place == at or None in (place, at)):
-                del self._blocks[place]
-                executed = block.kind in _SERVER_TOOLS
-                fault = Code.INVALID_ARGUMENTS
-                events.append(NativeToolCall(block.key, block.name, None, block.id, executed, fault=fault))
 
     def _stop_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         block = self._blocks.pop(_place(event.index), None)
@@ -291,33 +251,24 @@ class Anthropic(FrameAdapter):
         self._sign(block, events)
         if not block.key:
             return
-        if rest := block.pairs.close():
-            self._add_arguments(rest, block, events)
-        arguments = ("".join(block.pieces) or None) if block.size else block.input
-        executed = block.kind in _SERVER_TOOLS
-        fault = None if fits(arguments, self._limits.depth) else Code.TOO_DEEP
-        if block.size > self._limits.call and executed:
+        self._add_arguments(block.pairs.close(), block, events)
+        given = ("".join(block.pieces) or None) if block.size else block.given
+        fault = None if fits(given, self._limits.depth) else Code.TOO_DEEP
+        if block.size > self._limits.call and block.executed:
             fault = Code.TOO_LARGE
-        if fault is not None:
-            arguments = None
-        self._shown = self._shown or not executed
-        events.append(NativeToolCall(block.key, block.name, arguments, block.id, executed, fault=fault))
+        self._shown = self._shown or not block.executed
+        block.end(None if fault else given, events, fault)
 
-    def _add_text(self, text: Any, events: list[SourceEvent]) -> None:
-        """Append text that may be cut in mid-character."""
-        if isinstance(text, str) and text and (text := self._text.join(text)):
-            self._shown = True
-            events.append(TextDelta(text))
-
-    def _add_thought(self, thought: Any, events: list[SourceEvent]) -> None:
-        if isinstance(thought, str) and thought and (thought := self._thought.join(thought)):
-            events.append(ReasoningDelta(thought))
+    def _say(self, text: Any, events: list[SourceEvent]) -> None:
+        count = len(events)
+        super()._say(text, events)
+        self._shown = self._shown or len(events) > count
 
     def _add_arguments(self, piece: str, block: _Block, events: list[SourceEvent]) -> None:
         if not piece or not (piece := block.pairs.join(piece)):
             return
         block.size += len(piece)
-        if block.kind == "tool_use":
+        if not block.executed:
             events.append(ToolCallDelta(block.key, piece))
         elif block.size <= self._limits.call:
             block.pieces.append(piece)
@@ -327,14 +278,13 @@ class Anthropic(FrameAdapter):
     def _sign(self, block: _Block, events: list[SourceEvent]) -> None:
         """End a block of thinking with its signature; calls have none."""
         if not block.key:
-            if thought := self._thought.close():
-                events.append(ReasoningDelta(thought))
+            self._think(self._thought.close(), events)
             if block.signature is not None:
                 events.append(ReasoningDelta("", signature=block.signature))
 
 
 def _place(index: Any) -> int | None:
-    """Return the number of a block, which may be written as text, and None where none is told."""
+    """Return the number of a block, which may be written as text, and None where there is none."""
     if isinstance(index, str) and _number.fullmatch(index):
         return int(index)
     return int(index) if isinstance(index, int) or (isinstance(index, float) and index.is_integer()) else None
@@ -350,5 +300,5 @@ _MEANING: dict[str, Callable[[Anthropic, _Event, Frame, list[SourceEvent]], None
     "content_block_start": Anthropic._start_block,
     "content_block_delta": Anthropic._change_block,
     "content_block_stop": Anthropic._stop_block,
-    "error": Anthropic._fail_as_told,
+    "error": Anthropic._fail_by,
 }

@@ -22,7 +22,7 @@ slot may come to hold several calls, one after the other, and a piece is for the
 
 A name may come in pieces or grow. Before the arguments begin, one that starts with what is known replaces it, and any
 other is appended. With the first of the arguments, with the next call of the slot or with the end of the turn the name
-is certain; another one for the same call is told then as it came, and whoever reads the events sees the conflict.
+is certain; another one for the same call is passed on then as it came, and whoever reads the events sees the conflict.
 
 Arguments are closed when their brackets are. Closed ones that come once more, to the character, are dropped: some
 servers repeat the whole call at its end. But in one list of calls nothing is repeated: two that are equal are two.
@@ -30,27 +30,72 @@ Pieces that hold nothing open no call. A piece without a `type` is of a function
 `function`, such as a custom tool, whose input is no JSON, is handed back.
 
 An entry that is no object, or whose `function` is none, is handed back too, and the call that it is for is faulty,
-because it lacks a piece: the one of its id or slot, and where neither is told, all calls that have not closed.
+because it lacks a piece: the one of its id or slot, and where neither is given, all calls that have not closed.
 """
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.errors import Code
-from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta, ToolCallStart
+from streamtools.events import SourceEvent, ToolCallStart
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.brackets import Brackets
-from streamtools.sources.pairs import Pairs
-from streamtools.sources.words import string
+from streamtools.sources.adapter import OpenCall
+from streamtools.sources.provider_terms import string, text_under
 
 _LONGEST_NAME = 1000
 """Characters of a name that may still grow; a longer one is certain, so that a piece costs no more than it is long."""
 
 _Slot: TypeAlias = int | str | None
 _OLD = "function_call"  # the slot of the one call that a turn could hold before there were several
+
+_outside = re.compile(r'["{}\[\]]')
+_inside = re.compile(r'["\\]')
+
+
+class Brackets:
+    """Whether JSON that comes in pieces has ended: brackets and strings are counted, and nothing is understood.
+
+    Each character is looked at once, by a regular expression, and nothing is kept of the text. Text that is no JSON
+    gives some answer, and never an exception.
+    """
+
+    __slots__ = ("_begun", "_depth", "_escaped", "_in_string")
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the object, array or string has ended. A number or a word never does: more of it might follow."""
+        return self._begun and self._depth == 0 and not self._in_string
+
+    def feed(self, text: str) -> None:
+        """Read on."""
+        at = 0
+        if self._escaped and text:
+            self._escaped = False
+            at = 1
+        while found := (_inside if self._in_string else _outside).search(text, at):
+            at = found.end()
+            mark = found[0]
+            if mark == '"':
+                self._begun = True
+                self._in_string = not self._in_string
+            elif mark == "\\":
+                self._escaped = at == len(text)
+                at += 1
+            elif mark in "{[":
+                self._begun = True
+                self._depth += 1
+            elif self._depth:
+                self._depth -= 1
 
 
 class _Piece(NamedTuple):
@@ -70,42 +115,39 @@ class _Piece(NamedTuple):
         return self.value is not None or (self.text is not None and not self.text.isspace())
 
 
-class _Call:
-    """A call that has begun."""
+class _Call(OpenCall):
+    """A call that has begun; `given` are arguments that came as an object."""
 
-    __slots__ = (
-        *("begun", "brackets", "certain", "fault", "id", "key", "name", "pairs", "read", "signature", "size", "value"),
-    )
+    __slots__ = ("begun", "brackets", "certain", "read", "size")
 
     def __init__(self, key: str) -> None:
-        self.key = key
-        self.id: str | None = None
-        self.name = ""
-        self.certain = False  # the name has been told
+        super().__init__(key)
+        self.certain = False  # the name has been reported
         self.begun = False  # some of the arguments have come
         self.read = StringIO()  # the arguments' text, as long as a repetition would fit into a frame
         self.size = 0
         self.brackets = Brackets()
-        self.pairs = Pairs()
-        self.value: Any = None  # arguments that came as an object
-        self.signature: str | None = None
-        self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
 
     @property
     def closed(self) -> bool:
-        return self.value is not None or self.brackets.closed
+        return self.given is not None or self.brackets.closed
 
     def holds(self, piece: _Piece) -> bool:
         """Return whether the arguments are closed, and those of `piece` are the same."""
-        if self.value is not None and piece.value is not None:
-            return bool(self.value == piece.value)
+        if self.given is not None and piece.value is not None:
+            return bool(self.given == piece.value)
         if piece.text is None or len(piece.text) != self.size or not self.brackets.closed:
             return False
         return self.read.getvalue() == piece.text
 
+    def announce(self, events: list[SourceEvent], *, certain: bool = True) -> None:
+        """Append what is known of the call, its name too if that is certain now."""
+        self.certain = self.certain or (certain and self.name is not None)
+        events.append(ToolCallStart(self.key, self.id, self.name if self.certain else None))
+
 
 class ChatCalls:
-    """The native calls of one turn; `take` and `take_old` tell what is new, `settle` and `complete` how they end."""
+    """The native calls of one turn; `take` and `take_old` append what is new, `settle` and `complete` how they end."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
@@ -113,6 +155,11 @@ class ChatCalls:
         self._latest: dict[_Slot, _Call] = {}
         self._by_id: dict[tuple[_Slot, str], _Call] = {}
         self._anywhere: dict[str, _Call] = {}
+        self._last: _Call | None = None  # of all calls the one that began last
+        self._excess = _Call("")  # stands in the places of all calls that are too many, with the id of the last
+        self._refused: _Slot | bool = False  # the slot of that one
+        self._count = 0  # of those that were too many
+        self._spoilt = False  # all calls that are open are faulty, and nothing has come since
         self._listed: set[str] = set()  # keys of the calls that the list which is being read has begun or gone on with
 
     def take(self, entries: Any, events: list[SourceEvent]) -> list[Any]:
@@ -137,20 +184,17 @@ class ChatCalls:
         the ends of faulty calls, which no end of the turn makes good.
         """
         for call in self._calls:
-            if rest := call.pairs.close():
-                events.append(ToolCallDelta(call.key, rest))
+            call.add(call.pairs.close(), events)
             if call.name and not call.certain:
-                _tell(call, events)
+                call.announce(events)
             if call.fault is not None:
-                name, fault = call.name or None, call.fault
-                events.append(NativeToolCall(call.key, name, None, call.id, signature=call.signature, fault=fault))
+                call.end(None, events)
 
     def complete(self, events: list[SourceEvent]) -> None:
-        """Append the ends of all calls; the provider has told that the turn is complete."""
+        """Append the ends of all calls; the provider says that the turn is complete."""
         for call in self._calls:
             if call.fault is None:
-                name, signature = call.name or None, call.signature
-                events.append(NativeToolCall(call.key, name, call.value, call.id, signature=signature))
+                call.end(call.given, events)
 
     def _add(self, piece: _Piece | None, events: list[SourceEvent]) -> bool:
         """Append what a piece adds to its call; return False if it is none, or finds no place."""
@@ -163,11 +207,15 @@ class ChatCalls:
             fault = Code.TOO_DEEP
             piece = piece._replace(value=None)
         if fault is not None and piece.id is None and piece.name is None and piece.slot is None:
-            for each in self._calls:
+            for each in () if self._spoilt else self._calls:
                 if not each.closed:
                     each.fault = each.fault or fault
+            self._spoilt = True
             return False
+        self._spoilt = False
         call = self._route(piece)
+        if call is self._excess or (call is None and len(self._calls) >= self._limits.calls):
+            return self._refuse(piece, events)
         if fault is not None and (fault is Code.TOO_DEEP or piece.id is None is piece.name):
             if call is not None and not call.closed:
                 call.fault = call.fault or fault
@@ -186,30 +234,27 @@ class ChatCalls:
             self._by_id[piece.slot, piece.id] = self._anywhere[piece.id] = call
             news = True
         if piece.name and not call.certain:
-            call.name = piece.name if piece.name.startswith(call.name) else call.name + piece.name
+            known = call.name or ""
+            call.name = piece.name if piece.name.startswith(known) else known + piece.name
         call.signature = call.signature or piece.signature
         brings = (piece.text is not None or piece.value is not None) and not call.holds(piece)
         call.begun = call.begun or brings
-        certain = call.name != "" and (call.begun or len(call.name) > _LONGEST_NAME)
+        certain = call.name is not None and (call.begun or len(call.name) > _LONGEST_NAME)
         if news or (certain and not call.certain):
-            _tell(call, events, certain=certain)
-        return (not brings or self._add_arguments(call, piece, events)) and fault is None
-
-    def _add_arguments(self, call: _Call, piece: _Piece, events: list[SourceEvent]) -> bool:
-        if piece.text is None:
-            if call.value is not None:
+            call.announce(events, certain=certain)
+        if brings and piece.text is not None:
+            call.brackets.feed(piece.text)
+            call.size += len(piece.text)
+            if call.size <= self._limits.frame:
+                call.read.write(piece.text)
+            else:
+                call.read = StringIO()
+            call.add(piece.text, events)
+        elif brings:
+            if call.given is not None:
                 return False
-            call.value = piece.value
-            return True
-        call.brackets.feed(piece.text)
-        call.size += len(piece.text)
-        if call.size <= self._limits.frame:
-            call.read.write(piece.text)
-        else:
-            call.read = StringIO()
-        if text := call.pairs.join(piece.text):
-            events.append(ToolCallDelta(call.key, text))
-        return True
+            call.given = piece.value
+        return fault is None
 
     def _route(self, piece: _Piece) -> _Call | None:
         """Return the call that a piece is for, or None for a new one."""
@@ -220,10 +265,9 @@ class ChatCalls:
                 return known
         latest = self._latest.get(slot)
         if latest is None:
-            stray = slot is None and id is None and name is None and self._calls
-            return self._calls[-1] if stray else None
+            return self._last if slot is None and id is None and name is None else None
         if id is not None:
-            another = latest.id is not None or (name is not None and latest.name != "" and latest.closed)
+            another = latest.id is not None or (name is not None and latest.name is not None and latest.closed)
             return None if another else latest
         if name is None or not latest.name or not latest.closed:
             return latest
@@ -235,17 +279,23 @@ class ChatCalls:
     def _begin(self, slot: _Slot, events: list[SourceEvent]) -> _Call:
         before = self._latest.get(slot)
         if before is not None and before.name and not before.certain:
-            _tell(before, events)
-        call = _Call(str(len(self._calls)))
+            before.announce(events)
+        call = self._last = _Call(str(len(self._calls)))
         self._calls.append(call)
         self._latest[slot] = call
         return call
 
-
-def _tell(call: _Call, events: list[SourceEvent], *, certain: bool = True) -> None:
-    """Append what is known of a call, its name too if that is certain now."""
-    call.certain = call.certain or (certain and call.name != "")
-    events.append(ToolCallStart(call.key, call.id, call.name if call.certain else None))
+    def _refuse(self, piece: _Piece, events: list[SourceEvent]) -> bool:
+        """Append a call that is one too many, once; nothing of it is kept, and its other pieces are dropped."""
+        excess = self._last = self._excess
+        if piece.slot in self._latest:
+            self._latest[piece.slot] = excess
+        known = (piece.slot, piece.id or excess.id) == (self._refused, excess.id)
+        if (piece.id or piece.name) and not known:
+            self._refused, excess.id = piece.slot, piece.id
+            OpenCall(str(len(self._calls) + self._count), piece.id, piece.name).refuse(events)
+            self._count += 1
+        return True
 
 
 _NOTHING = _Piece(None, None, None, None, None, None)
@@ -271,7 +321,7 @@ def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any])
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) and arguments else None
     value = None if isinstance(arguments, str) else arguments
-    signature = _signature(entry.get("extra_content"))
+    signature = string(text_under(entry.get("extra_content"), "thought_signature"))  # Google's
     if id or name or text or signature or value is not None:
         return _Piece(slot, id, name, text, value, signature)
     return _NOTHING if not _strange(entry) and not _strange(function) else None
@@ -285,11 +335,3 @@ def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:
 def _strange(value: dict[str, Any]) -> bool:
     """Return whether there is something in `value` that is not looked at here."""
     return any(each for key, each in value.items() if key not in ("index", "id", "type", "function", "arguments"))
-
-
-def _signature(extra: Any) -> str | None:
-    """Return Google's signature of a call, which stands under the name of the service that gave it."""
-    for each in extra.values() if isinstance(extra, dict) else ():
-        if isinstance(each, dict) and (signature := string(each.get("thought_signature"))):
-            return signature
-    return None

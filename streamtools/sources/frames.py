@@ -1,4 +1,4 @@
-"""Bytes of a response into frames: server-sent events, and lines of NDJSON. Sans-IO.
+"""Bytes of a response, or objects of an SDK, into frames: server-sent events, and lines of NDJSON. Sans-IO.
 
 The idea: line ends are made LF first, and then a frame ends where two of them meet (one, in NDJSON). So the common
 case, a network chunk that holds whole frames, is one `bytes.split`, and CR, CRLF, a CRLF cut in two and frames cut
@@ -9,23 +9,27 @@ Differences from the WHATWG event stream, all on purpose and each met in the wil
 (several providers end without one); an event that has a name but no data is delivered (Anthropic's pings); lines of
 bare JSON count as data where there is no other (Gemini's errors in mid-stream); `retry` is ignored, because nobody may
 reconnect to a completion; and a line whose name holds what no name does (control characters, bytes beyond ASCII) counts
-as data, which nobody can decode: it may have been a field before it was damaged, and a loss has to be told. `data`
+as data, which nobody can decode: it may have been a field before it was damaged, and a loss has to be reported. `data`
 stays bytes: it is JSON for a decoder that reads bytes.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from io import BytesIO
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from streamtools.errors import UnreadableSource
+from streamtools.json_values import as_dict, whole
 from streamtools.limits import DEFAULT_LIMITS
 
 _BOM = b"\xef\xbb\xbf"
 _DAMAGED = re.compile(rb"[^\t -~]")  # in the name of a field
+_ENVELOPE = {"event", "data", "id", "retry"}
 _CR, _LF = b"\r\n"  # numbers: `13 in chunk` is one memchr, `b"\r" in chunk` fails at being a number first
 
 
@@ -242,3 +246,45 @@ class LineDecoder(_Decoder):
 
     def _read(self, block: bytes) -> Frame | None:
         return Frame(block) if block.strip() else None
+
+
+# An object of an SDK is made into the frame that it was. So there is one reader for each format, and objects give the
+# same events as the bytes, fields that the SDK does not know included.
+
+
+def as_frame(item: object) -> Frame | None:
+    """Return the frame that `item` was, or None for what is neither an event of a decoder nor an object of an SDK.
+
+    What a provider sent and cannot be written as JSON again, because it nests too deep, is a frame that nobody can
+    decode. Raises `UnreadableSource` for an object whose parts are no values of JSON: no provider sent that.
+    """
+    data, event = getattr(item, "data", None), getattr(item, "event", None)
+    if isinstance(data, str) and isinstance(event, str):  # a ServerSentEvent of httpx-sse or httpx2
+        return Frame(whole(data).encode(), event or "message")
+    try:
+        value = as_dict(item)
+        if value is None:
+            return None
+        event, data = value.get("event"), value.get("data")
+        if isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value):  # such an event
+            return Frame(whole(data).encode() if isinstance(data, str) else _write(data), event or "message")
+        return Frame(_write(value))
+    except (ValueError, RecursionError):
+        return Frame(f"{type(item)!r} that cannot be written as JSON".encode())
+    except Exception as error:
+        raise UnreadableSource(f"{type(item)!r} cannot be written as JSON: {error}") from error
+
+
+def _write(value: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=_inner)
+    except UnicodeEncodeError:  # half of a surrogate pair, whose other half may come with the next object
+        return json.dumps(msgspec.to_builtins(value, enc_hook=_inner)).encode()
+
+
+def _inner(value: object) -> dict[str, Any]:
+    """Return what an object inside of a dict was made of."""
+    plain = as_dict(value)
+    if plain is None:
+        raise TypeError(f"{type(value)!r} is no value of JSON")
+    return plain

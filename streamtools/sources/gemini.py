@@ -8,22 +8,26 @@ Peculiar here: the finish reason is STOP for calls too; it may come with every c
 counts then. There is no sentinel. A call is whole in one part; Vertex can stream it, as a name, then values with their
 paths (`partial_args.py`), and it ends with the first piece that does not announce another. A new call before that ends
 nothing: the one before was cut off. Errors in mid-stream are bare JSON without `data:`. A blocked prompt has no
-candidates. The usage of every chunk is the sum so far, and is told once, at the end.
+candidates. The usage of every chunk is the sum so far, and is reported once, at the end.
+
+Events of the Interactions API have an `event_type`: steps start, grow and stop. A step is a thought, a piece of the
+model's output, a function call, or work of Google's own tools, which have run already and pass as they came; its index
+tells which one a delta belongs to. `interaction.completed` is the terminator, and its status is why the turn ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from streamtools.errors import Code
 from streamtools.events import (
+    FinishReason,
     NativeToolCall,
     ProviderCompleted,
-    ReasoningDelta,
     SourceEvent,
-    SourceRaw,
     SourceUsage,
     TextDelta,
     ToolCallDelta,
@@ -31,11 +35,10 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, OpenCall, end_doubtful
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.interactions import Interactions, read_sums, text_in
 from streamtools.sources.partial_args import PartialArgs
-from streamtools.sources.words import Fault, bounded, finish_reason, read_fault
+from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in
 
 _COUNTS = {
     "input": ("promptTokenCount",),
@@ -48,6 +51,18 @@ _BESIDES = {
     "output": ("thoughtsTokenCount",),
     "reasoning": ("thoughtsTokenCount",),
 }
+_INTERACTION_COUNTS = {
+    "input": ("total_input_tokens",),
+    "output": ("total_output_tokens",),
+    "total": ("total_tokens",),
+    "cache_read": ("total_cached_tokens",),
+}
+_INTERACTION_BESIDES = {
+    "input": ("total_tool_use_tokens",),
+    "output": ("total_thought_tokens",),
+    "reasoning": ("total_thought_tokens",),
+}
+_BOOKKEEPING = ("interaction.created", "interaction.status_update")
 _KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
 _PLAIN = {"text", "thought", "thoughtSignature"}
 _AS_SENT = str.maketrans("-_", "+/")  # signatures are bytes: base64 on the wire, and the SDK writes another alphabet
@@ -94,37 +109,106 @@ _NOTHING = _Counts()
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class _Call:
-    """A call that is being streamed."""
+class _Interactions(FrameAdapter):
+    """The Interactions API. `_status` is None until the interaction has completed, and the usage is the last one."""
 
-    __slots__ = ("arguments", "fault", "given", "id", "key", "name", "signature")
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(SSEDecoder(limits.frame), limits)
+        self._steps: dict[str | None, OpenCall] = {}  # function calls whose step has not stopped, by its index
+        self._begun = 0
+        self._status: str | None = None
+        self._usage: Usage | None = None
 
-    def __init__(self, key: str, limits: Limits) -> None:
-        self.key = key
-        self.id: str | None = None
-        self.name: str | None = None
-        self.given: Any = None
-        self.signature: str | None = None
-        self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
+    def _read_interaction(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append what one event says."""
+        kind, interaction, step, delta = (value.get(name) for name in ("event_type", "interaction", "step", "delta"))
+        index = None if value.get("index") is None else str(value["index"])
+        if not isinstance(interaction, dict):
+            interaction = {}
+        self._usage = (
+            _read_sums(interaction.get("usage", value.get("usage")), _INTERACTION_COUNTS, _INTERACTION_BESIDES)
+            or self._usage
+        )
+        if kind == "error" or (kind == "interaction.completed" and interaction.get("status") == "failed"):
+            self._report(value.get("error") or interaction.get("error"), events)
+        elif kind == "interaction.completed":
+            self._status = self._status or text_in(interaction, "status") or "completed"
+        elif kind == "step.start" and isinstance(step, dict):
+            self._start_step(index, step, value, events)
+        elif kind == "step.delta":
+            self._add_to_step(index, delta if isinstance(delta, dict) else {}, value, events)
+        elif kind == "step.stop":
+            if (call := self._steps.pop(index, None)) is not None:
+                call.add(call.pairs.close(), events)
+                call.end(call.given, events)
+        elif kind not in _BOOKKEEPING:
+            self._pass_raw(value, events)
+
+    def _start_step(self, index: str | None, step: dict[str, Any], value: Any, events: list[SourceEvent]) -> None:
+        signature, given = text_in(step, "signature"), step.get("arguments")
+        match step.get("type"):
+            case "function_call":
+                self._begun += 1
+                given = None if given in ("", {}) else given  # {} says that they are to come
+                call = OpenCall(f"step {self._begun}", text_in(step, "id"), text_in(step, "name"), given, signature)
+                if index in self._steps or len(self._steps) < self._limits.calls:
+                    self._steps[index] = call
+                    call.start(events)
+                else:
+                    call.refuse(events)
+            case "thought":
+                self._think("".join(_texts(step.get("summary"))), events, signature)
+            case "model_output":
+                for text in _texts(step.get("content")):
+                    self._say(text, events)
+            case _:
+                self._pass_raw(value, events)
+
+    def _add_to_step(self, index: str | None, delta: dict[str, Any], value: Any, events: list[SourceEvent]) -> None:
+        call, signature, arguments = self._steps.get(index), text_in(delta, "signature"), delta.get("arguments")
+        match delta.get("type"):
+            case "text" if isinstance(delta.get("text"), str):
+                self._say(delta["text"], events)
+            case "thought_summary":
+                self._think("".join(_texts(delta.get("content"))), events)
+            case "thought_signature" if call is not None:
+                call.signature = signature
+            case "thought_signature":
+                self._think("", events, signature)
+            case "arguments_delta" if call is not None and isinstance(arguments, str):
+                if arguments:
+                    call.given = None  # what it began with is only its beginning
+                    call.add(arguments, events)
+            case other:
+                if arguments is not None or not isinstance(other, str):
+                    end_doubtful(self._steps, index, events)
+                self._pass_raw(value, events)
+
+
+class _Call(OpenCall):
+    """A call that comes as values with their paths."""
+
+    __slots__ = ("arguments",)
+
+    def __init__(self, key: str, name: str | None, limits: Limits) -> None:
+        super().__init__(key, name=name)
         self.arguments = PartialArgs(limits)
 
 
-class Gemini(FrameAdapter):
+class Gemini(_Interactions):
     """Chunks of generated content over SSE into source events, and events of interactions, which have a type."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(SSEDecoder(limits.frame), limits)
+        super().__init__(limits)
         self._reason: str | None = None
         self._blocked: str | None = None  # why there is no answer to the prompt
         self._counts: _Counts | None = None
-        self._usage: Usage | None = None
         self._call: _Call | None = None
         self._calls = 0
-        self._steps = Interactions(self._text, self._thought)
 
     @property
     def ended(self) -> bool:
-        return self._over or (self._reason or self._blocked or self._steps.status) is not None
+        return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
@@ -139,7 +223,7 @@ class Gemini(FrameAdapter):
         if candidate.content is not None:
             for part in candidate.content.parts:
                 if part.thought:
-                    self._think(part.text, None, events)
+                    self._think(part.text, events)
                 elif part.text:
                     events.append(TextDelta(self._text.join(part.text) if self._text.half else part.text))
         if candidate.finish_reason:
@@ -156,27 +240,15 @@ class Gemini(FrameAdapter):
         first = value[0] if isinstance(value, list) and value else value
         if isinstance(first, dict) and first.get("error") and "event_type" not in first:
             self._read_chunk(first, events)
-            self._fail(read_fault(first), events)
+            self._report(first, events)
         elif isinstance(value, dict) and isinstance(value.get("event_type"), str):
-            self._read_step(value, events)
+            self._read_interaction(value, events)
         elif frame.event == "error":
-            self._fail(read_fault(value), events)
+            self._report(value, events)
         elif isinstance(value, dict) and not _KNOWN.isdisjoint(value):
             self._read_chunk(value, events)
         else:
             self._pass_raw(value, events)
-
-    def _read_step(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Read an event of the Interactions API."""
-        told: list[SourceEvent] = []
-        fault = self._steps.read(value, told)
-        for event in told:
-            if isinstance(event, SourceRaw):
-                self._pass_raw(event.data, events)
-            else:
-                events.append(event)
-        if fault is not None:
-            self._fail(fault, events)
 
     def _read_chunk(self, chunk: dict[str, Any], events: list[SourceEvent]) -> None:
         candidates = chunk.get("candidates")
@@ -190,7 +262,7 @@ class Gemini(FrameAdapter):
             self._blocked = self._blocked or str(feedback["blockReason"])
             self._pass_raw({"promptFeedback": feedback}, events)
         self._count()
-        self._usage = read_sums(chunk.get("usageMetadata"), _COUNTS, _BESIDES) or self._usage
+        self._usage = _read_sums(chunk.get("usageMetadata"), _COUNTS, _BESIDES) or self._usage
 
     def _read_candidate(self, candidate: dict[str, Any], events: list[SourceEvent]) -> None:
         content = candidate.get("content")
@@ -217,75 +289,60 @@ class Gemini(FrameAdapter):
         if isinstance(call, dict):
             self._read_call(call, signature, events)
         elif isinstance(text, str) or (signature and not rest):
-            text = text if isinstance(text, str) else ""
-            if part.get("thought"):
-                self._think(text, signature, events)
-            else:
-                if text and (text := self._text.join(text)):
-                    events.append(TextDelta(text))
-                if signature:
-                    self._think("", signature, events)
+            if not part.get("thought"):
+                self._say(text, events)
+                text = ""
+            self._think(text, events, signature)
             if rest:
                 self._pass_raw(rest, events)
         elif isinstance(code := part.get("executableCode"), dict):
-            self._tell_executed("code_execution", code, code.get("id"), signature, events)
+            self._add_executed("code_execution", code, code.get("id"), signature, events)
         elif isinstance(tool := part.get("toolCall"), dict):
-            self._tell_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, events)
+            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, events)
         elif rest or text:
             self._pass_raw(part, events)
 
-    def _read_call(self, told: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
+    def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
         """Read a call, or a piece of one: they follow one another, and only the first piece has a name."""
-        name, id, pieces = text_in(told, "name"), text_in(told, "id"), told.get("partialArgs")
-        goes_on, given = bool(told.get("willContinue")), told.get("args")
+        name, id, values = text_in(piece, "name"), text_in(piece, "id"), piece.get("partialArgs")
+        goes_on, given = bool(piece.get("willContinue")), piece.get("args")
         call = self._call
         if call is None or name is not None:
-            if not goes_on and pieces in (None, []):
+            if not goes_on and values in (None, []):
                 self._call = None
                 if name is not None or id is not None or given is not None:
                     self._calls += 1
                     events.append(NativeToolCall(str(self._calls), name, given, id, signature=signature))
                 return
             self._calls += 1
-            call = self._call = _Call(str(self._calls), self._limits)
-            call.name = name
+            call = self._call = _Call(str(self._calls), name, self._limits)
             events.append(ToolCallStart(call.key, id, name))
         elif id is not None and call.id is None:
             events.append(ToolCallStart(call.key, id))
         call.id = call.id or id
         call.signature = call.signature or signature
         call.given = call.given if given is None else given
-        if isinstance(pieces, list):
-            text = "".join(map(call.arguments.write, pieces))
-        else:
-            text = ""
-            if pieces is not None:
-                call.fault = Code.INVALID_ARGUMENTS
-                self._pass_raw({"functionCall": told}, events)
+        text = ""
+        if isinstance(values, list):
+            text = "".join(map(call.arguments.write, values))
+        elif values is not None:
+            call.fault = Code.INVALID_ARGUMENTS
+            self._pass_raw({"functionCall": piece}, events)
         if not goes_on:
             text += call.arguments.close()
         if text:
             events.append(ToolCallDelta(call.key, text))
         if not goes_on:
-            arguments = call.arguments.value if call.given is None else call.given
-            id, signature, fault = call.id, call.signature, call.fault
-            events.append(NativeToolCall(call.key, call.name, arguments, id, signature=signature, fault=fault))
+            call.end(call.arguments.value if call.given is None else call.given, events)
             self._call = None
 
-    def _tell_executed(
+    def _add_executed(
         self, name: str | None, arguments: Any, id: Any, signature: str | None, events: list[SourceEvent]
     ) -> None:
         """Append a call that Google has run itself; its result comes as it is."""
         self._calls += 1
-        self._pass_raw(arguments, events)
-        if isinstance(events[-1], SourceRaw):  # it can be written as JSON again
-            id = id if isinstance(id, str) else None
-            events[-1] = NativeToolCall(str(self._calls), name, arguments, id, True, signature)
-
-    def _think(self, text: str, signature: str | None, events: list[SourceEvent]) -> None:
-        text = self._thought.join(text) if text else ""
-        if text or signature:
-            events.append(ReasoningDelta(text, signature))
+        id = id if isinstance(id, str) else None
+        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature), events)
 
     def _finish(self, reason: str) -> None:
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
@@ -294,29 +351,35 @@ class Gemini(FrameAdapter):
     def _count(self) -> None:
         """Read what was counted last; to do so for each chunk would cost more than its text."""
         if self._counts is not None:
-            self._usage = read_sums(msgspec.to_builtins(self._counts), _COUNTS, _BESIDES) or self._usage
+            self._usage = _read_sums(msgspec.to_builtins(self._counts), _COUNTS, _BESIDES) or self._usage
             self._counts = None
-        self._usage = self._steps.usage or self._usage
 
     def _end(self, events: list[SourceEvent]) -> None:
         self._flush(events)
         if not self.ended:
             return
-        if self._steps.status is not None:
-            raw, reason = self._steps.status, self._steps.reason
-        elif self._reason is not None:
-            raw, reason = self._reason, finish_reason(self._reason)
-        else:
-            raw, reason = self._blocked or "", "content_filter"
-        events.append(ProviderCompleted(finish_reason=reason, raw_finish_reason=bounded(raw, 100), usage=self._usage))
-
-    def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
-        self._flush(events)
-        super()._fail(fault, events)
+        reason = self._status or self._reason
+        finish: FinishReason = finish_reason(reason) if reason else "content_filter"
+        raw = bounded(reason or self._blocked or "", 100)
+        events.append(ProviderCompleted(finish_reason=finish, raw_finish_reason=raw, usage=self._usage))
 
     def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for the other half of a character, and what was counted."""
-        self._flush_text(events)
+        super()._flush(events)
         self._count()
         if self._usage is not None:
             events.append(SourceUsage(self._usage))
+
+
+def _read_sums(
+    value: Any, counts: Mapping[str, tuple[str, ...]], besides: Mapping[str, tuple[str, ...]]
+) -> Usage | None:
+    """Return the usage that `value` holds, where some fields are the sum of two counts of which each may be missing."""
+    usage, more = read_usage(value, counts), read_usage(value, besides)
+    return usage + more if usage and more else usage or more
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """Yield the text of a content, or of a list of them."""
+    for part in content if isinstance(content, list) else (content,):
+        if isinstance(part, dict) and (text := text_in(part, "text")):
+            yield text

@@ -3,11 +3,11 @@
 On the wire an event is named `latitude-event` (the chain) or `provider-event` (the AI SDK's parts of one turn) and its
 data is the event itself. The documentation draws it as `{"type": "latitude-event", "data": …}`, and proxies send
 `{"type": "event", "event": "latitude-event", "data": …}` beside short events of their own; all three are read. Names
-and fields changed between versions; a table below holds what each name means, and each field is read under all of
-the names that it had.
+and fields changed between versions; `_act` knows what each name means, and each field is read under all of the names
+that it had.
 
 Calls are held until their turn ends, because a result in the same turn tells that the service has run the tool itself
-(`held_calls.py`); the others are told as ones that nobody can answer, since no result is posted to the service. Older
+(`HeldCalls`); the others are reported as ones that nobody can answer, since no result is posted to the service. Older
 servers name them only in what completes a turn, or in `tools-requested`.
 
 Two things are peculiar. Every event of the chain repeats the whole conversation, so nothing is decoded that is not
@@ -18,27 +18,17 @@ follows it, and the first error is the only one and the last event.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
-from streamtools.events import (
-    ChainCompleted,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceEvent,
-    SourceRaw,
-    TextDelta,
-    Usage,
-)
+from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent, TextDelta
+from streamtools.json_values import whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
-from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.held_calls import HeldCalls
-from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
-from streamtools.surrogates import whole
+from streamtools.sources.adapter import REFUSED, UNREADABLE, without_strays
+from streamtools.sources.ai_sdk import TurnsAdapter
+from streamtools.sources.frames import Frame
+from streamtools.sources.provider_terms import Fault, bounded, read_fault, read_usage, text_in
 
 _USAGE = {
     "input": ("inputTokens", "promptTokens"),
@@ -48,6 +38,21 @@ _USAGE = {
     "reasoning": ("reasoningTokens",),
 }
 _NAMED = ("latitude-event", "provider-event")
+_OF_A_TURN = frozenset(
+    (
+        *("provider-started", "chain-step", "text-delta", "reasoning", "reasoning-delta", "reasoning-signature"),
+        *("tool-input-start", "tool-call-streaming-start", "tool-call"),
+    )
+)
+"""Events that only stand in a turn, so that one begins with them at the latest."""
+_NOTHING = frozenset(
+    (
+        *("provider-started", "chain-step", "chain-started", "step-started", "step-completed", "start", "start-step"),
+        *("text-start", "text-end", "reasoning-start", "reasoning-end"),
+        *("tool-input-delta", "tool-input-end", "tool-call-delta"),
+    )
+)
+"""What tells nothing more that another event does not; the arguments come whole with the call."""
 
 
 class _Response(msgspec.Struct, gc=False, rename="camel"):
@@ -101,19 +106,16 @@ _decode = msgspec.json.Decoder(_Envelope).decode
 _decode_text = msgspec.json.Decoder(_Text).decode
 
 
-class Latitude(FrameAdapter):
+class Latitude(TurnsAdapter):
     """A Latitude run over SSE into source events; each provider turn completes, and the chain ends the run."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(SSEDecoder(limits.frame), limits)
-        self._calls = HeldCalls(limits, answerable=False)
+        super().__init__(limits, answerable=False)
         self._listed = 0  # calls that were found in what completes a turn
         self._conversation: str | None = None
-        self._open = False  # a turn has begun that is not completed
         self._turns = 0
         self._reason: str | None = None  # of the open turn, out of its own parts
-        self._usage: Usage | None = None
-        self._fault: Fault | None = None  # an error part that waits for the chain's own words
+        self._fault: Fault | None = None  # an error part that waits for the chain's own event
         self._handed_over = False  # the chain ended in asking for tools, as the first v3 servers did
 
     @property
@@ -132,20 +134,16 @@ class Latitude(FrameAdapter):
                     events.append(TextDelta(text))
                 return
         try:
-            envelope = _decode(frame.data)
+            envelope: _Envelope | None = _decode(frame.data)
         except REFUSED:
             if frame.data.startswith(b"[DONE]"):
                 self._complete_chain(_Event(), events)
                 return
-            value = self._decode(frame, events)
-            if value is UNREADABLE:
-                return
-            if not isinstance(value, dict):
-                self._pass_unknown(frame, value, events)
-                return
-            envelope = convert(_without_strays(value), _Envelope)
+            envelope = self._convert(frame, _Envelope, events, _without_strays)
+        if envelope is None:
+            return
         if envelope.type == "text-delta" and frame.event == "provider-event":
-            self._add_text(envelope, events)
+            self._act("text-delta", envelope, events)
             return
         name: Any = frame.event
         event: _Event = envelope
@@ -154,59 +152,56 @@ class Latitude(FrameAdapter):
             event = envelope.data
         if isinstance(event.uuid, str) and name != "provider-event":
             self._conversation = bounded(event.uuid, 200)
-        if name == "error" or (event.type == "error" and name != "provider-event"):
-            self._report(event, events)
-        elif event.type == "error":
+        kind = event.type if isinstance(event.type, str) else ""
+        if name == "error" or (kind == "error" and name != "provider-event"):
+            self._fail_by(event, events)
+        elif kind == "error":
             self._fault = self._fault or read_fault(event.error)
-        elif isinstance(event.type, str) and (act := _MEANING.get(event.type)):
-            act(self, event, events)
-        elif (value := self._decode(frame, events)) is not UNREADABLE:
-            if event.type in ("tool-result", "tool-error"):
-                self._settle(event, events)
+        elif not self._act(kind, event, events) and (value := self._decode(frame, events)) is not UNREADABLE:
+            if kind in ("tool-result", "tool-error"):
+                self._settle(event.tool_call_id, events)
             self._pass_unknown(frame, value, events)
 
-    def _add_text(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._open = True
-        if text := self._text.join(_piece(event)):
-            events.append(TextDelta(text))
+    def _act(self, kind: str, event: _Event, events: list[SourceEvent]) -> bool:
+        """Append what an event means, under all the names that it had, and return whether it is known."""
+        if kind in _OF_A_TURN:
+            self._open = True
+        id, name, signature = (
+            each if isinstance(each, str) else None for each in (event.tool_call_id, event.tool_name, event.signature)
+        )
+        match kind:
+            case "text-delta":  # a proxy's own has its text in `content`
+                self._say(_piece(event), events)
+            case "reasoning" | "reasoning-delta" | "reasoning-signature":  # AI SDK 4, 5, 4
+                self._think(_piece(event), events, signature)
+            case "tool-input-start" | "tool-call-streaming-start":  # the second of AI SDK 4
+                if isinstance(id := event.tool_call_id or event.id, str):
+                    self._calls.begin(id, name, events)
+            case "tool-call":
+                self._calls.complete(id, name, event.input if event.args is None else event.args, events)
+                if event.provider_executed is True:
+                    self._settle(id, events)
+            case "finish" | "finish-step" | "step-finish":  # the last of AI SDK 4
+                self._note(event)
+            # the chain; the second of each is of before v3, the third a proxy's own
+            case "provider-completed" | "chain-step-complete":
+                self._complete_turn(event, events)
+            case "chain-completed" | "chain-complete" | "finished":
+                self._complete_chain(event, events)
+            case "chain-error" | "stream-error":
+                self._fail_by(event, events)
+            case "tools-requested":  # and then the service has ended, and says no more
+                self._add_new(event.tools, events)
+                self._handed_over = True
+            case _:
+                return kind in _NOTHING
+        return True
 
-    def _add_thought(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._open = True
-        signature = event.signature if isinstance(event.signature, str) else None
-        if (text := self._thought.join(_piece(event))) or signature:
-            events.append(ReasoningDelta(text, signature))
-
-    def _begin_call(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._open = True
-        id = event.tool_call_id or event.id
-        if isinstance(id, str):
-            self._calls.begin(id, event.tool_name if isinstance(event.tool_name, str) else None, events)
-
-    def _complete_call(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._open = True
-        id = event.tool_call_id if isinstance(event.tool_call_id, str) else None
-        name = event.tool_name if isinstance(event.tool_name, str) else None
-        self._calls.complete(id, name, event.input if event.args is None else event.args, events)
-        if event.provider_executed is True:
-            self._settle(event, events)
-
-    def _settle(self, event: _Event, events: list[SourceEvent]) -> None:
-        """Tell a call that the service has run; its result passes behind it."""
-        call = self._calls.settle(event.tool_call_id) if isinstance(event.tool_call_id, str) else None
-        if call is not None:
-            self._pass_raw(call.arguments, events)
-            if isinstance(events[-1], SourceRaw):  # it can be written as JSON again
-                events[-1] = call
-
-    def _request_tools(self, event: _Event, events: list[SourceEvent]) -> None:
-        """Append the calls that the service asks for and has not told before; then it has ended, and says no more."""
-        self._tell_new(event.tools, events)
-        self._handed_over = True
-
-    def _tell_new(self, listed: Any, events: list[SourceEvent]) -> bool:
-        """Append the calls of a list that were not told before, and return whether there are any."""
-        new = [call for call in self._read_calls(listed) if call.id is not None and call.id not in self._calls.told]
-        self._calls.told.update(call.id for call in new if call.id is not None)
+    def _add_new(self, listed: Any, events: list[SourceEvent]) -> bool:
+        """Append the calls of a list that were not reported before, and return whether there are any."""
+        known = self._calls.reported
+        new = [call for call in self._read_calls(listed) if call.id is not None and call.id not in known]
+        known.update(call.id for call in new if call.id is not None)
         self._open = self._open or bool(new)
         events += new
         return bool(new)
@@ -215,66 +210,51 @@ class Latitude(FrameAdapter):
         """Return the calls of a list, without those that the service has run in this turn."""
         calls = []
         for each in listed if isinstance(listed, list) else ():
-            told = each if isinstance(each, dict) else {}
-            id, name = (_first(told, names) for names in (("id", "toolCallId"), ("name", "toolName")))
-            arguments = next((told[key] for key in ("arguments", "args", "input") if told.get(key) is not None), None)
+            call = each if isinstance(each, dict) else {}
+            id, name = text_in(call, "id", "toolCallId"), text_in(call, "name", "toolName")
+            arguments = next((call[key] for key in ("arguments", "args", "input") if call.get(key) is not None), None)
             if (id or name) and id not in self._calls.settled:
                 self._listed += 1
                 calls.append(NativeToolCall(f"listed {self._listed}", name, arguments, id, answerable=False))
         return calls
 
-    def _begin_turn(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._open = True
-
-    def _note(self, event: _Event, events: list[SourceEvent]) -> None:
+    def _note(self, event: _Event) -> None:
         """Remember how the provider ended, for servers whose completion does not repeat it."""
         self._reason = event.finish_reason if isinstance(event.finish_reason, str) else self._reason
         self._usage = read_usage(event.usage, _USAGE) or read_usage(event.total_usage, _USAGE) or self._usage
 
     def _complete_turn(self, event: _Event, events: list[SourceEvent]) -> None:
         if self._fault is not None:
-            self._flush(events)
             self._fail(self._fault, events)
             return
-        self._flush_text(events)
-        self._note(event, events)
+        self._note(event)
         response = event.response or _Response()
         text = whole(response.text) if isinstance(response.text, str) else None
         listed = self._read_calls(response.tool_calls or event.tool_calls)
-        self._calls.release(events)
-        self._calls.told.update(call.id for call in listed if call.id is not None)
         usage = read_usage(event.token_usage, _USAGE) or read_usage(response.usage, _USAGE) or self._usage
-        raw = None if self._reason is None else bounded(self._reason, 100)
-        events.append(
-            ProviderCompleted(
-                text, listed or None, finish_reason(raw), raw_finish_reason=raw, usage=usage, ends_run=False
-            )
-        )
-        self._open, self._reason, self._usage = False, None, None
+        self._end_turn(self._reason, usage, events, text=text, calls=listed or None)
+        self._calls.reported.update(call.id for call in listed if call.id is not None)
+        self._reason = self._usage = None
         self._turns += 1
 
     def _complete_chain(self, event: _Event, events: list[SourceEvent]) -> None:
         """Append the end of the run, and before it the end of a turn that had none: before v3 the last one has not."""
         if self._open or self._fault is not None or (event.response is not None and not self._turns):
             self._complete_turn(event, events)
-        elif self._tell_new(event.tool_calls, events):
+        elif self._add_new(event.tool_calls, events):
             self._complete_turn(_Event(finish_reason=event.finish_reason), events)
         if not self._over:
             events.append(ChainCompleted(self._conversation))
             self._over = True
 
-    def _report(self, event: _Event, events: list[SourceEvent]) -> None:
-        self._flush(events)
+    def _fail_by(self, event: _Event, events: list[SourceEvent]) -> None:
         fault = read_fault(event.error or event.message or _piece(event))
         self._fail(fault if fault.message else self._fault or fault, events)
-
-    def _ignore(self, event: _Event, events: list[SourceEvent]) -> None:
-        """What tells nothing that other events do not."""
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an event as it came, out of its envelope and without the conversation."""
         if frame.event == "error":
-            self._fail(read_fault(value), events)
+            self._report(value, events)
             return
         if isinstance(value, dict) and value.get("type") in ("event", *_NAMED) and isinstance(value.get("data"), dict):
             value = value["data"]
@@ -286,30 +266,15 @@ class Latitude(FrameAdapter):
         if self._handed_over:
             self._complete_chain(_Event(), events)
         elif self._fault is not None:
-            self._flush(events)
             self._fail(self._fault, events)
         else:
             self._flush(events)
 
-    def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what was held back. Calls that are whole are told, and not earned."""
-        self._flush_text(events)
-        self._calls.release(events)
-
 
 def _without_strays(envelope: dict[str, Any]) -> dict[str, Any]:
     """Return an event without those members that the shape wants to be objects and that are none."""
-    kept = dict(envelope)
-    for place in (kept, kept["data"] if isinstance(kept.get("data"), dict) else {}):
-        for name in ("data", "response"):
-            if not isinstance(place.get(name), dict):
-                place.pop(name, None)
-    return kept
-
-
-def _first(told: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    """Return the first of these members that is a text with something in it."""
-    return next((value for name in names if isinstance(value := told.get(name), str) and value), None)
+    kept = without_strays(envelope, "data", "response")
+    return kept | {"data": without_strays(kept["data"], "data", "response")} if "data" in kept else kept
 
 
 def _piece(event: _Event) -> str:
@@ -318,44 +283,3 @@ def _piece(event: _Event) -> str:
         if isinstance(value, str):
             return value
     return ""
-
-
-_MEANING: dict[str, Callable[[Latitude, _Event, list[SourceEvent]], None]] = {
-    # one turn, as the AI SDK tells it; a proxy's own `text-delta` has its text in `content`
-    "text-delta": Latitude._add_text,
-    "reasoning": Latitude._add_thought,  # AI SDK 4
-    "reasoning-delta": Latitude._add_thought,
-    "reasoning-signature": Latitude._add_thought,
-    "tool-input-start": Latitude._begin_call,
-    "tool-call-streaming-start": Latitude._begin_call,  # AI SDK 4
-    "tool-call": Latitude._complete_call,
-    "finish": Latitude._note,
-    "finish-step": Latitude._note,
-    "step-finish": Latitude._note,  # AI SDK 4
-    # the chain
-    "provider-started": Latitude._begin_turn,
-    "provider-completed": Latitude._complete_turn,
-    "tools-requested": Latitude._request_tools,
-    "chain-completed": Latitude._complete_chain,
-    "chain-error": Latitude._report,
-    # the chain before v3
-    "chain-step": Latitude._begin_turn,
-    "chain-step-complete": Latitude._complete_turn,
-    "chain-complete": Latitude._complete_chain,
-    # a proxy's own
-    "finished": Latitude._complete_chain,
-    "stream-error": Latitude._report,
-    # what tells nothing that another event does not
-    "chain-started": Latitude._ignore,
-    "step-started": Latitude._ignore,
-    "step-completed": Latitude._ignore,
-    "start": Latitude._ignore,
-    "start-step": Latitude._ignore,
-    "tool-input-delta": Latitude._ignore,  # the arguments come whole with the call
-    "tool-input-end": Latitude._ignore,
-    "tool-call-delta": Latitude._ignore,
-    "text-start": Latitude._ignore,
-    "text-end": Latitude._ignore,
-    "reasoning-start": Latitude._ignore,
-    "reasoning-end": Latitude._ignore,
-}

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
+from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, LineDecoder
-from streamtools.sources.words import bounded, finish_reason, read_fault, read_usage
+from streamtools.sources.provider_terms import bounded, finish_reason, read_fault, read_usage, text_in
 
 _USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
 
@@ -47,10 +47,6 @@ class Ollama(FrameAdapter):
         super().__init__(LineDecoder(limits.frame), limits)
         self._calls = 0
 
-    @property
-    def ended(self) -> bool:
-        return self._over
-
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
             line = _decode(frame.data)
@@ -77,9 +73,8 @@ class Ollama(FrameAdapter):
         elif message is not None or not (value.get("done") or value.get("error")):
             self._pass_raw(value, events)
         if value.get("error"):
-            self._flush(events)
             fault = read_fault(value["error"])
-            if isinstance(where := value.get("signin_url"), str) and where:
+            if where := text_in(value, "signin_url"):
                 fault = fault._replace(message=bounded(f"{fault.message}; sign in at {where}"))
             self._fail(fault, events)
         elif value.get("done") is True:
@@ -87,37 +82,20 @@ class Ollama(FrameAdapter):
             self._complete(reason if isinstance(reason, str) else None, value, events)
 
     def _read_message(self, message: dict[str, Any], events: list[SourceEvent]) -> None:
-        thought, content, calls = (message.get(name) for name in ("thinking", "content", "tool_calls"))
-        if isinstance(thought, str) and thought:
-            self._think(thought, events)
-        if isinstance(content, str):
-            if content and (content := self._text.join(content)):
-                events.append(TextDelta(content))
-        elif content is not None:
+        content, calls = message.get("content"), message.get("tool_calls")
+        self._think(message.get("thinking"), events)
+        self._say(content, events)
+        if content is not None and not isinstance(content, str):
             self._pass_raw(content, events)
         if message.get("images"):
             self._pass_raw({"images": message["images"]}, events)
         for call in calls if isinstance(calls, list) else (calls,):
             if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
-                self._call(function, call.get("id"), events)
+                self._calls += 1
+                name, id = text_in(function, "name"), text_in(call, "id")
+                events.append(NativeToolCall(str(self._calls), name, function.get("arguments"), id))
             elif call is not None:
                 self._pass_raw({"tool_calls": [call]}, events)
-
-    def _call(self, function: dict[str, Any], id: Any, events: list[SourceEvent]) -> None:
-        name = function.get("name")
-        self._calls += 1
-        events.append(
-            NativeToolCall(
-                str(self._calls),
-                name if isinstance(name, str) and name else None,
-                function.get("arguments"),
-                id if isinstance(id, str) and id else None,
-            )
-        )
-
-    def _think(self, text: str, events: list[SourceEvent]) -> None:
-        if text := self._thought.join(text):
-            events.append(ReasoningDelta(text))
 
     def _complete(self, reason: str | None, counts: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the end. A reason that is left out is none; one that is empty says that the client had gone."""

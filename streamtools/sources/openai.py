@@ -23,14 +23,21 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta, Usage
+from streamtools.events import (
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceUsage,
+    TextDelta,
+    Usage,
+)
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, without_strays
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.words import Fault, bounded, finish_reason, read_fault, read_usage
-from streamtools.surrogates import whole
+from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
 
 _USAGE = {
     "input": ("prompt_tokens",),
@@ -54,7 +61,6 @@ _HELPER = frozenset(
 """What the helper of OpenAI's SDK (`chat.completions.stream()`) says beside its `chunk` events, which hold it all."""
 
 _DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
-_OBJECTS = ("delta", "message")
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -106,12 +112,10 @@ class ChatCompletions(FrameAdapter):
         return self._over or self._reason is not None
 
     def _take_other(self, item: object) -> list[SourceEvent]:
-        if isinstance(kind := getattr(item, "type", None), str):
-            if kind in _HELPER:
-                return []
-            if kind == "chunk" and (chunk := getattr(item, "chunk", None)) is not None:
-                item = chunk
-        return super()._take_other(item)
+        kind = getattr(item, "type", None)
+        if isinstance(kind, str) and kind in _HELPER:
+            return []
+        return super()._take_other(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
@@ -127,19 +131,34 @@ class ChatCompletions(FrameAdapter):
                     events.append(TextDelta(text))
                     return
                 delta.content = text
-        if self._read_chunk(chunk, events) and (value := self._decode(frame, events)) is not UNREADABLE:
-            self._read_unknown(frame, value, events)
+        if self._read_chunk(chunk, events):
+            self._pass(frame, events)
+
+    def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
+        """Read a frame that is no JSON of a chunk, or that msgspec refuses for a string which is no UTF-8 text."""
+        if frame.data.startswith(b"[DONE]"):
+            self._end(events, done=True)
+            self._over = True
+            return
+        value = self._decode(frame, events)
+        if value is UNREADABLE:
+            return
+        try:
+            chunk, strays = convert(value, _Chunk), False
+        except msgspec.ValidationError:
+            chunk, strays = convert(_without_strays(value), _Chunk), True
+        self._careful = True
+        if self._read_chunk(chunk, events) or (strays and not self._over):
+            self._pass_unknown(frame, value, events)
 
     def _read_chunk(self, chunk: _Chunk, events: list[SourceEvent]) -> bool:
         """Append what `chunk` says, and return whether it says more, or other things, than is understood here."""
         more = not chunk.choices
         for choice in chunk.choices or ():
-            delta = choice.delta
             if choice.index:  # of several answers the first is read; null and missing are 0
                 more = True
                 continue
-            if delta is None and choice.message is not None:
-                delta = choice.message  # the answer was there at once
+            delta = choice.delta or choice.message  # a message is an answer that was there at once
             if delta is not None:
                 if thought := delta.reasoning_content or delta.reasoning:  # some send both, and both are the same
                     if self._careful or type(thought) is not str:
@@ -148,11 +167,8 @@ class ChatCompletions(FrameAdapter):
                         events.append(ReasoningDelta(thought))
                 if delta.reasoning_details:
                     self._add_details(delta.reasoning_details, bool(thought), events)
-                if content := delta.content:
-                    if self._careful or type(content) is not str:
-                        self._add_content(content, events)
-                    else:
-                        events.append(TextDelta(content))
+                if delta.content:
+                    self._add_content(delta.content, events)
                 if delta.refusal:
                     self._add_content(delta.refusal, events)
                 if delta.tool_calls:
@@ -174,93 +190,59 @@ class ChatCompletions(FrameAdapter):
             if usage != self._usage:
                 self._usage = usage
                 events.append(SourceUsage(usage))
-        if chunk.citations and self._are_new(chunk.citations):
+        if chunk.citations and (not fits(chunk.citations, self._limits.depth) or chunk.citations != self._citations):
+            self._citations = chunk.citations  # Perplexity repeats them in each chunk
             more = True
         if self._careful:
             self._careful = bool(self._text.half or self._thought.half)
         if chunk.error:
-            self._flush(events)
-            self._fail(read_fault(chunk.error), events)
-            return False
-        return more
+            self._report(chunk.error, events)
+        return more and not self._over
 
-    def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Read a frame that is no JSON of a chunk, or that msgspec refuses for a string which is no UTF-8 text."""
-        if frame.data.startswith(b"[DONE]"):
-            self._end(events, done=True)
-            self._over = True
-            return
-        value = self._decode(frame, events)
-        if value is UNREADABLE:
-            return
-        strays = False
-        try:
-            chunk = convert(value, _Chunk)
-        except msgspec.ValidationError:
-            chunk = convert(_without_strays(value), _Chunk)
-            strays = True
-        self._careful = True
-        if self._read_chunk(chunk, events) or (strays and not self._over):
-            self._read_unknown(frame, value, events)
-
-    def _fail(self, fault: Fault, events: list[SourceEvent]) -> None:
-        if self._reason is not None and finish_reason(self._reason) not in ("stop", "tool_calls"):
-            fault = fault._replace(failed_generation=None)  # what was cut is not the whole of what the model wrote
+    def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
+        cut = self._reason is not None and finish_reason(self._reason) not in ("stop", "tool_calls")
+        if cut and isinstance(fault, Fault):  # and then it is not the whole of what the model wrote
+            fault = fault._replace(failed_generation=None)
         super()._fail(fault, events)
 
-    def _read_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
+    def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error in one of its rarer shapes, or else the value as it came."""
-        told = (
-            isinstance(value, dict) and "choices" not in value and "error" in (value.get("object"), value.get("type"))
-        )
+        known = value if isinstance(value, dict) else {}
+        named = "choices" not in known and "error" in (known.get("object"), known.get("type"))
         first = value[0] if isinstance(value, list) and value else None
-        if told or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
-            self._flush(events)
-            self._fail(read_fault(value), events)
+        if named or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
+            self._report(value, events)
         else:
             self._pass_raw(value, events)
 
     def _add_content(self, content: Any, events: list[SourceEvent]) -> None:
-        """Append the text of a delta that may be cut in mid-character, or come in parts."""
+        """Append the text of a delta, which may come in parts."""
         for part in content if isinstance(content, list) else (content,):
+            text = part.get("text") if isinstance(part, dict) else part
             if isinstance(part, dict) and part.get("thinking"):
                 self._add_thought(part["thinking"], events)
-                continue
-            text = part.get("text") if isinstance(part, dict) else part
-            if not isinstance(text, str):
+            elif isinstance(text, str):
+                self._say(text, events)
+            else:
                 self._pass_raw(part, events)
-            elif text := self._text.join(text):
-                events.append(TextDelta(text))
 
     def _add_thought(self, thought: Any, events: list[SourceEvent]) -> None:
         for part in thought if isinstance(thought, list) else (thought,):
-            text = part.get("text") if isinstance(part, dict) else part
-            if isinstance(text, str) and (text := self._thought.join(text) if self._careful else text):
-                events.append(ReasoningDelta(text))
+            self._think(part.get("text") if isinstance(part, dict) else part, events)
 
-    def _add_details(self, details: Any, told: bool, events: list[SourceEvent]) -> None:
-        """Append what the details of a thought hold beside its text, and that too unless it has been `told`."""
+    def _add_details(self, details: Any, repeated: bool, events: list[SourceEvent]) -> None:
+        """Append what the details of a thought hold beside its text, and the text too unless that is `repeated`."""
         for detail in details if isinstance(details, list) else (details,):
             known = detail if isinstance(detail, dict) else {}
-            id, text, signature, data = (
-                value if isinstance(value := known.get(name), str) and value else None
-                for name in ("id", "text", "signature", "data")
-            )
-            text = text or (value if isinstance(value := known.get("summary"), str) else None)
-            if text and not told:
-                self._add_thought(text, events)
+            id, text, signature, data = (string(known.get(name)) for name in ("id", "text", "signature", "data"))
+            text = known["text"] if text else known.get("summary")
+            if not repeated:
+                self._think(text, events)
             for held, redacted in ((signature, False), (data, True)):
                 if held:
-                    events.append(ReasoningDelta("", whole(held), id and whole(id), redacted))
-            if not (text or signature or data) and known.get("type") not in _DETAILS:
+                    events.append(ReasoningDelta("", held, id, redacted))
+            if not ((isinstance(text, str) and text) or signature or data) and known.get("type") not in _DETAILS:
                 self._pass_raw(detail, events)
-
-    def _are_new(self, citations: Any) -> bool:
-        """Return whether these have not come with the chunk before: Perplexity repeats them in each."""
-        new = not fits(citations, self._limits.depth) or bool(citations != self._citations)
-        if new:
-            self._citations = citations
-        return new
 
     def _end(self, events: list[SourceEvent], *, done: bool = False) -> None:
         self._flush(events)
@@ -272,8 +254,7 @@ class ChatCompletions(FrameAdapter):
             events.append(ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=self._usage))
 
     def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for more that might come: the other half of a character, the rest of a name."""
-        self._flush_text(events)
+        super()._flush(events)
         self._calls.settle(events)
 
 
@@ -282,7 +263,7 @@ def _without_strays(value: Any) -> dict[str, Any]:
     chunk = dict(value) if isinstance(value, dict) else {}
     choices = chunk.get("choices")
     chunk["choices"] = [
-        {name: each for name, each in choice.items() if name not in _OBJECTS or isinstance(each, dict)}
+        without_strays(choice, "delta", "message")
         for choice in (choices if isinstance(choices, list) else ())
         if isinstance(choice, dict)
     ]

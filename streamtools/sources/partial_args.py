@@ -16,10 +16,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-import msgspec
-
+from streamtools.json_values import whole
 from streamtools.limits import Limits
-from streamtools.surrogates import whole
+from streamtools.sources.provider_terms import escaped
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -32,7 +31,6 @@ _step = re.compile(
     r"|\['(?P<single>(?:[^'\\]|\\.)*)'\]"
 )
 _quote = re.compile(r"\\'|\"")
-_encode = msgspec.json.Encoder().encode
 _VALUES: dict[str, Any] = {"stringValue": str, "numberValue": int | float, "boolValue": bool}
 
 
@@ -47,7 +45,7 @@ class PartialArgs:
         self._depth = min(limits.depth, _DEEPEST)
         self._room = limits.call  # characters that may still be collected
         self._object: dict[str, Any] = {}
-        self._told: Any = None  # the path of the last piece as it came, and what it means
+        self._latest: Any = None  # the path of the last piece as it came, and what it means
         self._path: Path = ()
         self._text = False  # the last value is a string
         self._string = _Pieces()
@@ -72,12 +70,12 @@ class PartialArgs:
         if kind is None:  # it announces a value
             return ""
         path = piece.get("jsonPath")
-        if self._text and kind == "stringValue" and path == self._told:
+        if self._text and kind == "stringValue" and path == self._latest:
             return self._continue(value)
         steps = self._read(path)
         if not steps or not kind or not self._collect(steps, value, kind):
             return self._refuse(piece)
-        self._told, self._text = path, kind == "stringValue"
+        self._latest, self._text = path, kind == "stringValue"
         return self._append(steps, value) if self._ordered else ""
 
     def close(self) -> str:
@@ -99,7 +97,7 @@ class PartialArgs:
             return self._refuse("there are more characters than a call may have")
         if text:
             self._string.append(text)
-        return _escaped(text) if self._ordered else ""
+        return escaped(text) if self._ordered else ""
 
     def _make_room(self, characters: int) -> bool:
         self._room -= characters
@@ -162,8 +160,8 @@ class PartialArgs:
             if depth > common:
                 parts.append("{" if isinstance(step, str) else "[")
             if isinstance(step, str):
-                parts.append(f'"{_escaped(step)}":')
-        parts.append(f'"{_escaped(value)}' if self._text else json.dumps(value))
+                parts.append(f'"{escaped(step)}":')
+        parts.append(f'"{escaped(value)}' if self._text else json.dumps(value))
         self._path, self._quote = path, '"' if self._text else ""
         return "".join(parts)
 
@@ -209,14 +207,6 @@ def _common(one: Path, other: Path) -> int:
             break
         count += 1
     return count
-
-
-def _escaped(text: str) -> str:
-    """Return `text` as it stands in a JSON string; the halves of a pair that is cut stay apart, and join there."""
-    try:
-        return _encode(text)[1:-1].decode()
-    except UnicodeEncodeError:
-        return json.dumps(text)[1:-1]
 
 
 def _joined(value: Any) -> Any:

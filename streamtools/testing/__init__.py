@@ -6,11 +6,8 @@ the extra `test`, which is pytest and hypothesis, where it is used: nothing here
 
 from __future__ import annotations
 
-from streamtools.testing.cuts import every_cut
-from streamtools.testing.dialects import assert_laws
-from streamtools.testing.expectations import assert_events, read_events
-from streamtools.testing.matching import Expected
-from streamtools.testing.network import NetworkBlocked
-from streamtools.testing.recorded import RecordingFixture
+from streamtools.testing.expectations import Expected, assert_events, read_events
+from streamtools.testing.fixture import NetworkBlocked, RecordingFixture, every_cut
+from streamtools.testing.laws import assert_laws
 
 __all__ = ["Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]

@@ -1,20 +1,121 @@
-"""Say which events a test expects, and see at a glance which came instead."""
+"""Say which events a test expects, and see at a glance which came instead.
+
+What the test says of an event is compared, and what it leaves out is not. Ids of calls and of the run, times and `seq`
+are chance, so a test that cares names them.
+"""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import cache
+from itertools import zip_longest
+from types import EllipsisType, UnionType
+from typing import Any, NamedTuple, TypeAlias
 
-from streamtools.coalescing import coalesce
+import msgspec
+
 from streamtools.events import Error, Event, UIEvent, read_ui_event
+from streamtools.events.ui_events import coalesce
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
-from streamtools.testing.matching import Expected, difference, matcher, matches, show
 
-_ALONE, _ALIKE = 2, 1  # costs of an event that only one side has, and of two of one kind that differ
-_TABLE = 1_000_000  # pairs of events that are compared, a second or two; where there are more, the first differ enough
+Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | EllipsisType"
+"""What may stand in the list of a test."""
+
+_MISSING = object()
+_fields_of = cache(msgspec.structs.fields)  # takes longer than the rest of a comparison
+_BEFORE = 20  # characters that two texts share, shown before the place where they part
+
+
+class Difference(NamedTuple):
+    """Where an event is another than expected: the way to a value in it, and the two values."""
+
+    where: str
+    expected: object
+    came: object
+
+    def show(self, side: object) -> str:
+        """Return a short repr of one of the values: of texts from a little before the place where they part."""
+        if isinstance(self.expected, str) and isinstance(self.came, str) and isinstance(side, str):
+            pairs = enumerate(zip(self.expected, self.came, strict=False))
+            parted = next((at for at, (one, other) in pairs if one != other), min(len(self.expected), len(self.came)))
+            return show(side) if parted < 2 * _BEFORE else "…" + show(side[parted - _BEFORE :])
+        return show(side)
+
+
+def matches(expected: Any, came: Any) -> bool:
+    """Tell whether `came` is what a test expects."""
+    return difference(expected, came) is None
+
+
+def difference(expected: Any, came: Any, where: str = "") -> Difference | None:
+    """Return the first difference that counts, or None."""
+    if expected is _MISSING or came is _MISSING:  # which is not even `ANY`
+        return Difference(where, expected, came)
+    if isinstance(expected, type | UnionType) and isinstance(came, Event):
+        return None if isinstance(came, expected) else Difference(where, expected, came)
+    if isinstance(expected, msgspec.Struct) and isinstance(came, msgspec.Struct):
+        if type(expected) is not type(came):
+            return Difference(where, expected, came)
+        return _first(_stated(expected), _fields(came), where)
+    if isinstance(expected, Mapping) and isinstance(came, msgspec.Struct):
+        return _first(expected, _fields(came), where)
+    if isinstance(expected, Mapping) and isinstance(came, Mapping):
+        return _first({**dict.fromkeys(came, _MISSING), **expected}, came, where)
+    if isinstance(expected, list | tuple) and isinstance(came, list | tuple):
+        pairs = enumerate(zip_longest(expected, came, fillvalue=_MISSING))
+        found = (difference(one, other, f"{where}[{at}]") for at, (one, other) in pairs)
+        return next(filter(None, found), None)
+    return None if expected == came else Difference(where, expected, came)
+
+
+def _first(expected: Mapping[str, Any], came: Mapping[str, Any], where: str) -> Difference | None:
+    found = (difference(value, came.get(key, _MISSING), _below(where, key)) for key, value in expected.items())
+    return next(filter(None, found), None)
+
+
+def _below(where: str, key: object) -> str:
+    return f"{where}.{key}" if where else str(key)
+
+
+def _fields(struct: msgspec.Struct) -> dict[str, Any]:
+    fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
+    return {"type": struct.type, **fields} if isinstance(struct, Event) else fields
+
+
+def _stated(struct: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields that hold something else than their default."""
+    return {
+        field.name: value
+        for field in _fields_of(type(struct))
+        if (value := getattr(struct, field.name)) is not field.default
+        and (field.default is msgspec.NODEFAULT or value != field.default or value.__class__ != field.default.__class__)
+    }
+
+
+def show(value: object, width: int = 100) -> str:
+    """Return a short repr: an event without the fields that hold their defaults, long texts cut in the middle."""
+    if value is _MISSING:
+        return "nothing"
+    if isinstance(value, type):
+        return value.__name__
+    if isinstance(value, UnionType):
+        return " | ".join(map(show, value.__args__))
+    text = _show_struct(value) if isinstance(value, msgspec.Struct) else repr(value)
+    return text if len(text) <= width else f"{text[: width - width // 3]} … {text[len(text) - width // 3 + 3 :]}"
+
+
+def _show_struct(struct: msgspec.Struct) -> str:
+    fields = (
+        f"{name}={_show_struct(value) if isinstance(value, msgspec.Struct) else repr(value)}"
+        for name, value in _stated(struct).items()
+    )
+    return f"{type(struct).__name__}({', '.join(fields)})"
+
+
+_AHEAD = 200  # events among which one that is expected is looked for, so that long runs cost no square of their length
 _TOLD = 200  # characters of a body that is none of ours
 _AROUND = 3  # lines as expected that are shown on either side of one that is not
 
@@ -23,8 +124,9 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     """Fail unless the events are those that are expected, in their order.
 
     What may stand in `expected`: an event, whose fields count where they are no defaults; a dict of the fields that
-    count, `{"type": "text"}`; a class, `Text`; `...` for any number of events. A value in them may be anything that is
-    equal to what came: `unittest.mock.ANY` is. With `coalesced`, the events are compared as `coalesce` returns them,
+    count, by their names in JSON, defaults included: `{"type": "text"}`; a class or a union of classes, `Text`; `...`
+    for any number of events, none too. A value in them may be anything that is equal to what came, and so may an event:
+    `unittest.mock.ANY` is. With `coalesced`, the events are compared as `coalesce` returns them,
     which joins what the network cut and numbers ids by their appearance; without, as they came.
     The message shows a difference line by line, `-` for what was expected and `+` for what came. Raises TypeError for
     what are no events, such as the text of a response.
@@ -32,9 +134,9 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     __tracebackhide__ = True
     events = _only_events(events)
     came = coalesce(events) if coalesced else events
-    lines, left = _align(expected, came)
-    if any(line.mark != " " for line in lines):
-        raise AssertionError("\n".join(["other events than expected: - expected, + came", *_write(lines), *left]))
+    rows = _align(expected, came)
+    if not all(row.same for row in rows):
+        raise AssertionError("\n".join(["other events than expected: - expected, + came", *_write(rows)]))
 
 
 def read_events(body: str | bytes) -> list[UIEvent]:
@@ -70,127 +172,90 @@ def _beginning(data: bytes) -> str:
     return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
 
 
-class _Line(NamedTuple):
-    """A line of the difference: what is on it, and on which side."""
+class _Row(NamedTuple):
+    """What was expected and what came there, of which one may be missing; or `...` and all that it stands for."""
 
-    mark: str
-    value: Any
-    passed: Sequence[Event] = ()
-    """The events that `...` stands for."""
-
-
-def _align(expected: Sequence[Any], came: Sequence[Event]) -> tuple[list[_Line], list[str]]:
-    """Return expected and came as the lines of a difference, the cheapest that there is, and what is not compared."""
-    shorter = min(len(expected), len(came))
-    ahead = 0  # what is equal from the start costs no table
-    while ahead < shorter and _fits(expected[ahead], came[ahead]):
-        ahead += 1
-    behind = 0  # and so does what is equal up to the end
-    while ahead + behind < shorter and _fits(expected[-1 - behind], came[-1 - behind]):
-        behind += 1
-    rest, others = expected[ahead : len(expected) - behind], came[ahead : len(came) - behind]
-    lines = [_Line(" ", each) for each in came[:ahead]]
-    if len(rest) * len(others) <= _TABLE or any(each is ... for each in rest):
-        ends = [_Line(" ", each) for each in came[len(came) - behind :]]
-        return [*lines, *_compare(rest, others), *ends], []
-    # What comes first differs, so whatever comes behind, these are other events than expected.
-    columns = min(len(others), _TABLE // min(len(rest), math.isqrt(_TABLE)))
-    rows = min(len(rest), _TABLE // columns)
-    left = f"  [not compared: {len(rest) - rows} more expected, {len(others) - columns} more came]"
-    return [*lines, *_compare(rest[:rows], others[:columns])], [left]
+    same: bool
+    expected: Any
+    came: Any
 
 
-def _compare(rest: Sequence[Any], others: Sequence[Event]) -> list[_Line]:
-    lines: list[_Line] = []
-    costs = _costs(rest, others)
-    row = column = begun = 0
-    while row < len(rest) or column < len(others):
-        cost = costs[row][column]
-        if row < len(rest) and rest[row] is ...:
-            if costs[row + 1][column] == cost:
-                lines.append(_Line(" ", ..., others[begun:column]))
-                row += 1
-            else:
-                column += 1
-            continue
-        one, other = rest[row : row + 1], others[column : column + 1]
-        if one and other and costs[row + 1][column + 1] + _price(one[0], other[0]) == cost:
-            same = _fits(one[0], other[0])
-            lines += [_Line(" ", other[0])] if same else [_Line("-", one[0]), _Line("+", other[0])]
-            row, column = row + 1, column + 1
-        elif one and costs[row + 1][column] + _ALONE == cost:
-            lines.append(_Line("-", one[0]))
-            row += 1
-        else:
-            lines.append(_Line("+", other[0]))
-            column += 1
-        begun = column
-    return lines
+def _align(expected: Sequence[Any], came: Sequence[Event]) -> list[_Row]:
+    """Return the two side by side: what stands between two `...` beside the first events that are the same."""
+    gaps = [at for at, each in enumerate(expected) if each is ...]
+    if not gaps:
+        return _compare(expected, came)
+    rows = _compare(expected[: gaps[0]], came[: gaps[0]])
+    at = min(gaps[0], len(came))
+    for gap, end in itertools.pairwise([*gaps, len(expected)]):
+        found = _find(expected[gap + 1 : end], came, at, last=end == len(expected))
+        rows += [_Row(True, ..., came[at : found.start]), *_compare(expected[gap + 1 : end], came[found])]
+        at = found.stop
+    return rows
 
 
-def _price(expected: Any, came: Event) -> float:
-    """Return what it costs to set an event beside the one that was expected: less than both alone if they are alike."""
-    return _prices(expected)(came)
+def _find(part: Sequence[Any], came: Sequence[Event], at: int, *, last: bool) -> slice:
+    """Return where `part` stands from a place on, or what is most like it; the `last` one can only stand at the end."""
+    end = max(at, len(came) - len(part))
+    places = [slice(begin, begin + len(part)) for begin in range(end if last else at, end + 1)]
+    for place in places:
+        if all(map(matches, part, came[place])):
+            return place
+
+    def likeness(place: slice) -> int:
+        return sum(map(_likeness, part[:_AHEAD], came[place]))
+
+    best = max(places, key=likeness)
+    if any(_likeness(one, other) for one in part for other in came[best]):
+        return best
+    return slice(len(came), len(came)) if last else slice(at, at)
 
 
-def _prices(expected: Any) -> Callable[[Event], float]:
-    fits, kind = matcher(expected), _kind(expected)
-    return lambda came: 0 if fits(came) else _ALIKE if kind == came.type else math.inf
+def _likeness(expected: Any, came: Event) -> int:
+    return matches(expected, came) + (_kind(expected) == came.type)
 
 
-def _fits(expected: Any, came: Event) -> bool:
-    return expected is not ... and matches(expected, came)
+def _compare(expected: Sequence[Any], came: Sequence[Event]) -> list[_Row]:
+    """Return the two side by side, by what difflib makes of the first event that each of those expected fits."""
+    left = dict(enumerate(came))
+    fitting: list[int | None] = []
+    for wanted in expected:
+        ahead = itertools.islice(left.items(), _AHEAD)
+        fitting.append(next((at for at, event in ahead if matches(wanted, event)), None))
+        left.pop(fitting[-1], None)  # type: ignore[arg-type]  # None is no place
+    rows: list[_Row] = []
+    for _, begin, end, first, behind in SequenceMatcher(None, fitting, range(len(came)), False).get_opcodes():
+        pairs = zip_longest(expected[begin:end], came[first:behind], fillvalue=_MISSING)
+        rows += (_Row(matches(one, other), one, other) for one, other in pairs)
+    return rows
 
 
-def _costs(expected: Sequence[Any], came: Sequence[Event]) -> list[list[float]]:
-    """Return what the difference of what is left of both costs, at the least, for each two places."""
-    below: list[float] = [_ALONE * left for left in range(len(came), -1, -1)]
-    rows = [below]
-    for wanted in reversed(expected):
-        alone = 0 if wanted is ... else _ALONE
-        price = _prices(wanted)
-        row = [0.0] * len(came) + [below[-1] + alone]
-        for at in range(len(came) - 1, -1, -1):
-            row[at] = min(below[at] + alone, row[at + 1] + alone)
-            if wanted is not ...:
-                row[at] = min(row[at], below[at + 1] + price(came[at]))
-        rows.append(row)
-        below = row
-    return rows[::-1]
-
-
-def _write(lines: Sequence[_Line]) -> Iterator[str]:
+def _write(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield the difference as text: what is as expected only near to what is not."""
-    marked = [at for at, line in enumerate(lines) if line.mark != " "]
-    near = {at + step for at in marked for step in range(-_AROUND, _AROUND + 1)}
-    for shown, group in itertools.groupby(enumerate(lines), lambda each: each[0] in near):
-        members = [line for _, line in group]
+    differ = [at for at, row in enumerate(rows) if not row.same]
+    near = {at + step for at in differ for step in range(-_AROUND, _AROUND + 1)}
+    for shown, group in itertools.groupby(enumerate(rows), lambda each: each[0] in near):
+        members = [row for _, row in group]
         if shown:
-            for same, run in itertools.groupby(members, lambda line: line.mark == " "):
-                lines_of_run = list(run)
-                yield from map(_write_line, lines_of_run) if same else _write_run(lines_of_run)
+            yield from itertools.chain.from_iterable(map(_write_row, members))
         else:
             yield f"  [{len(members)} as expected]"
 
 
-def _write_run(run: Sequence[_Line]) -> Iterator[str]:
-    """Yield what differs, and behind two events of one kind where they do."""
-    removed = [line for line in run if line.mark == "-"]
-    added = [line for line in run if line.mark == "+"]
-    for one, other in itertools.zip_longest(removed, added):
-        yield from (_write_line(line) for line in (one, other) if line is not None)
-        if one is not None and other is not None:
-            found = difference(one.value, other.value)
-            if found is not None and found.where and _kind(one.value) == _kind(other.value):
-                yield f"    {found.where}: expected {found.show(found.expected)}, came {found.show(found.came)}"
-
-
-def _write_line(line: _Line) -> str:
-    if line.value is ...:
-        passed = Counter(map(_name, line.passed))
-        names = (f"{count} {name}" if count > 1 else name for name, count in passed.items())
-        return f"  ... [{', '.join(names) or 'nothing'}]"
-    return f"{line.mark} {show(line.value)}"
+def _write_row(row: _Row) -> Iterator[str]:
+    """Yield what stands in a row, and behind two events of one kind where they differ."""
+    if row.expected is ...:
+        names = Counter(map(_name, row.came)).items()
+        passed = ", ".join(f"{count} {name}" if count > 1 else name for name, count in names)
+        yield f"  ... [{passed or 'nothing'}]"
+    elif row.same:
+        yield f"  {show(row.came)}"
+    else:
+        sides = (("-", row.expected), ("+", row.came))
+        yield from (f"{mark} {show(side)}" for mark, side in sides if side is not _MISSING)
+        found = difference(row.expected, row.came)
+        if found is not None and found.where and _kind(row.expected) == _kind(row.came):
+            yield f"    {found.where}: expected {found.show(found.expected)}, came {found.show(found.came)}"
 
 
 def _name(event: Event) -> str:

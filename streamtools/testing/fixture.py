@@ -1,114 +1,397 @@
-"""What the fixture `recording` does around a test: find the recording, choose what may happen, block the network."""
+"""What the fixture `recording` gives to a test: a stream replayed, or recorded on the way, with the network blocked.
+
+To block it, the methods and functions of the standard library are replaced through which asyncio, trio and every client
+written in Python connect, send or look up a name; what was there before is put back. A loop written in C (uvloop)
+connects by itself and is not held back, except where it looks up names through Python.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import fields
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from unittest.mock import patch
 
-import pytest
+import httpx
 
-from streamtools.recording.playback import PLAYBACK, Playback
-from streamtools.testing.network import blocked
-from streamtools.testing.places import owner_of, place_of
-from streamtools.testing.recorded import RecordingFixture
-from streamtools.testing.settings import Mode, Settings
+from streamtools.errors import RecordingError, StreamToolsError, UnrecordedRequest
+from streamtools.recording import Cut, Edit, Playback, PlaybackOptions, Recording, Secret, read_recordings
+from streamtools.recording.event_replay import Replay, ReplayOptions, replay
+from streamtools.recording.exchanges import DETECT, FIELDS, Match
+from streamtools.recording.file_writer import open_anew
+from streamtools.recording.transports import RecordingTransport, ReplayTransport, library_of
+from streamtools.tools.registry import ToolsLike
 
-_FRESH: pytest.StashKey[set[Path]] = pytest.StashKey()
-_OWN = {field.name for field in fields(Settings)} - {"playback"}
+Mode: TypeAlias = Literal["replay", "record", "extend"]
+"""Only what is recorded; everything anew; what is recorded, and what is not is recorded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The keywords of the marker `recording`, and of the fixture `recording_options`; others are those of `Playback`.
+
+    Raises ValueError for a value that is not allowed.
+    """
+
+    source: str = DETECT
+    """The adapter that reads what is recorded; by default whose it is shows when it is read."""
+    match: Match = FIELDS
+    """What of a request has to be as recorded, see `ReplayTransport`."""
+    repeat: bool = False
+    """Whether a recorded response may be given more than once."""
+    unplayed: Literal["fail", "ignore"] = "fail"
+    """What it means that something recorded was not asked for."""
+    allow_hosts: Sequence[str] = ()
+    """Hosts that may be reached while the recording is replayed; this machine always may."""
+    inner: Callable[[], Any] | None = None
+    """Makes the transport that is recorded; by default one of the client's library."""
+    redact: Sequence[Secret] = ()
+    """Secrets that are overwritten beside those that are known, in what is recorded and in what is compared with it."""
+    keep_unreadable: bool = False
+    """Whether bodies of requests that cannot be looked through, such as images, are recorded all the same."""
+    edit: Edit | None = None
+    """Takes each head before it is recorded and returns what is: to take out a date, say. What is asked later is not
+    edited: a change of the request is for `match` to let pass."""
+    record_clock: Callable[[], float] = time.perf_counter
+    """The clock, in seconds, by which it is recorded."""
+    playback: PlaybackOptions = field(default_factory=PlaybackOptions)
+
+    def __post_init__(self) -> None:
+        if self.unplayed not in ("fail", "ignore"):
+            raise ValueError(f"unplayed is 'fail' or 'ignore', not {self.unplayed!r}")
+        if isinstance(self.allow_hosts, str):
+            raise ValueError(f"allow_hosts is a list of hosts, not {self.allow_hosts!r}")
+        Playback(**self.playback)
+
+
+_REFUSED = 400  # the least status that says so
+
+
+class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
+    """The transport of a test's clients, which replays, records, or both.
+
+    What is recorded goes to a file of its own until the test is over: one that fails half-way leaves the old recording.
+    """
+
+    def __init__(self, path: Path, settings: Settings, mode: Mode, advice: str = "") -> None:
+        self._path = path
+        self._advice = advice
+        self._part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        self._settings = settings
+        self._strict = mode == "replay"
+        self._replays: ReplayTransport | None = None
+        self._file: Any = None
+        self._recorder: RecordingTransport | None = None
+        if mode == "replay" or (mode == "extend" and path.exists()):
+            self._replays = ReplayTransport(
+                path, match=settings.match, repeat=settings.repeat, redact=settings.redact, **settings.playback
+            )
+
+    async def handle_async_request(self, request: Any) -> Any:
+        try:
+            if self._replays is not None:
+                return await self._replays.handle_async_request(request)
+        except UnrecordedRequest as fault:
+            self._forgive(fault)
+        return await self._recording().handle_async_request(request)
+
+    def handle_request(self, request: Any) -> Any:
+        try:
+            if self._replays is not None:
+                return self._replays.handle_request(request)
+        except UnrecordedRequest as fault:
+            self._forgive(fault)
+        return self._recording().handle_request(request)
+
+    async def aclose(self) -> None:
+        for each in (self._replays, self._recorder):
+            if each is not None:
+                await each.aclose()
+
+    def close(self) -> None:
+        for each in (self._replays, self._recorder):
+            if each is not None:
+                each.close()
+
+    def faults(self, *, unplayed: bool) -> list[str]:
+        if self._replays is None or not self._strict:
+            return []
+        found = [str(fault) for fault in self._replays.faults]
+        if not found and unplayed:
+            found += self._replays.missed
+            if not found and self._settings.unplayed == "fail":
+                try:
+                    self._replays.check()
+                except RecordingError as fault:
+                    found.append(f"{fault}\n{self._advice}".strip())
+        return found
+
+    def save(self, *, passed: bool) -> str | None:
+        """Put what was recorded in its place; return why not, if it is nothing to keep.
+
+        What a provider refused is only worth keeping if that is what the test, which has `passed`, is about.
+        """
+        if self._file is None:
+            return None
+        try:
+            if why := self._why_not(passed=passed):
+                return why
+            if self._replays is not None:
+                recorded = self._part.read_bytes()
+                with open_anew(self._part) as file:
+                    file.write(self._path.read_bytes() + recorded)
+            self._part.replace(self._path)
+        finally:
+            self._part.unlink(missing_ok=True)
+        return None
+
+    def _why_not(self, *, passed: bool) -> str | None:
+        assert self._recorder is not None
+        fault = self._recorder.fault
+        try:
+            self._file.close()
+        except OSError as error:
+            fault = error
+        if fault is not None:
+            return f"it could not be written: {fault}"
+        for exchange in read_recordings(self._part, strict=False):
+            request, response = exchange.head.request, exchange.head.response
+            assert request is not None
+            if response is None or exchange.end is None:
+                return f"{request.method} {request.url} got no whole response"
+            if response.status >= _REFUSED and not passed:
+                return f"{request.method} {request.url} got the status {response.status}, and the test has not passed"
+        return None
+
+    def _forgive(self, fault: UnrecordedRequest) -> None:
+        """Take note that a request is to be recorded after all, or raise."""
+        assert self._replays is not None
+        if self._strict:
+            fault.args = (f"{fault}\n{self._advice}".strip(),)
+            raise fault
+        self._replays.faults.remove(fault)
+
+    def _recording(self) -> RecordingTransport:
+        if self._recorder is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open_anew(self._part)
+            how = self._settings
+            inner, clock = how.inner() if how.inner else _Network(), how.record_clock
+            options = {name: getattr(how, name) for name in ("source", "redact", "edit", "keep_unreadable")}
+            self._recorder = RecordingTransport(inner, self._file, clock=clock, **options)
+        return self._recorder
+
+
+class _Network:
+    """The transports of the clients' own library, made when they are asked: a test may have clients of both kinds."""
+
+    def __init__(self) -> None:
+        self._asynchronous: Any = None
+        self._blocking: Any = None
+
+    async def handle_async_request(self, request: Any) -> Any:
+        self._asynchronous = self._asynchronous or library_of(request).AsyncHTTPTransport()
+        return await self._asynchronous.handle_async_request(request)
+
+    def handle_request(self, request: Any) -> Any:
+        self._blocking = self._blocking or library_of(request).HTTPTransport()
+        return self._blocking.handle_request(request)
+
+    async def aclose(self) -> None:
+        if self._asynchronous is not None:
+            await self._asynchronous.aclose()
+
+    def close(self) -> None:
+        if self._blocking is not None:
+            self._blocking.close()
+
+
+class RecordingFixture:
+    """What the fixture `recording` is: the exchanges of a test with its provider, from a file beside the test.
+
+    `new_id` makes ids for calls that are the same in each run, as `replay` uses them.
+    """
+
+    def __init__(self, path: Path, settings: Settings, mode: Mode, advice: str = "") -> None:
+        """`advice` is said where something else is asked than what was recorded."""
+        self._path = path
+        self.new_id: Callable[[], str] = map("call_{}".format, itertools.count(1)).__next__
+        self._settings = settings
+        self._mode = mode
+        self._advice = advice
+        self._transport: RecordedTransport | None = None
+        self._used = False
+        self.passed = False
+        """Whether the test has passed, as far as is known."""
+
+    @property
+    def path(self) -> Path:
+        """The file of the recording."""
+        self._used = True
+        return self._path
+
+    @property
+    def transport(self) -> RecordedTransport:
+        """What to give to an HTTP client of httpx or httpx2, as its `transport`; several clients may share it."""
+        if self._transport is None:
+            self._transport = RecordedTransport(self.path, self._settings, self._mode, self._advice)
+        return self._transport
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        """Return a client of httpx that has the transport; the options are its own."""
+        return httpx.AsyncClient(transport=self.transport, **options)
+
+    def replay(
+        self, *, exchange: int | None = None, tools: ToolsLike | None = None, **options: Unpack[ReplayOptions]
+    ) -> Replay:
+        """Return the UI events of the recorded stream, as `streamtools.replay` does, with ids that stay the same."""
+        if not self.path.exists():
+            raise RecordingError(
+                f"{self.path} is not there: only what goes through `recording.transport` is recorded, and"
+                " `recording.replay` asks nobody"
+            )
+        chosen: Any = {"run_id": "run_1", "new_id": self.new_id, **self._settings.playback, **options}
+        return replay(self.path, exchange=exchange, tools=tools, **chosen)
+
+    @property
+    def exchanges(self) -> list[Recording]:
+        """What the file holds: requests, responses, chunks and ends. Raises `RecordingError`."""
+        return read_recordings(self.path)
+
+    def faults(self, *, unplayed: bool) -> list[str]:
+        """Return what was wrong: requests that are not recorded, and `unplayed` ones if there were no such requests.
+
+        A recording that nobody has opened is unplayed, too: the test has asked somebody else, or nobody.
+        """
+        if self._transport is not None:
+            return self._transport.faults(unplayed=unplayed)
+        if self._used or not unplayed or self._settings.unplayed == "ignore":
+            return []
+        return [
+            "the test has not used its recording: give `recording.client()`, or a client with `recording.transport`, to"
+            " what asks the provider, or say `unplayed='ignore'`"
+        ]
+
+    def save(self) -> str | None:
+        """Put what was recorded in its place; return why not, if it is nothing to keep."""
+        return None if self._transport is None else self._transport.save(passed=self.passed)
+
+
+TestT = TypeVar("TestT", bound=Callable[..., Any])
+
+_BY_NAME: tuple[Cut, ...] = ("recorded", "frame", "byte", "whole")
+
+
+@overload
+def every_cut(recording: TestT) -> TestT: ...
+@overload
+def every_cut(recording: str | Path | None = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Callable[[TestT], TestT]: ...
+def every_cut(recording: Any = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Any:
+    """Run a test once for each way to cut its recording: as recorded, by frame, by byte, whole, and at random.
+
+        @every_cut
+        async def test_weather(recording): ...
+
+    The fixture `recording` is cut so in all that it gives, and there is one recording for all of them. It may be named,
+    `@every_cut("weather")`, as with the marker. Each of `seeds` is one more way, at random.
+    """
+    import pytest
+
+    def decorate(test: TestT) -> TestT:
+        if recording is not None and not callable(recording):
+            test = pytest.mark.recording(recording)(test)
+        ids = [f"cut={each}" for each in _BY_NAME] + [f"cut=random{seed}" for seed in seeds]
+        marked: TestT = pytest.mark.parametrize("recording", [*_BY_NAME, *seeds], indirect=True, ids=ids)(test)
+        return marked
+
+    return decorate(recording) if callable(recording) else decorate
+
+
+_NAMES_OF_THIS_MACHINE = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost"})
+_ADDRESS = {"connect": slice(1), "connect_ex": slice(1), "sendto": slice(1, None), "sendmsg": slice(3, None)}
+"""Among which arguments of the methods of sockets the address stands; of `sendto`, flags may stand before it."""
+_FOUND: dict[str, Callable[[Any], Iterable[str]]] = {
+    "getaddrinfo": lambda found: (str(each[4][0]).lower() for each in found),
+    "gethostbyname": lambda found: [found],
+    "gethostbyname_ex": lambda found: found[2],
+}
+"""Which addresses the functions that look up a name have found."""
+
+
+class NetworkBlocked(StreamToolsError, RuntimeError):
+    """A test that must not reach the network tried to.
+
+    Not an OSError: clients take those for bad weather, try again, or report that all attempts have failed.
+    """
 
 
 @contextmanager
-def opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iterator[RecordingFixture]:
-    """Give a test its recording, and keep what was recorded when it is over."""
-    item: pytest.Item = request.node
-    fresh = item.config.stash.setdefault(_FRESH, set())
-    name, settings = _settings(item, defaults, getattr(request, "param", None))
-    path = place_of(item, name)
-    mode = _mode(item.config.getoption("--record-streams"), path, again=path in fresh)
-    here = _short(path)
-    owner = owner_of(path, item)
-    if mode == "replay" and not path.exists():
-        _fail(f"{here} is not there: {_how_to_record(item, owner, faulty=Playback(**settings.playback).faulty)}")
-    again = f"`pytest --record-streams=new '{owner or item.nodeid}'` records what is missing, and"
-    stream = RecordingFixture(path, settings, mode, f"{again} `--record-streams=rewrite` everything anew")
-    advice = (
-        f"what goes through `recording.transport` is replayed from {here}, and `pytest --record-streams=rewrite"
-        f" '{owner or item.nodeid}'` records it anew; `allow_hosts` lets a host through"
-    )
-    guard = blocked(advice, allow=settings.allow_hosts) if mode == "replay" else nullcontext()
+def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
+    """Block the network but for this machine and the hosts in `allow`, names or addresses.
+
+    Yields the list of what was tried, `host:port` each, or a name that was looked up, as it grows. `advice` is the end
+    of the message of an attempt.
+    """
+    guard = _Guard(advice, allow)
+    places: list[tuple[Any, str, Callable[..., Any]]] = [
+        *((socket.socket, name, partial(guard.send, address=address)) for name, address in _ADDRESS.items()),
+        *((socket, name, partial(guard.look_up, addresses=addresses)) for name, addresses in _FOUND.items()),
+    ]
+    with ExitStack() as replaced:
+        for owner, name, wrap in places:
+            if hasattr(owner, name):  # not every system has all of them
+                replaced.enter_context(patch.object(owner, name, wrap(getattr(owner, name))))
+        yield guard.tried
+
+
+class _Guard:
+    def __init__(self, advice: str, allow: Collection[str]) -> None:
+        self._advice = advice
+        self._allowed = {host.lower() for host in allow}
+        self.tried: list[str] = []
+
+    def send(self, send: Callable[..., Any], *, address: slice) -> Callable[..., Any]:
+        def checked(sock: socket.socket, *args: Any) -> Any:
+            for to in args[address]:
+                if sock.family in (socket.AF_INET, socket.AF_INET6) and isinstance(to, tuple) and len(to) > 1:
+                    self._check(to[0], to[1])
+            return send(sock, *args)
+
+        return checked
+
+    def look_up(self, look_up: Callable[..., Any], *, addresses: Callable[[Any], Iterable[str]]) -> Callable[..., Any]:
+        def checked(host: Any, *args: Any, **named: Any) -> Any:
+            self._check(host, named.get("port", args[0] if args else None))
+            found = look_up(host, *args, **named)
+            self._allowed.update(addresses(found))
+            return found
+
+        return checked
+
+    def _check(self, host: Any, port: Any) -> None:
+        if isinstance(host, bytes | bytearray):  # the system takes them, too
+            host = host.decode("latin-1")
+        if not (isinstance(host, str) and host.lower() not in self._allowed and not _is_here(host)):
+            return
+        where = f"[{host}]" if ":" in host else host
+        where = where if port is None else f"{where}:{port}"
+        self.tried.append(where)
+        raise NetworkBlocked(f"the network is blocked in this test, and it asked for {where}: {self._advice}")
+
+
+def _is_here(host: str) -> bool:
+    if host.lower().rstrip(".") in (*_NAMES_OF_THIS_MACHINE, socket.gethostname().lower()):
+        return True
     try:
-        with guard:
-            yield stream
-    finally:
-        if why := stream.save():
-            item.add_report_section("teardown", "recording", f"{here} is not recorded: {why}")
-        elif mode != "replay":
-            fresh.add(path)
-
-
-def check(stream: RecordingFixture) -> None:
-    """Fail a test that has passed, if something of its recording was not played, or it asked for what is not in it."""
-    __tracebackhide__ = True
-    if faults := stream.faults(unplayed=True):
-        _fail("\n".join(faults))
-    stream.passed = True
-
-
-def explain(item: pytest.Item, stream: RecordingFixture) -> None:
-    """Say below the report of a test that has failed what was wrong with its recording, if anything was."""
-    if faults := stream.faults(unplayed=False):
-        item.add_report_section("call", "recording", "\n".join(faults))
-
-
-def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple[str | Path | None, Settings]:
-    """Return the name of the recording, if it was given one, and how to use it: the nearest marker that says so."""
-    name: str | Path | None = None
-    chosen = dict(defaults)
-    for marker in reversed(list(item.iter_markers("recording"))):
-        if len(marker.args) > 1:
-            _fail(f"the marker `recording` takes one name, not {marker.args!r}")
-        name = marker.args[0] if marker.args else name
-        chosen |= marker.kwargs
-    if cut is not None:
-        chosen["cut"] = cut
-    playback: Any = {key: value for key, value in chosen.items() if key in PLAYBACK}
-    own = {key: value for key, value in chosen.items() if key not in PLAYBACK}
-    if unknown := own.keys() - _OWN:
-        _fail(f"a recording has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OWN | PLAYBACK))}")
-    try:
-        return name, Settings(**own, playback=playback)
-    except (ValueError, TypeError) as error:
-        _fail(f"the options of the recording: {error}")
-
-
-def _how_to_record(item: pytest.Item, owner: str | None, *, faulty: bool) -> str:
-    if owner is None:
-        return (
-            "the test that it belongs to records it, or else the first that asks for it through `recording.transport`:"
-            " `pytest --record-streams=once`"
-        )
-    whole = ", whole: a fault comes when it is replayed" if owner == item.nodeid and faulty else ""
-    return f"`pytest --record-streams=once '{owner}'` records what that test asks through `recording.transport`{whole}"
-
-
-def _mode(option: str, path: Path, *, again: bool) -> Mode:
-    if option == "rewrite" and not again:
-        return "record"
-    if option == "new" and path.suffix in ("", ".jsonl") and not again:
-        return "extend"
-    return "record" if option == "once" and not path.exists() else "replay"
-
-
-def _short(path: Path) -> str:
-    """Return a path as seen from where pytest runs."""
-    short = os.path.relpath(path)
-    return str(path) if short.startswith("..") else short
-
-
-def _fail(message: str) -> NoReturn:
-    __tracebackhide__ = True
-    pytest.fail(message, pytrace=False)
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified

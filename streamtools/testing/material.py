@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any, NamedTuple
+from itertools import chain, islice, product
+from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamtools.parsing.dialects import Dialect
-from streamtools.testing.beginnings import examples, openers
-from streamtools.testing.stumbling import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
+from streamtools.parsing.dialects import Dialect, Opener
+from streamtools.parsing.markers import LineEnd, Maybe, OneOf, Part
+
+JSON = (
+    "{", "}", "[", "]", ",", ":", '"', '\\"', "\\", '"name"', '"f"', '{"name":"f"', '"arguments":', '"arguments":{',
+    '"function":{', '"tool":"f"', '"args":', '"{\\"a\\":1}"', '{"a":1}', "null", "true", "-1", "1e999", "NaN", "'",
+    "\\u00e9", "\\ud83d\\ude00", "\\ud83d", '"\n"', "\x00", "tru",
+)  # fmt: skip
+
+PROSE = (
+    "x", "word ", " ", "  ", "\t", "é", "😀", "A sentence. ", "_", "9", ".", "<", "tool_call", "\ud83d", "\u2028",
+    "name:",
+)  # fmt: skip
+
+MARKDOWN = (
+    "\n", "\r\n", "\r", "\n\n", "\r\n\r\n", "`", "``", "```", "```\n", "\n```json\n", "````\n", "> ", "\n> ", "- ",
+    "\n1. ", "* ", "    ", "\\", "\\`", "\n# ", "|", "\n~~~\n",
+)  # fmt: skip
+
+CODE = ("`", "``", "\n```\n", "\n~~~\n", "\n> ", "\n- > ", "\n1. ```json\n  ", "\\\\`")
+"""What begins code or a quote."""
+
+TAGS = (
+    "<think>", "</think>", "<thi", "nk>", "<thinking>", "</thinking>", "<reasoning>", "[THINK]", "[/THINK]", "[/THI",
+    "</thinking",
+)  # fmt: skip
+
+STRINGS = (
+    "}", '"]}', "\\", "```", "\n\n", "\t\x01", "é😀", "", "'", '"', "\n", " x ", "\nx\n", "a, b", "-1", "2.50",
+    "true", "null", "None", "[1]", '{"a": 1}', "&lt;&amp;", "<b>x</b>", "</", "]]>", "<![CDATA[", "\u2028", "0x1f",
+)  # fmt: skip
+"""What is meant to be misread in arguments."""
+
 
 KEYS: dict[str, dict[str, Any]] = {
     "a": {"type": "string"},
@@ -27,6 +57,8 @@ KEYS: dict[str, dict[str, Any]] = {
 NAMES = ("f", "get_weather")
 
 TOOLS = [{"name": name, "parameters": {"type": "object", "properties": KEYS}} for name in NAMES]
+
+Parts: TypeAlias = tuple[Part, ...]
 
 _HARMLESS = (
     "A sentence. ", "\n", "\n\n", "## Heading\n", "- item\n", "`code` ", "é ", "\r\n", "###: note\n", "~~ ", "{} ",
@@ -62,6 +94,46 @@ class Document:
         return [(part.name, part.arguments) for part in self.parts if isinstance(part, WrittenCall)]
 
 
+def examples(parts: Parts) -> Iterator[str]:
+    """Yield short texts that are the marker."""
+    return map("".join, product(*map(_examples, parts)))
+
+
+def _examples(part: Part) -> Sequence[str]:
+    match part:
+        case str():
+            return (part,)
+        case LineEnd():
+            return ("\n", "\r\n")
+        case OneOf(words):
+            return words
+        case Maybe(inner):
+            return ["", *examples(inner)]
+    character = next(each for each in map(chr, range(9, 0x3000)) if re.fullmatch(f"[{part.characters}]", each))
+    return [character * count for count in range(part.least, min(part.most, part.least + 1) + 1)]
+
+
+def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]:
+    """Return the openers of a dialect where `tools` are declared: parameters by the names of tools."""
+    found = list(dialect.openers)
+    if dialect.openers_for is not None:
+        found += dialect.openers_for(tuple(tools))
+    if dialect.openers_of is not None:
+        found += [opener for name, parameters in tools.items() for opener in dialect.openers_of(name, parameters)]
+    return found
+
+
+def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
+    """Return all that may be held back as the beginning of something: markers with what is ahead of them, tags."""
+    found: list[Parts] = []
+    for opener in openers(dialect, tools):
+        whole = (*opener.parts, *opener.ahead)
+        found += [whole if not count else ("\n" * count, *whole) for count in range(opener.line_feeds + 1)]
+    for tag in dialect.tags:
+        found += [tag.parts, *((closing,) for closing in (*tag.closings, *tag.before))]
+    return found
+
+
 class Material:
     """What can be said in one dialect, where `tools` are declared: the names of their parameters by their own."""
 
@@ -71,10 +143,10 @@ class Material:
         tools: Mapping[str, tuple[str, ...]],
         calls: st.SearchStrategy[tuple[str, dict[str, Any]]],
     ) -> None:
-        self._openers = openers(dialect, dict(tools))
-        self._at_start = any(opener.where == "start" for opener in self._openers)
+        self.openers = openers(dialect, dict(tools))
+        self._at_start = any(opener.where == "start" for opener in self.openers)
         wholes = [
-            *(text for each in self._openers for text in islice(examples((*each.parts, *each.ahead)), 5)),
+            *(text for each in self.openers for text in islice(examples((*each.parts, *each.ahead)), 5)),
             *(text for each in dialect.tags for text in islice(examples(each.parts), 3)),
             *(closing for each in dialect.tags for closing in (*each.closings, *each.before)),
         ]
@@ -109,7 +181,7 @@ class Material:
             if isinstance(part, str):
                 shown += part
                 continue
-            begun = (each for each in self._openers if re.match(each.marker.search_pattern(), part.text))
+            begun = (each for each in self.openers if re.match(each.marker.search_pattern(), part.text))
             for _ in range(next((each.line_feeds for each in begun), 0)):
                 shown = shown.removesuffix("\n")
             shown += "\0"  # which no line feed before it belongs to

@@ -1,33 +1,33 @@
 """Tools: what a model may call, and the calling of it.
 
-In the order of the way: a function becomes a `Tool` (definition), tools are offered by name (registry), a request says
-which may be called (choice), calls are asked about (permissions, decisions, decider) and run (invocation, runner)
-within bounds (guards), at most once (ledger), and leave outcomes.
+In order: a function (`signature`, `descriptions`) becomes a `Tool` (`tool`), tools are offered by name
+(`registry`, `mcp`), a request and its bounds say which calls may run (`call_rules`), somebody may have to allow them
+(`approval`), and they run (`runner`, `invocation`) at most once (`ledger`,
+`memory_ledger`, `sqlite_ledger`) and leave outcomes (`call`).
 """
 
-from streamtools.tools.choice import ToolChoice
-from streamtools.tools.context import ToolContext
-from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
-from streamtools.tools.definition import Tool, ToolOptions, tool
-from streamtools.tools.extending import extend_messages
-from streamtools.tools.guards import Guards, Watch
-from streamtools.tools.ledger import CallLedger, Entry, MemoryLedger, SQLiteLedger
-from streamtools.tools.outcome import ToolError, ToolOutcome, ToolResult
+from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
+from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, ToolResult
+from streamtools.tools.call_rules import Guards, ToolChoice, Watch
+from streamtools.tools.finished_calls import extend_messages
+from streamtools.tools.ledger import CallLedger, Claim, Entry
+from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.registry import ToolRegistry, ToolsLike
-from streamtools.tools.runner import OnToolResult, Runner
-from streamtools.tools.suspension import Suspension
+from streamtools.tools.runner import Runner
+from streamtools.tools.sqlite_ledger import SQLiteLedger
+from streamtools.tools.tool import Tool, ToolOptions, tool
 
 __all__ = [
     "Answer",
     "Approve",
     "CallLedger",
+    "Claim",
     "Decidable",
     "Decision",
     "Deny",
     "Entry",
     "Guards",
     "MemoryLedger",
-    "OnToolResult",
     "Question",
     "Runner",
     "SQLiteLedger",

@@ -14,7 +14,7 @@ moment later changes nothing. Each redirect is another request and is judged ane
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
@@ -28,35 +28,51 @@ _GIVEN_OUT = IPv6Network("2000::/3")  # all that the internet has of version 6; 
 _INSIDE = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16", "3fff::/20")))
 """What `is_global` lets pass, in some versions: services of the network one is in, Oracle's metadata among them;
 relays; Azure's metadata; examples."""
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+"""Before the last half of an address whose end is one of version 4, to which a router of the network it is in sends it
+(RFC 5214, 6.1)."""
 
 
 def is_public(address: Address) -> bool:
     """Return whether an address belongs to the public internet, and to one host there.
 
+    An address of version 6 that leads to one of version 4 is judged by that. A network may translate addresses under a
+    prefix of its own (RFC 6052), of which nobody outside knows: name it to `guarded_client(inside=…)`.
+
     >>> [is_public(ip_address(each)) for each in ("1.1.1.1", "10.0.0.1", "169.254.169.254", "::ffff:127.0.0.1")]
     [True, False, False, False]
     """
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if address.teredo is not None:
-            inner = address.teredo[1]
-        elif address in _TRANSLATED:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-        if address not in _GIVEN_OUT:
-            return False
+    inner = _inner(address)
+    if inner is not None:
+        return is_public(inner)
+    if isinstance(address, IPv6Address) and (address not in _GIVEN_OUT or int(address) >> 32 & 0xFFFF_FFFF in _ISATAP):
+        return False
     return address.is_global and not (address.is_multicast or any(address in each for each in _INSIDE))
+
+
+def _inner(address: Address) -> IPv4Address | None:
+    """Return the address of version 4 that one of version 6 leads to, wherever it is, or None."""
+    if not isinstance(address, IPv6Address):
+        return None
+    if address.teredo is not None:
+        return address.teredo[1]
+    if address in _TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour
 
 
 class GuardedTransport(httpx.AsyncHTTPTransport):
     """Connects to addresses that `allow` accepts, and raises `httpx.ConnectError` for others, before anything is sent.
 
-    The parameters are those of `httpx.AsyncHTTPTransport`; a proxy would connect in our place, so there can be none,
-    and HTTP/2 would share a connection, which is verified for one name, among all the names of its number.
+    `inside` are networks (`"2001:db8:64::/96"`) that count as no public ones, whatever `allow` says of them: what your
+    own network translates or routes elsewhere. The other parameters are those of `httpx.AsyncHTTPTransport`; a proxy
+    would connect in our place, so there can be none, and HTTP/2 would share a connection, which is verified for one
+    name, among all the names of its number. Raises ValueError for these, and for what is no network.
     """
 
-    def __init__(self, *, allow: Callable[[Address], bool] = is_public, **options: Any) -> None:
+    def __init__(
+        self, *, allow: Callable[[Address], bool] = is_public, inside: Iterable[str] = (), **options: Any
+    ) -> None:
         if options.get("proxy") is not None or options.get("uds") is not None:
             raise ValueError(
                 "a guarded transport connects itself: without a proxy and without a socket of this machine"
@@ -67,6 +83,7 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
         options["limits"] = httpx.Limits(max_keepalive_connections=0)
         super().__init__(**options)
         self._allow = allow
+        self._inside = tuple(map(ip_network, (inside,) if isinstance(inside, str) else inside))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request to the address that was looked at."""
@@ -90,13 +107,20 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError("the name cannot be resolved", request=request) from error
         addresses = [ip_address(str(each[4][0]).partition("%")[0]) for each in found]
-        if not addresses or not all(map(self._allow, addresses)):
+        if not addresses or not all(map(self._allow, addresses)) or any(map(self._is_inside, addresses)):
             raise httpx.ConnectError("the address is not a public one", request=request)
         return addresses[0]
 
+    def _is_inside(self, address: Address) -> bool:
+        inner = _inner(address)
+        return any(address in each or (inner is not None and inner in each) for each in self._inside)
 
-def guarded_client(*, allow: Callable[[Address], bool] = is_public, **options: Any) -> httpx.AsyncClient:
-    """Return a client that connects only to addresses which `allow` accepts; `options` are those of the client.
+
+def guarded_client(
+    *, allow: Callable[[Address], bool] = is_public, inside: Iterable[str] = (), **options: Any
+) -> httpx.AsyncClient:
+    """Return a client that connects only to addresses which `allow` accepts and that are not `inside`, as
+    `GuardedTransport` says it; `options` are those of the client.
 
     It takes neither proxies nor credentials from the environment, and follows no redirect unless told to; each is then
     judged like the first request. What a body may cost is yours to bound: read it with `stream`.
@@ -104,4 +128,4 @@ def guarded_client(*, allow: Callable[[Address], bool] = is_public, **options: A
     if options.keys() & {"transport", "proxy", "mounts", "trust_env", "limits"}:
         raise ValueError("transport, proxy, mounts, limits and trust_env of a guarded client are its own")
     kept = {name: options.pop(name) for name in ("verify", "cert", "http1", "http2") if name in options}
-    return httpx.AsyncClient(transport=GuardedTransport(allow=allow, **kept), trust_env=False, **options)
+    return httpx.AsyncClient(transport=GuardedTransport(allow=allow, inside=inside, **kept), trust_env=False, **options)

@@ -1,57 +1,157 @@
-"""At most once: a book in which each call stands before its tool begins.
+"""At most once: a ledger in which each call is written down before its tool begins.
 
 What a tool does outside of this process cannot be undone, and no process survives everything. So a call is written down
 before it is dispatched and again when it has ended. Who comes back after a crash reads there that it is done, and how,
-or that it had begun and nobody knows the rest: such a call is not run again, and both the model and the interface are
-told so.
+or that it had begun and nobody knows the rest: such a call is not run again, and both the model and the interface get
+that as its outcome.
+
+Who runs a call holds a lease on it, and renews it. Whoever comes meanwhile, by a second click say, waits for the
+outcome and gets the same; only a call whose holder does not come back has an unknown end.
 
 A call is the same if it has the same id, name and arguments and belongs to the same run (`scope`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
-import threading
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import anyio
-import anyio.to_thread
 import msgspec
 import structlog
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, ToolCallFailed, ToolFailed
-from streamtools.surrogates import whole_strings
-from streamtools.tools.outcome import ToolOutcome
+from streamtools.errors import CallRefused, Code, ToolCallFailed, ToolFailed, ToolTimeout
+from streamtools.tools.call import ToolOutcome, write
 
 log = structlog.get_logger(__name__)
 
+SLACK = 60.0
+"""Seconds that an entry outlives the last suspension that names it: clocks differ."""
 
-_PATIENCE = 30.0  # seconds that a ledger may take, or one process waits for another that writes to the same
+_PATIENCE = 5.0  # seconds in which an end has to be written down: a run that is stopped waits for it
+_PAUSE = 0.01  # seconds between two looks at a call that another runs; each pause is twice as long as the last,
+_LONGEST_PAUSE = 0.5  # and none is longer
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """What the book holds of a call that was there before; without an `outcome`, it had begun and is not known to have
-    ended.
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """On what terms a call begins.
+
+    `holder` is unlike any other, and comes back within the ledger's `lease`; where it is empty, nobody does, and nobody
+    waits. `until` is when the last suspension expires that names the call, in seconds since 1970; infinity is none.
+    `epoch` counts who has driven the run, where one process takes runs over from another; see `CallLedger.fence`.
     """
 
-    outcome: ToolOutcome | None
+    holder: str = ""
+    until: float = math.inf
+    epoch: int = 0
+
+
+ON_NO_TERMS = Claim()
+"""The claim of somebody who does not come back."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the ledger holds of a call; one without an `outcome` is not known to have ended.
+
+    `held` is how many seconds its holder has left to come back: while there are some, the call is at work. The times
+    are in seconds since 1970: one that has `ended` without an outcome was left by its holder, and none is forgotten
+    before `until`.
+    """
+
+    scope: str
+    call: ToolCall
+    began: float
+    until: float
+    ended: float | None = None
+    held: float = 0.0
+    owner: str = ""
+    outcome: ToolOutcome | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its holder may still end it."""
+        return self.outcome is None and self.held > 0
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody runs the call, and nobody knows how it has ended."""
+        return self.outcome is None and not self.held
+
+    def told(self, result: object = None, *, error: str | None = None) -> ToolOutcome:
+        """Return the outcome as somebody tells it who has found out: the `result`, or the `error` that came of it.
+
+        Raises whatever writing the result as JSON raises.
+        """
+        written = write(result if error is None else error)
+        return ToolOutcome(
+            call=self.call,
+            result=written.value if error is None else None,
+            text=written.text,
+            error=None if error is None else Code.TOOL_FAILED,
+            message=error,
+            elapsed=0.0,
+        )
 
 
 class CallLedger(Protocol):
-    """Where calls are written down. What `begin` raises fails the call, which is not dispatched then; see `once`."""
+    """Where calls are written down. What `begin` raises fails the call, which is not dispatched then; see `once`.
 
-    async def begin(self, scope: str, call: ToolCall) -> Entry | None:
-        """Write down that the call begins and return None; or return what is there of it, and write nothing.
+    Each method may be cancelled, and one that is waits for nothing more. What it was to write may be written or not.
+    """
 
-        Of several that ask at the same time, exactly one gets None.
+    @property
+    def lease(self) -> float:
+        """Seconds within which the holder of a call comes back; infinity for a ledger in memory, where it cannot die
+        alone, and `begin` waits for nothing.
         """
 
+    @property
+    def keep(self) -> float:
+        """Seconds that entries are kept. A suspension that is older is refused as expired, also one without an end."""
+
+    def of(self, owner: str) -> Self:
+        """Return this ledger as one owner's: what begins there is the owner's, and no other's is listed or changed."""
+
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+        """Write down that the call begins and return None; or return what is there of it, and write nothing.
+
+        Of several that ask at the same time, exactly one gets None; it does so again if it asks again, since an answer
+        may be lost. Raises `CallRefused` where there is no room, or the claim's epoch is older than the run's.
+        """
+
+    async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
+        """Renew the lease of a call for so many seconds; with 0, its holder leaves it and nobody knows its end."""
+
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        """Write down how a call has ended."""
+        """Write down how a call has ended, also if its lease is over. What is written already stands."""
+
+    async def fence(self, scope: str, epoch: int) -> None:
+        """Refuse, from now on, each call of the run that begins under an older epoch.
+
+        Who takes a run over does this before it says of any call that it was not run.
+        """
+
+    async def entries(
+        self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
+    ) -> list[Entry]:
+        """Return entries, the oldest first: those of one run, or of all; `unknown`: only those that nobody runs and
+        whose end nobody knows. `after` is the last of the page before.
+        """
+
+    async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
+        """Write down how a call has ended whose end was unknown, and return True; False: there is no such entry."""
+
+    async def prune(self, age: float | None = None) -> int:
+        """Forget entries that ended so many seconds ago, or began where nobody knows more; return how many.
+
+        None is `keep`. A call that somebody runs, or that a suspension may still name, is not forgotten.
+        """
 
 
 class Unknown(ToolCallFailed):
@@ -61,134 +161,101 @@ class Unknown(ToolCallFailed):
 
 
 async def once(
-    ledger: CallLedger, scope: str, call: ToolCall, work: Callable[[], Awaitable[ToolOutcome]]
+    ledger: CallLedger,
+    scope: str,
+    call: ToolCall,
+    work: Callable[[], Awaitable[ToolOutcome]],
+    *,
+    tasks: TaskGroup,
+    until: float | None,
+    seconds: float,
 ) -> ToolOutcome:
     """Return what `work` makes of the call, written down before and after; or what was written down of it already.
 
-    Raises `Unknown` for a call that had begun before, and `ToolFailed` where it could not be written down: then `work`
-    has not been done. That its end could not be is only logged: the next to come finds it begun.
+    `until` is when the suspension that names the call expires, in seconds since 1970; None: the call is a new one. The
+    ledger, and another that runs the call, have so many `seconds`; the lease is renewed in `tasks`.
+
+    Raises `Unknown` for a call that had begun before, `ToolTimeout` where another does not end it in time, and
+    `ToolFailed` where it could not be written down: then `work` has not been done. That its end could not be is only
+    logged: the next to come finds it begun.
     """
-    try:
-        entry = await ledger.begin(scope, call)
-    except Exception as error:
-        text = f"tool {call.name[:64]!r} was not run: its call could not be written down"
-        raise ToolFailed(call.name, text) from error
+    claim = Claim(holder=os.urandom(8).hex(), until=until or 0.0)
+    entry = await _begin(ledger, scope, call, claim, is_new=until is None, seconds=seconds)
     if entry is not None:
         if entry.outcome is None:
             text = f"tool {call.name[:64]!r} had begun with this call before, and it is not known what it has done"
             raise Unknown(call.name, text)
         return replace(entry.outcome, call=call)
-    outcome = await work()
-    fault = "it takes too long"
-    with anyio.move_on_after(_PATIENCE, shield=True):
+    renewing = anyio.CancelScope() if ledger.lease < math.inf else None
+    if renewing is not None:
+        tasks.start_soon(_renew, ledger, scope, call, claim.holder, renewing)
+    outcome: ToolOutcome | None = None
+    try:
+        outcome = await work()
+        return outcome
+    finally:
         try:
-            await ledger.finish(scope, outcome)
-            return outcome
+            await _end(ledger, scope, call, claim.holder, outcome)
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+
+
+async def _begin(
+    ledger: CallLedger, scope: str, call: ToolCall, claim: Claim, *, is_new: bool, seconds: float
+) -> Entry | None:
+    """Return None once the call is ours to run, or its entry once nobody runs it."""
+    name, entry, pause = f"tool {call.name[:64]!r}", None, _PAUSE
+    try:
+        if ledger.lease == math.inf:  # it waits for nothing, and a scope costs more than a look
+            entry = await ledger.begin(scope, call, claim)
+            if entry is None or not entry.is_at_work:
+                return entry
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds):
+            while (entry := await ledger.begin(scope, call, claim)) and entry.is_at_work:
+                await anyio.sleep(min(pause, entry.held))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            return entry
+        raise TimeoutError
+    except CallRefused as error:
+        raise ToolFailed(call.name, f"{name} was not run: {error}") from error
+    except Exception as error:
+        if entry is not None and isinstance(error, TimeoutError):
+            text = f"{name} is run with this call elsewhere, and that has not ended within {seconds:g} seconds"
+            raise ToolTimeout(call.name, text) from error
+        if not is_new or entry is not None:  # others may have run it, or do
+            raise Unknown(call.name, f"it could not be read whether {name} has been run with this call") from error
+        raise ToolFailed(call.name, f"{name} was not run: its call could not be written down") from error
+
+
+async def _renew(ledger: CallLedger, scope: str, call: ToolCall, holder: str, renewing: anyio.CancelScope) -> None:
+    with renewing:
+        while True:
+            await anyio.sleep(ledger.lease / 3)
+            try:
+                with anyio.move_on_after(ledger.lease / 3):
+                    await ledger.hold(scope, call, holder, ledger.lease)
+            except Exception as error:  # the next time may be in time
+                log.warning("lease_not_renewed", tool=call.name[:64], call_id=call.id, error=type(error).__qualname__)
+
+
+async def _end(ledger: CallLedger, scope: str, call: ToolCall, holder: str, outcome: ToolOutcome | None) -> None:
+    fault = "it takes too long"
+    with anyio.CancelScope(deadline=anyio.current_time() + _PATIENCE, shield=True):
+        try:
+            if outcome is None:
+                await ledger.hold(scope, call, holder, 0)
+            else:
+                await ledger.finish(scope, outcome)
+            return
         except Exception as error:
             fault = type(error).__qualname__
+        if outcome is not None:
+            with contextlib.suppress(Exception):  # and it is over
+                await ledger.hold(scope, call, holder, 0)
     log.error("ledger_not_written", tool=call.name[:64], call_id=call.id, error=fault)
-    return outcome
-
-
-class MemoryLedger:
-    """A book that is forgotten with the process. It holds the last `size` calls."""
-
-    def __init__(self, size: int = 10_000) -> None:
-        self._size = size
-        self._entries: dict[tuple[str, str], Entry] = {}
-
-    async def begin(self, scope: str, call: ToolCall) -> Entry | None:
-        """Write down that the call begins, or return what is there of it."""
-        key = (scope, call_key(call))
-        if key in self._entries:
-            return self._entries[key]
-        while len(self._entries) >= self._size:
-            del self._entries[next(iter(self._entries))]
-        self._entries[key] = Entry(None)
-        return None
-
-    async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        """Write down how a call has ended."""
-        self._entries[scope, call_key(outcome.call)] = Entry(outcome)
-
-
-_TABLE = """
-CREATE TABLE IF NOT EXISTS calls (
-    scope TEXT NOT NULL,
-    call TEXT NOT NULL,
-    tool TEXT NOT NULL,
-    outcome BLOB,
-    began TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
-    ended TEXT,
-    PRIMARY KEY (scope, call)
-) WITHOUT ROWID
-"""
-_BEGIN = "INSERT OR IGNORE INTO calls (scope, call, tool) VALUES (?, ?, ?)"
-_LOOK = "SELECT outcome FROM calls WHERE scope = ? AND call = ?"
-_FINISH = "UPDATE calls SET outcome = ?, ended = CURRENT_TIMESTAMP WHERE scope = ? AND call = ?"
-
-
-class SQLiteLedger:
-    """A book in a file of SQLite, which several processes may share. Each entry is on the disk before it counts.
-
-    The file holds the results of tools: it is made so that only its owner can read it. Raises OSError where no file can
-    be made, and sqlite3.Error for one that is no database, or cannot be written.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        import sqlite3  # takes a while to load, and most processes need none
-
-        self._lock = threading.Lock()
-        Path(path).touch(0o600)
-        self._connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-        try:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute(_TABLE)
-        except BaseException:
-            self._connection.close()
-            raise
-
-    async def begin(self, scope: str, call: ToolCall) -> Entry | None:
-        """Write down that the call begins, or return what is there of it."""
-        return await anyio.to_thread.run_sync(self._begin, scope, call)
-
-    async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        """Write down how a call has ended."""
-        await anyio.to_thread.run_sync(self._finish, scope, outcome)
-
-    def close(self) -> None:
-        """Close the file. May be repeated."""
-        with self._lock:
-            self._connection.close()
-
-    def _begin(self, scope: str, call: ToolCall) -> Entry | None:
-        key = call_key(call)
-        with self._lock:
-            if self._connection.execute(_BEGIN, (scope, key, call.name)).rowcount:
-                return None
-            (written,) = self._connection.execute(_LOOK, (scope, key)).fetchone()
-        return Entry(None if written is None else msgspec.json.decode(written, type=ToolOutcome))
-
-    def _finish(self, scope: str, outcome: ToolOutcome) -> None:
-        with self._lock:
-            self._connection.execute(_FINISH, (_to_json(outcome), scope, call_key(outcome.call)))
-
-
-def _to_json(outcome: ToolOutcome) -> bytes:
-    try:
-        return msgspec.json.encode(outcome)
-    except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold
-        return msgspec.json.encode(whole_strings(msgspec.to_builtins(outcome)))
 
 
 def call_key(call: ToolCall) -> str:
-    """Return what tells a call from all others of its run: its id, and a digest of its name and arguments.
-
-    >>> key = call_key(ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native"))
-    >>> key == call_key(ToolCall(id="call_1", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="native"))
-    True
-    >>> key == call_key(ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 6}, dialect="native"))
-    False
-    """
+    """Return what tells a call from all others of its run: its id, and a digest of its name and arguments."""
     return f"{call.id}:{call.digest}"

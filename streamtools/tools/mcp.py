@@ -11,14 +11,15 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol, Unpack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, NamedTuple, Protocol, Unpack
 
 import structlog
+from pydantic_core import to_json
 
-from streamtools.tools.context import ToolContext
-from streamtools.tools.definition import Tool, ToolOptions
-from streamtools.tools.outcome import ToolError, ToolResult
+from streamtools.tools.call import ToolContext, ToolError, ToolResult
+from streamtools.tools.tool import Tool, ToolOptions
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +27,8 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH = 64
 _DIGEST_LENGTH = 8
 _PAGES = 1000  # of a list of tools; a server that has more has none that ends
+_TOOLS = 1000
+_CHARACTERS = 1024 * 1024  # of what the tools of a list say of themselves, which stands in each request
 
 
 class Session(Protocol):
@@ -40,50 +43,67 @@ class Session(Protocol):
 async def tools_of(session: Session, *, prefix: str = "", **options: Unpack[ToolOptions]) -> list[Tool]:
     """Return the tools of a server, in its order; `options` are for all of them.
 
-    A tool whose schema no provider would take is left out, and logged. Whatever the session raises is raised.
+    A tool whose schema no provider would take is left out, and logged; so is all that comes behind the first thousand
+    tools, or the first 1,048,576 characters of names, descriptions and schemas. Whatever the session raises is raised.
     """
     tools: dict[str, Tool] = {}
-    async for listed in _list(session):
-        name = _name(prefix, listed.name, tools)
-        if name in tools:
-            log.warning("mcp_tool_refused", tool=name, error="the server has this tool twice")
-            continue
-        given: ToolOptions = {
-            "description": getattr(listed, "description", None) or "",
-            **options,
-            "name": name,
-            "parameters": _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}},
-        }
-        try:
-            made: Tool = Tool(_caller(session, listed.name), **given)
-        except (TypeError, ValueError) as error:
-            log.warning("mcp_tool_refused", tool=name, error=str(error)[:200])
-            continue
-        made.output_schema = _either(listed, "output_schema", "outputSchema")
-        tools[name] = made
+    count, room = 0, _CHARACTERS
+    async with aclosing(_list(session)) as tools_listed:
+        async for listed in tools_listed:
+            name = _name(prefix, listed.name, tools)
+            said = _read_listed(listed)
+            count += 1
+            try:
+                room -= len(to_json((name, said)))
+                if count > _TOOLS or room < 0:
+                    log.warning("mcp_tools_left_out", tool=name, tools=_TOOLS, characters=_CHARACTERS)
+                    break
+                if name in tools:
+                    raise ValueError("the server has this tool twice")
+                tools[name] = _make(session, listed.name, name, said, options)
+            except (TypeError, ValueError) as error:
+                log.warning("mcp_tool_refused", tool=name, error=str(error)[:200])
     return list(tools.values())
 
 
-async def _list(session: Session) -> AsyncIterator[Any]:
-    cursor = None
+class _Said(NamedTuple):
+    """What a server says of a tool; any of it may be anything."""
+
+    description: Any
+    parameters: Any
+    output: Any
+
+
+def _read_listed(listed: Any) -> _Said:
+    parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
+    output = _either(listed, "output_schema", "outputSchema")
+    return _Said(getattr(listed, "description", None) or "", parameters, output)
+
+
+def _make(session: Session, known: str, name: str, said: _Said, options: ToolOptions) -> Tool:
+    """Return the tool that the server has `known`. Raises TypeError and ValueError for one that no provider takes."""
+    if not isinstance(said.parameters, Mapping) or not isinstance(said.output, Mapping | None):
+        raise TypeError("a schema of the server's is no object")
+    given: ToolOptions = {"description": said.description, **options, "name": name, "parameters": said.parameters}
+    made: Tool = Tool(_caller(session, known), **given)
+    made.output_schema = None if said.output is None else dict(said.output)
+    return made
+
+
+async def _list(session: Session) -> AsyncGenerator[Any, None]:
+    wanted: dict[str, Any] = {}
     for _ in range(_PAGES):
-        page = await session.list_tools(**_page(session, cursor))
+        page = await session.list_tools(**wanted)
         for each in page.tools:
             yield each
         cursor = _either(page, "next_cursor", "nextCursor")
         if not cursor:
             return
+        wanted = {"cursor": cursor}
+        if "params" in inspect.signature(session.list_tools).parameters:  # in version 2 of the SDK
+            from mcp.types import PaginatedRequestParams
 
-
-def _page(session: Session, cursor: str | None) -> dict[str, Any]:
-    """Return the arguments that ask for a page: a cursor, or, in the SDK's version 2, parameters that hold it."""
-    if cursor is None:
-        return {}
-    if "params" not in inspect.signature(session.list_tools).parameters:
-        return {"cursor": cursor}
-    from mcp.types import PaginatedRequestParams
-
-    return {"params": PaginatedRequestParams(cursor=cursor)}
+            wanted = {"params": PaginatedRequestParams(cursor=cursor)}
 
 
 def _name(prefix: str, name: str, taken: dict[str, Tool]) -> str:
@@ -96,17 +116,15 @@ def _name(prefix: str, name: str, taken: dict[str, Tool]) -> str:
 
 
 def _caller(session: Session, name: str) -> Callable[..., Awaitable[Any]]:
-    """Return what calls the tool `name` of the server."""
-    tells = "progress_callback" in inspect.signature(session.call_tool).parameters
+    reports = "progress_callback" in inspect.signature(session.call_tool).parameters
 
     async def call(arguments: dict[str, Any], context: ToolContext) -> Any:
-        async def told(progress: float, total: float | None = None, message: str | None = None) -> None:
-            said = {"progress": progress, "total": total, "message": message}
-            await context.progress({key: value for key, value in said.items() if value is not None})
+        async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
+            known = {"progress": progress, "total": total, "message": message}
+            await context.progress({key: value for key, value in known.items() if value is not None})
 
-        more: dict[str, Any] = {"progress_callback": told} if tells else {}
-        result = await session.call_tool(name, arguments, **more)
-        return _read(result)
+        more: dict[str, Any] = {"progress_callback": report} if reports else {}
+        return _read(await session.call_tool(name, arguments, **more))
 
     return call
 
@@ -118,7 +136,7 @@ def _read(result: Any) -> Any:
     if not hasattr(result, "content"):
         raise TypeError(f"{type(result)!r} is no result of a tool")
     blocks = list(result.content or ())
-    text = "\n".join(map(_tell, blocks))
+    text = "\n".join(map(_describe, blocks))
     if _either(result, "is_error", "isError"):
         raise ToolError(text or "the tool failed and did not say why")
     structured = _either(result, "structured_content", "structuredContent")
@@ -129,7 +147,7 @@ def _read(result: Any) -> Any:
     return ToolResult(model=text, ui=[_plain(block) for block in blocks])
 
 
-def _tell(block: Any) -> str:
+def _describe(block: Any) -> str:
     """Return a block of content as a text for the model."""
     kind = _type(block)
     if kind == "text":

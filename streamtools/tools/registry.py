@@ -1,4 +1,4 @@
-"""The tools that a model may be offered, by name.
+"""The tools that a model may be offered: by name, and as each provider wants them described.
 
 Names are matched exactly and looked up in a dict, never as attributes and never by likeness: what a model writes must
 not reach more than what was put here. The order is that of registration, so that a prompt is the same in every process.
@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, overload
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 import structlog
 
-from streamtools.calls import new_call_id, read_arguments
+from streamtools.calls import NATIVE, new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool
 from streamtools.json_values import Rejected
-from streamtools.tools.context import ToolContext
-from streamtools.tools.definition import Tool, ToolOptions, tool
-from streamtools.tools.extending import extend_messages
-from streamtools.tools.formats import write_definitions, write_line
+from streamtools.tools.approval import Approvals, Deny
+from streamtools.tools.call import ToolContext, ToolOutcome, unheard
+from streamtools.tools.descriptions import parameters_of_schema, type_of
+from streamtools.tools.finished_calls import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
+from streamtools.tools.ledger import CallLedger
 from streamtools.tools.mcp import Session, tools_of
-from streamtools.tools.outcome import ToolOutcome
-from streamtools.tools.processing import process
+from streamtools.tools.runner import Runner
+from streamtools.tools.schemas import JsonSchema, inline
+from streamtools.tools.tool import Tool, ToolOptions, tool
 
 log = structlog.get_logger(__name__)
 
@@ -31,12 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ToolsLike: TypeAlias = Union[
-    "ToolRegistry",
-    Tool[..., Any],
-    Callable[..., Any],
-    Mapping[str, Callable[..., Any]],
-    Iterable["ToolsLike"],
-    None,
+    "ToolRegistry", Tool[..., Any], Callable[..., Any], Mapping[str, Callable[..., Any]], Iterable["ToolsLike"], None
 ]
 """What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
 
@@ -76,9 +75,8 @@ class ToolRegistry:
 
         Raises as `Tool` does for a function that cannot be one, and TypeError for what is no tool at all.
         """
-        for each in tools:
-            for one in _each(each):
-                self._add(one)
+        for each in _each(tools):
+            self._add(each)
         return self
 
     def merge(self, *tools: ToolsLike, prefix: str = "") -> Self:
@@ -87,9 +85,8 @@ class ToolRegistry:
         They never take the place of a tool that is there: one whose name is taken stays out, and a warning is logged.
         `prefix` goes before their names.
         """
-        for each in tools:
-            for one in _each(each):
-                self._add(one.replace(name=prefix + one.name) if prefix else one, "keep")
+        for each in _each(tools):
+            self._add(each.replace(name=prefix + each.name) if prefix else each, "keep")
         return self
 
     async def add_mcp(self, session: Session, *, prefix: str = "", **options: Unpack[ToolOptions]) -> Self:
@@ -141,16 +138,14 @@ class ToolRegistry:
 
         Raises `UnknownTool` for a name that is not here.
         """
-        wanted = {self.find(name).name for name in names}
-        return self._select(lambda name: name in wanted)
+        return self._select({self.find(name).name for name in names})
 
     def without(self, *names: str) -> ToolRegistry:
         """Return a registry of all but these tools, for one request.
 
         Raises `UnknownTool` for a name that is not here: a slip would leave the tool allowed that was meant.
         """
-        unwanted = {self.find(name).name for name in names}
-        return self._select(lambda name: name not in unwanted)
+        return self._select(self._tools.keys() - {self.find(name).name for name in names})
 
     @overload
     def definitions(self, format: Format = "openai") -> list[dict[str, Any]]: ...
@@ -163,7 +158,10 @@ class ToolRegistry:
         """
         if format == "compact":
             return [write_line(each) for each in self]
-        return copy.deepcopy(write_definitions(self, format))
+        if format not in get_args(Format):
+            raise ValueError(f"no tool definitions for {format!r}; there are {', '.join(get_args(Format))}, compact")
+        written = [copy.deepcopy(_write_definition(each, format)) for each in self]
+        return [{"functionDeclarations": written}] if format == "gemini" and written else written
 
     async def execute(
         self,
@@ -195,6 +193,8 @@ class ToolRegistry:
         concurrency: int = 8,
         timeout: float = TIMEOUT,
         state: Any = None,
+        ledger: CallLedger | None = None,
+        run_id: str | None = None,
     ) -> list[ToolOutcome]:
         """Run the calls of a finished answer, and return one outcome for each, in their order.
 
@@ -202,9 +202,36 @@ class ToolRegistry:
         such an answer as a dict, its message, a list of its calls or of `ToolCall`, or a text, in which no calls are
         looked for. A call that failed, or was none, has an outcome with an `error`; what the others have done is not
         lost. With `fail_fast`, calls run one after another, and none after one that failed. `timeout` and `state` are
-        those of `execute`. Raises `UnreadableSource` for any other object.
+        those of `execute`.
+
+        With a `ledger`, a call that is there already is not run again, and `run_id` is what tells this answer from all
+        others: an id that you have kept with it. Raises `UnreadableSource` for any other object, and ValueError for a
+        ledger without `run_id`, since servers give the same ids to the calls of different answers.
         """
-        return await process(self, response, fail_fast=fail_fast, concurrency=concurrency, timeout=timeout, state=state)
+        if ledger is not None and run_id is None:
+            raise ValueError("a ledger takes a run_id, which tells this answer from all others")
+        calls = read_finished(response).calls
+        runner = Runner(
+            self,
+            number=itertools.count().__next__,
+            concurrency=concurrency,
+            timeout=timeout,
+            state=state,
+            ledger=ledger,
+            scope=lambda call: run_id or "",
+            trusted=lambda call: call.dialect == NATIVE,
+            approvals=Approvals(otherwise=Deny("nobody is there to be asked")),
+        )
+        good = [call for call, rejected in calls if rejected is None]
+        if fail_fast:
+            for call, rejected in calls:
+                if rejected is not None or (await runner.run([call], unheard))[0].error is not None or runner.stopped:
+                    break
+        else:
+            await runner.run(good, unheard)
+        outcomes, _ = runner.settle(good)
+        ended = {outcome.call.id: outcome for outcome in outcomes}
+        return [ended[call.id] if rejected is None else refuse(call, rejected) for call, rejected in calls]
 
     extend_messages = staticmethod(extend_messages)
 
@@ -218,9 +245,9 @@ class ToolRegistry:
         hint = f". Did you mean {close[0]!r}?" if close else ""
         raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{hint}")
 
-    def _select(self, keep: Callable[[str], bool]) -> ToolRegistry:
+    def _select(self, names: Set[str]) -> ToolRegistry:
         selected = ToolRegistry(on_duplicate=self._on_duplicate)
-        selected._tools = {name: tool for name, tool in self._tools.items() if keep(name)}
+        selected._tools = {name: tool for name, tool in self._tools.items() if name in names}
         return selected
 
     def _add(self, tool: Tool, on_duplicate: OnDuplicate | None = None) -> None:
@@ -253,3 +280,75 @@ def _each(tools: ToolsLike) -> Iterator[Tool]:
         yield Tool(tools)
     else:
         raise TypeError(f"{tools!r} is no tool, function, registry or collection of them")
+
+
+# How tools are described: in each provider's form of a definition, and in a line of a prompt.
+
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of the names that Anthropic takes for the members of an input
+_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
+_SENTENCE_LENGTH = 80
+_SCALARS = {"string", "integer", "number", "boolean"}
+
+
+def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
+    """Return the definition of a tool in the form of a provider. Raises ValueError for one that it refuses."""
+    schema = tool.parameters
+    named = {"name": tool.name} | ({"description": tool.description} if tool.description else {})
+    examples = schema.get("examples")
+    without_examples = {key: value for key, value in schema.items() if key != "examples"}
+    match format:
+        case "openai":
+            return {"type": "function", "function": named | {"parameters": schema}}
+        case "responses":  # left out, `strict` is true there, and optional parameters become required
+            return {"type": "function", **named, "parameters": schema, "strict": False}
+        case "anthropic":
+            for name in schema["properties"]:
+                if not _PROPERTY.fullmatch(name):
+                    takes = f"Anthropic takes no parameter called {name!r}, but 1 to 64 of A-Z, a-z, 0-9, _ . -"
+                    raise ValueError(f"tool {tool.name!r}: {takes}")
+            return named | {"input_schema": without_examples} | ({"input_examples": examples} if examples else {})
+        case "gemini":
+            return named | {"parametersJsonSchema": without_examples}
+        case "ollama":  # whose server knows no other members, and learns nothing of a property that is a reference
+            whole = inline(schema)
+            kept = {key: whole[key] for key in ("type", "properties", "required") if key in whole}
+            return {"type": "function", "function": named | {"parameters": kept}}
+        case "mcp":
+            output = tool.output_schema
+            is_object = output is not None and output.get("type") == "object"  # it allows no other
+            return named | {"inputSchema": schema} | ({"outputSchema": output} if is_object else {})
+        case _:
+            return {"name": tool.name, "description": tool.description, "parameters": parameters_of_schema(schema)}
+
+
+def write_line(tool: Tool) -> str:
+    """Return a tool in one line: its parameters, those that are required first, and a sentence of its description.
+
+    >>> def read_file(path: str, lines: list[int] | None = None) -> str:
+    ...     "Read a file. Slowly."
+    ...     return ""
+    >>> write_line(Tool(read_file))
+    '- read_file(path: string, lines?: integer[]) — Read a file.'
+    """
+    schema = inline(tool.parameters)
+    required = set(schema.get("required", ()))
+    names = sorted(schema["properties"], key=lambda name: (name not in required, name))
+    shown = [f"{name}{'' if name in required else '?'}: {_type(schema['properties'][name])}" for name in names]
+    line = f"- {tool.name}({', '.join(shown)})"
+    text = " ".join(tool.description.split())
+    if sentence := _SENTENCE.match(text):
+        text = sentence[1]
+    if len(text) > _SENTENCE_LENGTH:
+        text = text[: _SENTENCE_LENGTH - 1].rstrip() + "…"
+    return f"{line} — {text}" if text else line
+
+
+def _type(schema: JsonSchema | bool) -> str:
+    if isinstance(schema, bool):
+        return "any"
+    kind = type_of(schema)
+    if kind != "array":
+        return kind
+    arrays = [schema, *(each for each in schema.get("anyOf", ()) if isinstance(each, dict))]
+    items: JsonSchema = next((each["items"] for each in arrays if isinstance(each.get("items"), dict)), {})
+    return f"{type_of(items)}[]" if type_of(items) in _SCALARS else "array"

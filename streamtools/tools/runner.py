@@ -5,11 +5,11 @@ end; the outcomes come back in the order of the calls, as the model wants them. 
 outcome: a name and a code for the log, a sentence that gives nothing away for the model and the interface.
 
 Calls begin in their order, one at a time, through one gate. A sequential tool keeps the gate until it has ended, and
-begins only when nothing else is at work: what stands before it is done then, and what stands behind it has not begun.
+begins only when nothing else is at work: the calls before it are done then, and those behind it have not begun.
 
 A call that somebody has to allow, or that is carried out elsewhere, waits for that without standing in the way of the
 others; or, where nobody is there to answer, it is left, with the question about it. Just before a tool begins, its call
-is written down in the ledger, and one that stands there already is not run again.
+is written down in the ledger, and one that is there already is not run again.
 
 A run can be cancelled at any point. What has ended by then is kept, and `settle` accounts for the rest without waiting,
 so that also a cancelled turn has one outcome and one closing event for each call.
@@ -18,8 +18,10 @@ so that also a cancelled turn has one outcome and one closing event for each cal
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import anyio
@@ -30,17 +32,12 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent
-from streamtools.tools.account import Account
-from streamtools.tools.context import ToolContext
-from streamtools.tools.decider import Decider
-from streamtools.tools.decisions import Answer, Approve, Deny, Question
-from streamtools.tools.definition import Tool
-from streamtools.tools.failures import is_failure, loggable
-from streamtools.tools.invocation import TIMEOUT, invoke, take
-from streamtools.tools.ledger import CallLedger, MemoryLedger, Unknown, once
-from streamtools.tools.outcome import ToolOutcome
-from streamtools.tools.permissions import Need, need_of
-from streamtools.tools.threads import Thread, Threads
+from streamtools.tools.approval import Answer, Approvals, Approve, Deny, Need, Question, need_of
+from streamtools.tools.call import ToolContext, ToolOutcome, is_failure, loggable
+from streamtools.tools.invocation import TIMEOUT, Execution, Thread, Threads, invoke, take
+from streamtools.tools.ledger import CallLedger, once
+from streamtools.tools.memory_ledger import MemoryLedger
+from streamtools.tools.tool import Tool
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +48,7 @@ Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 """Delivers an event and returns, or raises and has not delivered it."""
 
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
-"""Told of each outcome before the interface is; may be async. What it raises is logged and changes nothing."""
+"""Gets each outcome before the interface does; may be async. What it raises is logged and changes nothing."""
 
 
 class Tools(Protocol):
@@ -61,56 +58,42 @@ class Tools(Protocol):
     def find(self, name: str) -> Tool: ...
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Runner:
     """Executes calls with the tools of a registry, for one stream; several `run` at the same time share its limits.
+
+    `number` gives each event its `seq`; `timeout` is in seconds, for tools without their own; `result_limit` is how
+    many characters of a result the model gets; `state` is what tools find in their context.
+
+    `approvals` asks about calls that need somebody's decision; `trusted` tells those that nobody but the model can have
+    written. Calls are written down in the `ledger` as those of the run that `scope` tells.
 
     `stopped` is True once a tool has asked to end the run: no further call begins then. `threads` counts those that
     were left behind.
     """
 
-    def __init__(
-        self,
-        registry: Tools,
-        *,
-        number: Callable[[], int],
-        concurrency: int = 8,
-        timeout: float = TIMEOUT,
-        result_limit: int | None = RESULT_LIMIT,
-        on_tool_result: OnToolResult | None = None,
-        restore: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-        state: Any = None,
-        decider: Decider | None = None,
-        trusted: Callable[[ToolCall], bool] = lambda call: True,
-        ledger: CallLedger | None = None,
-        scope: Callable[[ToolCall], str] = lambda call: "",
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """`number` gives each event its `seq`; `timeout` is in seconds, for tools without their own; `result_limit` is
-        how many characters of a result the model gets. `restore` takes back, in the arguments of a call, what was done
-        to texts that it may repeat; `state` is what tools find in their context.
+    registry: Tools = field(kw_only=False)
+    number: Callable[[], int]
+    concurrency: int = 8
+    timeout: float = TIMEOUT
+    result_limit: int | None = RESULT_LIMIT
+    on_tool_result: OnToolResult | None = None
+    state: Any = None
+    approvals: Approvals = field(default_factory=Approvals)
+    trusted: Callable[[ToolCall], bool] = lambda call: True
+    ledger: CallLedger | None = None
+    scope: Callable[[ToolCall], str] = lambda call: ""
+    clock: Callable[[], float] = time.perf_counter
 
-        `decider` finds out about calls that need somebody's word; `trusted` tells those that nobody but the model can
-        have written. Calls are written down in the `ledger` as those of the run that `scope` tells.
-        """
-        self.registry = registry
+    def __post_init__(self) -> None:
         self.stopped = False
         self.threads = Threads()
-        self._number = number
-        self._timeout = timeout
-        self._result_limit = result_limit
-        self._on_tool_result = on_tool_result
-        self._restore = restore
-        self._state = state
-        self._decider = Decider() if decider is None else decider
-        self._trusted = trusted
-        self._ledger = MemoryLedger() if ledger is None else ledger
-        self._scope = scope
-        self._clock = clock
-        self._places = anyio.CapacityLimiter(concurrency)
+        self._ledger: CallLedger = MemoryLedger() if self.ledger is None else self.ledger
+        self._places = anyio.CapacityLimiter(self.concurrency)
         self._gate = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of calls that have begun and not ended
         self._idle: anyio.Event | None = None
-        self._accounts: dict[str, Account] = {}
+        self._executions: dict[str, Execution] = {}
 
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:
         """Return the outcome of each call, in their order; `send` gets the events as they happen.
@@ -119,28 +102,28 @@ class Runner:
         does. What `send` raises ends the run, in an exception group. After that, and after a cancellation, there is
         `settle(calls)`.
         """
-        if self._restore is not None:
-            calls = [replace(call, arguments=self._restore(call.arguments)) for call in calls]
-        accounts = [self._open(call) for call in calls]
+        executions = [self._open(call) for call in calls]
         try:
             async with anyio.create_task_group() as tasks:
-                for account in accounts:
-                    need = await self._need_of(account.call)
+                for each in executions:
+                    call = each.call
+                    question = self.approvals.asked.get(call.id)
+                    asked = None if question is None else question.approval
+                    need = await need_of(self.registry.get(call.name), call, trusted=self.trusted(call), asked=asked)
                     if self.stopped:
                         break
                     if need == "nothing":
-                        await self._begin(account, tasks, send)
+                        await self._begin(each, tasks, send)
                     else:
-                        asked = anyio.Event()
-                        tasks.start_soon(self._begin_when_decided, account, need, tasks, send, asked)
-                        await asked.wait()
+                        waits = anyio.Event()
+                        tasks.start_soon(self._begin_when_decided, each, need, tasks, send, waits)
+                        await waits.wait()
         finally:  # a task that is cancelled before its first step cannot do so itself
-            for account in accounts:
-                self._give_place_back(account)
-                self._note_end(account.call)
-        unasked = [call for call in calls if call.id not in self._decider.left]
+            for each in executions:
+                self._release(each)
+        unasked = [call for call in calls if call.id not in self.approvals.left]
         if self.stopped:
-            unasked = [call for call in unasked if self._accounts[call.id].has_begun]
+            unasked = [call for call in unasked if self._executions[call.id].shown]
         outcomes, unsent = self.settle(unasked)
         for event in unsent:  # of a task that was cancelled by its own tool, and not by us
             await send(event)
@@ -155,192 +138,180 @@ class Runner:
         outcomes: list[ToolOutcome] = []
         unsent: list[UIEvent] = []
         for call in calls:
-            account = self._accounts.get(call.id) or self._open(call)
-            if account.outcome is None:
+            execution = self._executions.get(call.id) or self._open(call)
+            if execution.outcome is None:
                 text = f"tool {call.name[:64]!r} was cancelled before it ended"
-                account.end(account.refused(Code.TOOL_CANCELLED, text))
-            assert account.outcome is not None
-            outcomes.append(account.outcome)
-            unsent += [replace(event, seq=self._number()) for event in account.endings]
-            account.endings.clear()
+                execution.end(execution.failed(Code.TOOL_CANCELLED, text))
+            assert execution.outcome is not None
+            outcomes.append(execution.outcome)
+            unsent += [replace(event, seq=self.number()) for event in execution.endings]
+            execution.endings.clear()
         return outcomes, unsent
 
-    def _open(self, call: ToolCall) -> Account:
-        account = self._accounts[call.id] = Account(call, self._result_limit, self._clock)
-        return account
+    def _open(self, call: ToolCall) -> Execution:
+        execution = self._executions[call.id] = Execution(call, self.result_limit, self.clock)
+        return execution
 
     # When a call may begin.
 
-    async def _need_of(self, call: ToolCall) -> Need:
-        question = self._decider.asked.get(call.id)
-        asked = None if question is None else question.approval
-        return await need_of(self.registry.get(call.name), call, trusted=self._trusted(call), asked=asked)
-
-    async def _begin(self, account: Account, tasks: TaskGroup, send: Send) -> None:
-        call = account.call
+    async def _begin(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         async with self._gate:
-            tool = self.registry.get(call.name)
+            tool = self.registry.get(execution.call.name)
             sequential = tool is not None and tool.sequential
             if sequential:
                 await self._wait_until_idle()
-            await self._take_place(account)
+            place = object()
+            await self._places.acquire_on_behalf_of(place)
+            execution.place = place
             if self.stopped:
-                self._give_place_back(account)  # others stand in line, to find the same
+                self._give_place_back(execution)  # others stand in line, to find the same
                 return
-            self._busy.add(call.id)
-            await send(Executing(call, seq=self._number()))
-            account.has_begun = True
-            tasks.start_soon(self._work, account, send)
+            self._busy.add(execution.call.id)
+            await self._show(execution, send)
+            tasks.start_soon(self._work, execution, tasks, send)
             if sequential:
                 await self._wait_until_idle()
 
-    async def _begin_when_decided(
-        self, account: Account, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event
-    ) -> None:
-        """Begin a call, or end it, when somebody has said what becomes of it; `asked` is set as soon as we wait."""
-        try:
-            await self._act(account, need, tasks, send, asked)
-        finally:
-            asked.set()
+    async def _show(self, execution: Execution, send: Send) -> None:
+        await send(Executing(execution.call, seq=self.number()))
+        execution.shown = True
 
-    async def _act(self, account: Account, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event) -> None:
-        call = account.call
+    async def _begin_when_decided(
+        self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, waits: anyio.Event
+    ) -> None:
+        """Begin a call, or end it, when somebody has decided about it; `waits` is set as soon as it waits for that."""
+        try:
+            await self._decide(execution, need, tasks, send, waits)
+        finally:
+            waits.set()
+
+    async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, waits: anyio.Event) -> None:
+        call = execution.call
         if need == "native":
             text = f"tool {call.name!r} is not run for a call that is written into the text"
-            await self._close(account, account.refused(Code.TOOL_DENIED, text), send)
+            await self._close(execution, execution.failed(Code.TOOL_DENIED, text), send)
             return
 
         async def tell(question: Question) -> None:
             if question.approval:
                 digest = question.digest
-                await send(ApprovalRequested(call, question.expires, seq=self._number(), digest=digest))
-            elif self._decider.desk is not None:
-                await send(Executing(call, seq=self._number()))
-                account.has_begun = True
-            asked.set()
+                await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))
+            elif self.approvals.attended:
+                await self._show(execution, send)
+            waits.set()
 
-        decision = await self._decider.decide(call, approval=need == "approval", tell=tell)
+        async def deny(text: str) -> ToolOutcome:
+            return execution.failed(Code.TOOL_DENIED, text)
+
+        async def answer(given: Answer) -> ToolOutcome:
+            tool = self.registry.find(call.name)
+            try:
+                if given.error is not None:
+                    raise ToolFailed(call.name, given.error)
+                return execution.succeeded(tool, take(tool, given.result))
+            except ToolCallFailed as error:
+                return execution.failed(error.code, str(error))
+
+        decision = await self.approvals.decide(call, approval=need == "approval", tell=tell)
         match decision:
             case _ if self.stopped:
                 return
             case Deny(reason):
                 text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
-                outcome = await self._once(account, lambda: self._refuse(account, text))
-                if outcome.error is None and not account.has_begun:  # it has been allowed before, and run
-                    await send(Executing(call, seq=self._number()))
-                await self._close(account, outcome, send)
+                outcome = await self._once(execution, tasks, lambda: deny(text))
+                if outcome.error is None and not execution.shown:  # it has been allowed before, and run
+                    await self._show(execution, send)
+                await self._close(execution, outcome, send)
             case Answer():
-                if not account.has_begun:
-                    await send(Executing(call, seq=self._number()))
-                outcome = await self._once(account, lambda: self._take(account, decision))
-                await self._close(account, outcome, send)
+                if not execution.shown:
+                    await self._show(execution, send)
+                outcome = await self._once(execution, tasks, lambda: answer(decision))
+                await self._close(execution, outcome, send)
             case Approve() if self.registry.find(call.name).client:  # and now it has to be carried out
-                await self._act(account, "result", tasks, send, asked)
+                await self._decide(execution, "result", tasks, send, waits)
             case Approve():
-                await self._begin(account, tasks, send)
+                await self._begin(execution, tasks, send)
 
-    async def _take_place(self, account: Account) -> None:
-        place = object()
-        await self._places.acquire_on_behalf_of(place)
-        account.place = place
+    def _give_place_back(self, execution: Execution) -> None:
+        if execution.place is not None:
+            self._places.release_on_behalf_of(execution.place)
+            execution.place = None
 
-    def _give_place_back(self, account: Account) -> None:
-        if account.place is not None:
-            self._places.release_on_behalf_of(account.place)
-            account.place = None
+    def _release(self, execution: Execution) -> None:
+        self._give_place_back(execution)
+        self._busy.discard(execution.call.id)
+        if self._idle is not None and not self._busy:
+            self._idle.set()
+            self._idle = None
 
     async def _wait_until_idle(self) -> None:
         while self._busy:
             self._idle = anyio.Event()
             await self._idle.wait()
 
-    def _note_end(self, call: ToolCall) -> None:
-        self._busy.discard(call.id)
-        if self._idle is not None and not self._busy:
-            self._idle.set()
-            self._idle = None
-
     # One call.
 
-    async def _work(self, account: Account, send: Send) -> None:
+    async def _work(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         try:
-            account.begin()
-            outcome = await self._once(account, lambda: self._execute(account, send))
-            await self._close(account, outcome, send)
+            execution.began = self.clock()
+            outcome = await self._once(execution, tasks, lambda: self._execute(execution, send))
+            await self._close(execution, outcome, send)
         finally:
-            self._give_place_back(account)
-            self._note_end(account.call)
+            self._release(execution)
 
-    async def _close(self, account: Account, outcome: ToolOutcome, send: Send) -> None:
-        account.has_begun = True
-        account.end(outcome)
-        if outcome.stop:
-            self.stopped = True
-            self._decider.stop()
-        self._give_place_back(account)
-        await self._tell(outcome)
-        while account.endings:
-            await send(replace(account.endings[0], seq=self._number()))
-            del account.endings[0]
-
-    async def _once(self, account: Account, work: Callable[[], Awaitable[ToolOutcome]]) -> ToolOutcome:
-        """Return what comes of the call, which is not run again if it has been."""
-        try:
-            return await once(self._ledger, self._scope(account.call), account.call, work)
-        except (ToolFailed, Unknown) as error:
-            outcome = account.refused(error.code, str(error))
-            _log_failure(outcome, error)
-            return outcome
-
-    async def _refuse(self, account: Account, text: str) -> ToolOutcome:
-        """Return what comes of a call that was denied."""
-        return account.refused(Code.TOOL_DENIED, text)
-
-    async def _take(self, account: Account, answer: Answer) -> ToolOutcome:
-        """Return what comes of a call that was carried out elsewhere."""
-        call = account.call
-        tool = self.registry.find(call.name)
-        try:
-            if answer.error is not None:
-                raise ToolFailed(call.name, answer.error)
-            return account.succeeded(tool, take(tool, answer.result))
-        except ToolCallFailed as error:
-            return account.refused(error.code, str(error))
-
-    async def _execute(self, account: Account, send: Send) -> ToolOutcome:
-        call = account.call
+    async def _execute(self, execution: Execution, send: Send) -> ToolOutcome:
+        call = execution.call
 
         async def report(progress: Any) -> None:
-            await send(Progress(call.id, progress, seq=self._number()))
+            await send(Progress(call.id, progress, seq=self.number()))
 
         try:
             tool = self.registry.find(call.name)
-            context = ToolContext(call.id, call.name, state=self._state, report=report)
+            context = ToolContext(call.id, call.name, state=self.state, report=report)
             if not tool.is_async:
-                account.thread = Thread(self.threads, call.name, call.id)
-            written = await invoke(tool, call.arguments, context, timeout=self._timeout, thread=account.thread)
+                execution.thread = Thread(self.threads, call.name, call.id)
+            written = await invoke(tool, call.arguments, context, timeout=self.timeout, thread=execution.thread)
         except ToolCallFailed as error:
-            outcome = account.refused(error.code, str(error))
-            _log_failure(outcome, error)
-            return outcome
-        return account.succeeded(tool, written)
+            return _logged(execution.failed(error.code, str(error)), error)
+        return execution.succeeded(tool, written)
 
-    async def _tell(self, outcome: ToolOutcome) -> None:
-        if self._on_tool_result is None:
-            return
+    async def _once(
+        self, execution: Execution, tasks: TaskGroup, work: Callable[[], Awaitable[ToolOutcome]]
+    ) -> ToolOutcome:
+        """Return what comes of the call, which is not run again if it has been."""
+        call = execution.call
+        tool, question = self.registry.get(call.name), self.approvals.asked.get(call.id)
+        until = None if question is None else question.expires or math.inf
+        seconds = self.timeout if tool is None or tool.timeout is None else tool.timeout
         try:
-            told = self._on_tool_result(outcome.call, outcome)
-            if inspect.isawaitable(told):
-                await told
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            log.warning(
-                "on_tool_result_failed", tool=outcome.call.name[:64], call_id=outcome.call.id, **loggable(error)
-            )
+            scope = self.scope(call)
+            return await once(self._ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
+        except ToolCallFailed as error:
+            return _logged(execution.failed(error.code, str(error)), error)
+
+    async def _close(self, execution: Execution, outcome: ToolOutcome, send: Send) -> None:
+        execution.shown = True
+        execution.end(outcome)
+        if outcome.stop:
+            self.stopped = True
+            self.approvals.stop()
+        self._give_place_back(execution)
+        if self.on_tool_result is not None:
+            try:
+                returned = self.on_tool_result(outcome.call, outcome)
+                if inspect.isawaitable(returned):
+                    await returned
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                call = outcome.call
+                log.warning("on_tool_result_failed", tool=call.name[:64], call_id=call.id, **loggable(error))
+        while execution.endings:
+            await send(replace(execution.endings[0], seq=self.number()))
+            del execution.endings[0]
 
 
-def _log_failure(outcome: ToolOutcome, error: ToolCallFailed) -> None:
+def _logged(outcome: ToolOutcome, error: ToolCallFailed) -> ToolOutcome:
     """Log names, codes and times. No texts: they may hold what the user said, or what a tool must keep to itself."""
     log.warning(
         "tool_call_failed",
@@ -350,3 +321,4 @@ def _log_failure(outcome: ToolOutcome, error: ToolCallFailed) -> None:
         elapsed=round(outcome.elapsed, 6),
         **({} if error.__cause__ is None else loggable(error.__cause__)),
     )
+    return outcome

@@ -1,16 +1,21 @@
-"""JSON schemas as providers take them: completed, checked, and rewritten for those that cannot follow references.
+"""JSON schemas: completed, checked, and rewritten for those that cannot follow references.
 
-Only the places where a schema may stand are walked: a property may be called `items`, and a default may look like a
-schema.
+A schema may be another's: a tool server sends it, or a client. So it is looked through once, when its tool is made, and
+what nobody could read later is refused there; and what its references come to is bounded, since a few that stand in one
+another are as much text as one likes. Only the places where a schema may occur are walked: a property may be called
+`items`, and a default may look like a schema.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from pydantic_core import from_json, to_json
+
+from streamtools.json_values import fits
+from streamtools.limits import DEFAULT_LIMITS
 
 JsonSchema = dict[str, Any]
 
@@ -20,65 +25,109 @@ _ONE = (
 )
 _SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` was a list before draft 2020-12
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_NAMES = ("type", "required")  # of which a type may be one alone
+_TEXTS = ("$ref", "format", "description")
+_LISTS = ("enum", "examples")
 _NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # OpenAI and Anthropic refuse them there
+_ROOM = 8 * 1024
+"""Characters of definitions that are written in the place of references, beside four times those of the schema."""
 
 
-def complete(schema: JsonSchema) -> JsonSchema:
+def complete(schema: Any) -> Any:
     """Return the schema with `items: {}` in each array that says nothing of its items: OpenAI refuses it otherwise."""
-
-    def with_items(part: JsonSchema) -> JsonSchema:
-        kind = part.get("type")
-        is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
-        return {**part, "items": {}} if is_array and "items" not in part else part
-
-    return cast(JsonSchema, _rewrite(schema, with_items))
+    if not isinstance(schema, dict):
+        return schema  # `true` and `false` are schemas too
+    kind = schema.get("type")
+    is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
+    return _inside(schema, complete) | ({"items": {}} if is_array and "items" not in schema else {})
 
 
 def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a copy, in plain values, of a schema that a user wrote for a tool's parameters, completed.
+    """Return a copy, in plain values, of a schema that a user, a client or a server wrote for a tool's parameters,
+    completed.
 
-    Raises ValueError where providers would refuse it: it is no JSON, not an object's, or has an alternative at its top.
+    Raises ValueError where providers would refuse it: it is no JSON, not an object's, or has an alternative at its top;
+    and where something in it is not what JSON Schema has in its place, or nests deeper than arguments may.
     """
     try:
         copied = from_json(to_json(schema))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the schema of the parameters cannot be written as JSON: {error}") from error
+    if not fits(copied, DEFAULT_LIMITS.depth):
+        raise ValueError(f"the schema of the parameters nests deeper than {DEFAULT_LIMITS.depth}")
     if copied.get("type", "object") != "object":
         raise ValueError(f"the schema of a tool's parameters is an object's, not of type {copied['type']!r}")
     if found := [key for key in _NOT_AT_THE_TOP if key in copied]:
         raise ValueError(f"the schema of the parameters has {found[0]!r} at its top, which providers refuse")
-    properties, required = copied.get("properties", {}), copied.get("required", [])
-    if not isinstance(properties, dict) or not all(isinstance(each, dict | bool) for each in properties.values()):
-        raise ValueError("the schema's 'properties' are an object that holds a schema for each name")
-    if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
-        raise ValueError("the schema's 'required' is a list of names")
-    return complete({"type": "object", "properties": {}, **copied})
+    _check(copied)
+    if not all(isinstance(each, dict) for each in copied.get("examples", ())):
+        raise ValueError("the schema's 'examples' are a list of objects")
+    completed: JsonSchema = complete({"type": "object", "properties": {}, **copied})
+    return completed
+
+
+def _check(schema: JsonSchema) -> None:
+    """Raise ValueError where a keyword holds something else than whoever reads it takes for granted."""
+    for key, value in schema.items():
+        parts: Iterable[Any] = ()
+        right, rule = True, ""
+        if key in _NAMED:
+            right, rule = isinstance(value, dict), "are an object that holds a schema for each name"
+            parts = value.values() if right else ()
+        elif key in _ONE and not (key in _SEVERAL and isinstance(value, list)):
+            parts, rule = (value,), "is a schema"
+        elif key in _SEVERAL:
+            right, rule = isinstance(value, list), "is a list of schemas"
+            parts = value if right else ()
+        elif key in _NAMES:
+            right, rule = isinstance(value, list) and all(isinstance(each, str) for each in value), "is a list of names"
+            right = right or (key == "type" and isinstance(value, str))
+        elif key in _TEXTS:
+            right, rule = isinstance(value, str), "is a text"
+        elif key in _LISTS:
+            right, rule = isinstance(value, list), "is a list"
+        if not right or not all(isinstance(part, dict | bool) for part in parts):
+            raise ValueError(f"the schema's {key!r} {rule}")
+        for part in parts:
+            if isinstance(part, dict):
+                _check(part)
 
 
 def inline(schema: JsonSchema) -> JsonSchema:
-    """Return the schema without `$ref`, for those that cannot follow one; what refers to itself ends as `{}`."""
+    """Return the schema without `$ref`, for those that cannot follow one.
+
+    What refers to itself ends as `{}`, and so does what nests deeper than arguments may, and what is behind as much as
+    a schema of this length has room for: definitions that refer twice to the next are twice as long with each.
+    """
     definitions = {
         f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in schema.get(key, {}).items()
     }
+    lengths: dict[str, int] = {}
+    room = _ROOM + 4 * len(to_json(schema))
 
-    def written_out(part: Any, seen: tuple[str, ...]) -> Any:
+    def follow(reference: str, seen: tuple[str, ...], depth: int) -> Any:
+        nonlocal room
+        target = definitions.get(reference)
+        if not isinstance(target, dict) or reference in seen:
+            return {}
+        if reference not in lengths:
+            lengths[reference] = len(to_json(target))
+        room -= lengths[reference]
+        return written_out(target, (*seen, reference), depth) if room >= 0 else {}
+
+    def written_out(part: Any, seen: tuple[str, ...], depth: int) -> Any:
         if not isinstance(part, dict):
             return part
+        if depth > DEFAULT_LIMITS.depth:
+            return {}
         reference = part.get("$ref")
         if isinstance(reference, str):
             beside = {key: value for key, value in part.items() if key != "$ref"}
-            target = {} if reference in seen else definitions.get(reference)
-            return {**(written_out(target, (*seen, reference)) if isinstance(target, dict) else {}), **beside}
-        return _inside(part, lambda inner: written_out(inner, seen))
+            return {**follow(reference, seen, depth + 1), **beside}
+        return _inside(part, lambda inner: written_out(inner, seen, depth + 1))
 
     top = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
-    return copy.deepcopy(written_out(top, ()))
-
-
-def _rewrite(schema: Any, change: Callable[[JsonSchema], JsonSchema]) -> Any:
-    if not isinstance(schema, dict):
-        return schema  # `true` and `false` are schemas too
-    return change(_inside(schema, lambda inner: _rewrite(inner, change)))
+    return copy.deepcopy(written_out(top, (), 0))
 
 
 def _inside(schema: JsonSchema, change: Callable[[Any], Any]) -> JsonSchema:

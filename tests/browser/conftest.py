@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from streamtools.web import Answerer, make_app
-from tests.answering import Answering
+from streamtools.apps.web import Answerer, make_app
 from tests.browser.looking import expect
-from tests.loopback import Loopback
-from tests.provider import Provider
-from tests.serving import Served
+from tests.support.answering import Answering
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.serving import Served
 
 _OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.answering import END, calling, delta, saying
 from tests.browser.conftest import Browsing
 from tests.browser.looking import ask, ended, expect
-from tests.loopback import Loopback
+from tests.support.answering import END, calling, delta, saying
+from tests.support.loopback import Loopback
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools.cli.recorded import Recorded
-from tests.answering import calling, saying
+from streamtools.apps.cli.serve import Recorded
 from tests.browser.conftest import Browsing
 from tests.browser.looking import ask, ended, expect
+from tests.support.answering import calling, saying
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 

@@ -7,11 +7,11 @@ import re
 import anyio
 import pytest
 
-from streamtools.cli.recorded import Recorded
-from tests.answering import calling, delta, saying
+from streamtools.apps.cli.serve import Recorded
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
-from tests.loopback import Loopback
+from tests.support.answering import calling, delta, saying
+from tests.support.loopback import Loopback
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 

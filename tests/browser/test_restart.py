@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.answering import saying
 from tests.browser.conftest import watch
 from tests.browser.looking import ask, ended, expect
-from tests.command import COMMAND, ENVIRONMENT
-from tests.provider import Provider
+from tests.support.answering import saying
+from tests.support.command import COMMAND, ENVIRONMENT
+from tests.support.provider import Provider
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 

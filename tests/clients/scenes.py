@@ -17,14 +17,14 @@ from starlette.routing import Route
 
 from streamtools import ToolError, chat, outputs, tool
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.conversation.models.scripted import ScriptedReply
+from streamtools.conversation.models import ScriptedReply
 from streamtools.events import ProviderCompleted, ReasoningDelta, SourceError, SourceUsage, TextDelta, Usage
 from streamtools.outputs import Encoder, asgi
 from streamtools.runs import Run, Runs
-from streamtools.stream import ToolStream
+from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import Answer as Result
 from streamtools.tools import Approve, Deny, MemoryLedger
-from streamtools.tools.decisions import Decision
+from streamtools.tools.approval import Decision
 
 STOP = ProviderCompleted(finish_reason="stop")
 
@@ -100,7 +100,9 @@ class Stage:
             version = asked.get("protocolVersion")
             ids: Any = {"thread_id": asked["threadId"], "run_id": asked["runId"]}
             results = [each["toolCallId"] for each in asked["messages"] if each["role"] == "tool"]
-            encoder = outputs.ag_ui(**ids, protocol_version=version, known_calls=self.decided, known_results=results)
+            encoder: outputs.Encoder = outputs.ag_ui(
+                **ids, protocol_version=version, known_calls=self.decided, known_results=results
+            )
             self.active[asked["threadId"]] = run, ""
         else:
             last = asked["messages"][-1]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.programs import React, Said, run_program
 from tests.clients.scenes import Stage
-from tests.serving import Served
+from tests.support.serving import Served
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 

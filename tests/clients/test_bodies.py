@@ -12,15 +12,15 @@ from hypothesis import given, settings
 
 from streamtools import ToolStream, outputs, replay, sources
 from streamtools.events import Text, UIEvent
+from streamtools.json_values import whole
 from streamtools.outputs import Encoder
 from streamtools.recording import shipped
-from streamtools.surrogates import whole
 from tests.clients.programs import run_program
-from tests.front_ends import read_body
-from tests.provider_streams import BY_NAME
-from tests.runs_told import RUNS
-from tests.test_front_end_laws import runs as parts_of_runs
-from tests.test_recordings_shipped import TOOLS
+from tests.outputs.test_front_end_laws import runs as parts_of_runs
+from tests.recording.test_recordings_shipped import TOOLS
+from tests.support.front_ends import read_body
+from tests.support.provider_streams import BY_NAME
+from tests.support.runs_told import RUNS
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.clients.programs import run_program
-from tests.loopback import Loopback
-from tests.test_front_end_page import END, PAY, PICK, TEXT, serving
+from tests.support.loopback import Loopback
+from tests.whole.test_front_end_page import END, PAY, PICK, TEXT, serving
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
@@ -32,7 +32,7 @@ def answers(asks: bytes) -> tuple[Loopback, Loopback]:
 )
 async def test_use_chat(folder: Path, version: str, asks: bytes, mode: str, told: dict[str, Any]) -> None:
     """The call ends in the message in which it stands, and the answer goes on there."""
-    async with serving("ai-sdk", *answers(asks)) as (server, _):
+    async with serving("ai-sdk", *answers(asks), user="ann") as (server, _):
         end = await run_program(folder, "ai_sdk.mjs", version, mode, f"{server.url}/api/chat")
 
     assert ("ready", None) == (end["status"], end.get("error"))
@@ -49,7 +49,7 @@ async def test_use_chat(folder: Path, version: str, asks: bytes, mode: str, told
 )
 async def test_ag_ui(folder: Path, asks: bytes, says: str, result: str) -> None:
     """The call has one result, and the answer stands behind it."""
-    async with serving("ag-ui", *answers(asks)) as (server, _):
+    async with serving("ag-ui", *answers(asks), user="ann") as (server, _):
         end = await run_program(folder, "ag_ui.mjs", f"{server.url}/agent", says)
 
     assert "failure" not in end

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme import ROOT
-from tests.testing_page import COMMANDS, SET_UP, provider, write_project
+from tests.support.readme import ROOT
+from tests.support.testing_page import COMMANDS, SET_UP, provider, write_project
 
 pytestmark = pytest.mark.sdk
 

@@ -62,3 +62,8 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> str:
             time.sleep(_PAUSE)
     end = log.read_text(errors="replace")[-2000:]
     pytest.fail(f"the server does not answer (exit status {process.poll()}); it said:\n{end}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_authorities() -> None:
+    """There are authorities here: the address may begin with `https`."""

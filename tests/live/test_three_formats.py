@@ -10,7 +10,7 @@ import pytest
 from streamtools import ToolStream, coalesce, sources
 from streamtools.events import Call, Done, Executed, Text, UIEvent
 from streamtools.testing.laws import assert_in_order
-from tests.make_recordings import SCENARIOS, Scenario
+from tests.recording.make_recordings import SCENARIOS, Scenario
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from tests.loopback import Loopback
+from tests.support.loopback import Loopback
 
 _PIECE = 61  # bytes; it divides neither frames nor characters
 

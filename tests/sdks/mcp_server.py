@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 from pydantic import BaseModel
 
 
@@ -38,12 +39,20 @@ def serve() -> None:
         await context.report_progress(1, 2, "half")
         return "done"
 
+    async def wait(context: Any) -> str:
+        """Wait for ever, once it has said that it does."""
+        await context.report_progress(0, 1, "waiting")
+        await anyio.sleep_forever()
+        return "never"
+
+    wait.__annotations__["context"] = Context
     work.__annotations__["context"] = Context  # by which the SDK knows whom to give it
     server = MCPServer("weather", log_level="CRITICAL")
     server.add_tool(weather)
     server.add_tool(note, structured_output=False)
     server.add_tool(refuse)
     server.add_tool(work)
+    server.add_tool(wait)
     server.run()
 
 

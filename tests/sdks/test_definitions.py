@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from streamtools.tools import ToolRegistry, tool
-from tests.signatures import TOOLS
+from tests.support.signatures import TOOLS
 
 pytestmark = pytest.mark.sdk
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streamtools import extract_tool_calls
-from tests.provider_streams import BY_NAME, CALLS
 from tests.sdks.clients import ASKED, anthropic_client, gemini_client, ollama_client, openai_client
 from tests.sdks.conftest import Serve
+from tests.support.provider_streams import BY_NAME, CALLS
 
 pytestmark = pytest.mark.sdk
 

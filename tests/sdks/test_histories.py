@@ -13,8 +13,8 @@ from pydantic import BaseModel, TypeAdapter
 from streamtools import ToolError, ToolStream
 from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
 from streamtools.history import Message, System, User, steps_to_history, write_messages
-from tests.history_rules import breaches
-from tests.stories import Script
+from tests.support.history_rules import breaches
+from tests.support.stories import Script
 
 pytestmark = pytest.mark.sdk
 
@@ -78,7 +78,8 @@ def run(id: str | None, signature: str | None) -> list[Message]:
     new_id = map("c{}".format, itertools.count(1)).__next__
 
     async def told() -> list[Message]:
-        async with ToolStream(Script(source), tools=[weather, refuse], new_id=new_id) as events:
+        options: Any = {"dialects": ["hash_marker"], "new_id": new_id}  # named: armed behind native calls, too
+        async with ToolStream(Script(source), tools=[weather, refuse], **options) as events:
             async for _ in events:
                 pass
         return steps_to_history(events.result.steps)

@@ -42,7 +42,7 @@ async def run(registry: ToolRegistry, *calls: tuple[str, Any]) -> tuple[list[UIE
 async def test_definitions() -> None:
     """What the server tells of its tools is what a model is told."""
     async with opened() as registry:
-        assert ["remote_weather", "remote_note", "remote_refuse", "remote_work"] == registry.names
+        assert ["remote_weather", "remote_note", "remote_refuse", "remote_work", "remote_wait"] == registry.names
         weather = registry.find("remote_weather")
         assert "Tell how warm it is." == weather.description
         assert ["city"] == weather.parameters["required"]
@@ -69,3 +69,18 @@ async def test_arguments_that_do_not_fit() -> None:
     async with opened() as registry:
         _, stream = await run(registry, ("weather", {"town": "Paris"}))
     assert [Code.TOOL_INPUT] == [outcome.error for outcome in stream.result.outcomes]
+
+
+async def test_a_session_that_is_cancelled_in_mid_call() -> None:
+    """The call ends as a cancelled one, and the session serves the next run."""
+    async with opened() as registry:
+        call = NativeToolCall("wait", "remote_wait", {}, "n0")
+        async with ToolStream(
+            sources.events([call, ProviderCompleted(finish_reason="tool_calls")]), tools=registry
+        ) as stream:
+            async for event in stream:
+                if isinstance(event, Progress):
+                    break
+        assert [Code.TOOL_CANCELLED] == [outcome.error for outcome in stream.result.outcomes]
+        events, _ = await run(registry, ("note", {"text": "a"}))
+        assert ["noted: a"] == [event.result for event in events if isinstance(event, Executed)]

@@ -10,9 +10,9 @@ import pytest
 from streamtools import ToolStream, outputs, replay, sources
 from streamtools.events import UIEvent
 from streamtools.recording import shipped
-from tests.runs_told import RUNS
 from tests.sdks.clients import ASKED, chat, openai_async, openai_client
 from tests.sdks.conftest import Serve
+from tests.support.runs_told import RUNS
 
 pytestmark = [
     pytest.mark.sdk,

@@ -9,11 +9,11 @@ import pytest
 
 from streamtools import coalesce, replay
 from streamtools.recording import RecordingTransport, read_recording, record, shipped
-from streamtools.recording.replay_transport import ReplayTransport
-from tests.loopback import Loopback
-from tests.planted import KEYS, found
+from streamtools.recording.transports import ReplayTransport
 from tests.sdks.clients import ASKED
 from tests.sdks.conftest import Serve
+from tests.support.loopback import Loopback
+from tests.support.planted import KEYS, found
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 

@@ -12,9 +12,9 @@ from streamtools import ToolStream, coalesce, replay, sources
 from streamtools.errors import UnrecordedRequest
 from streamtools.events import UIEvent
 from streamtools.recording import RecordingTransport, ReplayTransport, VirtualClock, shipped
-from tests.provider_streams import BY_NAME
+from tests.recording.test_recordings_shipped import TOOLS
 from tests.sdks.conftest import Serve
-from tests.test_recordings_shipped import TOOLS
+from tests.support.provider_streams import BY_NAME
 
 pytestmark = [
     pytest.mark.sdk,

@@ -10,9 +10,9 @@ from streamtools import ToolStream, coalesce, sources
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, UIEvent
 from streamtools.testing.laws import assert_in_order
-from tests.provider_streams import BY_NAME, CALLS, TOO_MUCH
 from tests.sdks.clients import WAYS, Way
 from tests.sdks.conftest import Serve
+from tests.support.provider_streams import BY_NAME, CALLS, TOO_MUCH
 
 pytestmark = [
     pytest.mark.sdk,

@@ -237,7 +237,7 @@ def collect() -> list[tuple[str | bytes, int, list[str]]]:
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
     from streamtools.parsing.dialects.base import neutralise
-    from tests.variants import KNOWN
+    from tests.support.variants import KNOWN
 
     @streamtools.tool
     def get_weather(city: str, days: int = 1) -> None:

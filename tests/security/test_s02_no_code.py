@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import streamtools
+from tests.support.cases import cases
 
 PACKAGE = Path(streamtools.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -48,10 +50,12 @@ def forbidden(tree: ast.AST) -> Iterator[str]:
                         yield f"{each} in line {node.lineno}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_nothing_in_the_package_runs_text(file: Path) -> None:
+def test_nothing_in_the_package_runs_text() -> None:
     """No module names a function or a module that does."""
-    assert [] == list(forbidden(ast.parse(file.read_bytes())))
+    with cases() as case:
+        for file in FILES:
+            with case(file.relative_to(PACKAGE)):
+                assert [] == list(forbidden(ast.parse(file.read_bytes())))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +153,8 @@ print(sum(told(*case) for case in cases))
 def test_hostile_payloads_are_text() -> None:
     """In every dialect and every place of a call: what is read is the text, and nothing was done on the way."""
     command = [sys.executable, "-W", "error", "-c", PROBE, json.dumps(PAYLOADS)]
-    probe = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    probe = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=unmeasured)
 
     assert "" == probe.stderr
     assert int(probe.stdout) > 50 * len(PAYLOADS)

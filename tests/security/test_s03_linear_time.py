@@ -19,7 +19,7 @@ from streamtools import Parser, parse
 from streamtools.parsing.dialects import Dialect
 from streamtools.tools import Tool
 from tests.security.patterns import faults
-from tests.variants import KNOWN
+from tests.support.variants import KNOWN
 
 MIB = 1024 * 1024
 
@@ -59,6 +59,7 @@ def openers(dialect: Dialect) -> dict[str, str]:
     return {name: call[:at] for name, at in cuts.items()} | {"one opener, and no end": ""}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dialect", KNOWN.values(), ids=KNOWN.keys())
 @pytest.mark.parametrize("size", [3, MIB], ids=["in threes", "at once"])
 def test_twice_the_openers_are_twice_the_work(dialect: Dialect, size: int) -> None:
@@ -96,7 +97,9 @@ HARMLESS = {
     r"[-+.0-9eE \t\r\n,:]*+(": "the same",
     r"\.(?P<name>": "the same; each alternative ends at the character that it looks for",
     r"(?:functions\.)?(.+)": "matched against the whole of an id",
-    r"(?:.*[_-])?(?:(?:api": "matched against the whole of a name",
+    r"(?:[a-z0-9_]*_)?(?:": "matched against the whole of a name; behind each of its `_` up to the next",
+    r"""\\*+["']""": "matched at a place that is known",
+    r"[A-Za-z_.]++(?:\(.*": "matched against the whole of a value",
     r"[ \t]*(`{3,}|~{3,})": "matched against one line, which always fits once it has begun to",
     r"^<tool_instructions>": "each search stops where the next could begin",
     r"(.+?[.!?])(?:": "matched at the beginning of a description",
@@ -147,6 +150,7 @@ def test_what_was_quadratic_is_read(dialect: str, text: str) -> None:
     assert [] == parse(text, dialects=[dialect], tools=TOOLS).calls
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("opener", ["###:{", "~~~tool_call\n{"])
 def test_a_megabyte_of_openers_is_read(opener: str) -> None:
     """And shown or reported as what it is; with a sixteenth of it, it takes sixteen calls a character at most."""

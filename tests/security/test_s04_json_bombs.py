@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -12,7 +13,8 @@ from streamtools import ToolRegistry, ToolStream, parse, sources
 from streamtools.errors import ToolInputError
 from streamtools.events import Error
 from streamtools.limits import Limits
-from tests.variants import KNOWN
+from tests.support.cases import cases
+from tests.support.variants import KNOWN
 
 DEEP = "[" * 100_000
 BOMBS = {
@@ -46,18 +48,22 @@ def f(a: Any = None) -> str:
     raise Ran
 
 
-@bombs
-@pytest.mark.parametrize("cut", [False, True], ids=["whole", "in pieces"])
-@pytest.mark.parametrize("dialect", ["hash_marker", "tilde_fence", "hermes_json", "mistral_list"])
-def test_a_bomb_in_text(dialect: str, cut: bool, value: str, code: str) -> None:
-    """Its call is one error, with its code; what stands behind is read."""
-    text = KNOWN[dialect].write_call("f", {"a": "bomb"}).replace('"bomb"', value) + "\n\nafter"
-    deltas = [text[at : at + 997] for at in range(0, len(text), 997)] if cut else text
-    result = parse(deltas, dialects=[dialect])
+FORMS = ["hash_marker", "tilde_fence", "hermes_json", "mistral_list"]
 
-    assert [code] == [each.code for each in result.errors]
-    assert [] == result.calls
-    assert value == DEEP or result.content.endswith("after")
+
+@bombs
+def test_a_bomb_in_text(value: str, code: str) -> None:
+    """Its call is one error, with its code; what stands behind is read."""
+    with cases() as case:
+        for dialect, cut in itertools.product(FORMS, [False, True]):
+            with case(dialect, "in pieces" if cut else "whole"):
+                text = KNOWN[dialect].write_call("f", {"a": "bomb"}).replace('"bomb"', value) + "\n\nafter"
+                deltas = [text[at : at + 997] for at in range(0, len(text), 997)] if cut else text
+                result = parse(deltas, dialects=[dialect])
+
+                assert [code] == [each.code for each in result.errors]
+                assert [] == result.calls
+                assert value == DEEP or result.content.endswith("after")
 
 
 @bombs

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from streamtools import ToolCall, parse
 from streamtools.parsing.dialects import DIALECTS
-from tests.approvals import Bank, hold
+from tests.support.approvals import Bank, hold
+from tests.support.cases import cases
 
 names = st.text(max_size=4)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -39,14 +40,17 @@ def test_a_key_that_stands_twice_is_refused(one: Any, other: Any, key: str, plac
         assert {each.code for each in result.errors} <= expected
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS.keys())
-def test_an_argument_that_stands_twice_is_refused(dialect: Any) -> None:
+def test_an_argument_that_stands_twice_is_refused() -> None:
     """In each dialect, also where arguments are no JSON."""
-    text = dialect.write_call("f", {"to": "Ann", "tq": "Eve"}).replace("tq", "to")
-    result = parse(text, dialects=[dialect], tools=[{"name": "f", "parameters": {"properties": {"to": {}}}}])
+    tool = {"name": "f", "parameters": {"properties": {"to": {}}}}
+    with cases() as case:
+        for dialect in DIALECTS.values():
+            with case(dialect.id):
+                text = dialect.write_call("f", {"to": "Ann", "tq": "Eve"}).replace("tq", "to")
+                result = parse(text, dialects=[dialect], tools=[tool])
 
-    assert [] == result.calls
-    assert [] != result.errors or result.content == text
+                assert [] == result.calls
+                assert [] != result.errors or result.content == text
 
 
 @given(st.dictionaries(names, values, max_size=4))

@@ -2,7 +2,8 @@
 
     python -m tests.security.endless
 
-sends a gigabyte of them through the pipeline and prints what the process has held; here it is 64 megabytes.
+sends a gigabyte of them through the pipeline and prints what the process has held; here it is 64 megabytes, and four in
+the quick tests.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 import pytest
 
 from streamtools.limits import Limits
-from tests.bounds import peak
 from tests.security.endless import STREAMS, run
+from tests.support.bounds import peak
 
 MIB = 1024 * 1024
 SMALL = Limits(call=64 * 1024, frame=MIB, text=MIB)
 
 
+@pytest.mark.parametrize("megabytes", [4, pytest.param(64, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", STREAMS)
-def test_what_never_ends_is_told_once(name: str) -> None:
+def test_what_never_ends_is_told_once(name: str, megabytes: int) -> None:
     """When the limit is met; behind it is only counted."""
-    told = run(name, 64 * MIB)
+    told = run(name, megabytes * MIB)
     codes = [each for each in told if each.startswith(("error", "warning"))]
 
     first = "warning forged_result" if name == "a forged result" else "error too_large"
@@ -28,11 +30,13 @@ def test_what_never_ends_is_told_once(name: str) -> None:
     assert len(told) < 12
 
 
+@pytest.mark.parametrize("megabytes", [1, pytest.param(4, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", STREAMS)
-def test_what_is_held_does_not_grow(name: str) -> None:
+def test_what_is_held_does_not_grow(name: str, megabytes: int) -> None:
     """Four times the stream takes no more room: that of the call, of a turn's text and of what is at hand."""
+    size = megabytes * MIB
     run(name, MIB, SMALL)  # what is made once
-    once, more = (peak(lambda size=size: run(name, size, SMALL)) for size in (4 * MIB, 16 * MIB))  # type: ignore[misc]
+    once, more = (peak(lambda size=size: run(name, size, SMALL)) for size in (size, 4 * size))  # type: ignore[misc]
 
     assert more < once + MIB // 4
     assert more < 2 * (SMALL.call + SMALL.text)

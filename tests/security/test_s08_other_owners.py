@@ -26,8 +26,8 @@ from streamtools.errors import RunNotFound
 from streamtools.events import ProviderCompleted
 from streamtools.outputs.asgi import EventStreamResponse, last_event_id, serve_websocket
 from streamtools.runs import Run, Runs
-from tests.serving import Served
-from tests.stories import Script, texts
+from tests.support.serving import Served
+from tests.support.stories import Script, texts
 
 pytestmark = pytest.mark.anyio
 

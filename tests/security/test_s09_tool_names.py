@@ -16,9 +16,10 @@ import pytest
 from streamtools import ToolRegistry, ToolStream, parse, tool
 from streamtools.errors import Code, UnknownTool
 from streamtools.events import Error, Executed, NativeToolCall, ProviderCompleted
-from streamtools.parsing.dialects import DIALECTS, Dialect
+from streamtools.parsing.dialects import DIALECTS
 from streamtools.tools import Tool
-from tests.stories import Script, texts
+from tests.support.cases import cases
+from tests.support.stories import Script, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -105,13 +106,15 @@ async def test_natively() -> None:
         assert codes in ([Code.UNKNOWN_TOOL], [Code.MISSING_TOOL_NAME]), what
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS.keys())
-def test_in_each_dialect(dialect: Dialect) -> None:
+def test_in_each_dialect() -> None:
     """What is read is never the name of the tool, whatever else the text may be by then."""
-    for what, name in STRANGE.items():
-        text = dialect.write_call("NAME", {"city": "a"}).replace("NAME", name)
-        read = {call.name for call in parse(text, dialects=[dialect], tools=[get_weather]).calls}
-        assert NAME not in read or dialect.id in OF_THE_FORM.get(name, ()), what
+    with cases() as case:
+        for dialect in DIALECTS.values():
+            for what, name in STRANGE.items():
+                with case(dialect.id, what):
+                    text = dialect.write_call("NAME", {"city": "a"}).replace("NAME", name)
+                    read = {call.name for call in parse(text, dialects=[dialect], tools=[get_weather]).calls}
+                    assert NAME not in read or dialect.id in OF_THE_FORM.get(name, ())
 
 
 async def test_by_hand() -> None:

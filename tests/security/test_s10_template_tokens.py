@@ -1,7 +1,8 @@
 """S10: tokens of chat templates in a tool's result: none survives intact where the result travels as text.
 
-On a native channel results are left alone: there the provider keeps data and template apart. It is defence in depth: a
-server that reads the tokens of its template out of any text is the place to mend.
+Of a model that is known to make native calls, results are left alone: there the provider keeps data and template apart,
+and no text is a call. It is defence in depth: a server that reads the tokens of its template out of any text is the
+place to mend.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from streamtools import ToolStream
 from streamtools.events import Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.base import neutralise, restore
-from tests.stories import Script, texts
+from tests.support.cases import cases
+from tests.support.stories import Script, texts
 
 FAMILIES = {
     "ChatML": "<|im_start|> <|im_end|> <|im_sep|> <|endoftext|> <|endofprompt|>",
@@ -43,15 +45,18 @@ TOKENS = [token for written in FAMILIES.values() for token in written.split()]
 AROUND = ["<", "<|", "|>", "[", "]", "~", "###:", "<｜", "a", " ", "\n", '"']
 
 
-@pytest.mark.parametrize("token", TOKENS)
-def test_no_token_survives(token: str) -> None:
+def test_no_token_survives() -> None:
     """Whatever stands around it, and even inside of another one; nobody sees the difference, and it can be undone."""
-    for dialect in DIALECTS.values():
-        for text in (token, token * 3, f"<|{token}|>", f"[|{token}|]", f"a{token}b", f"<{token}>", f"|{token}|"):
-            safe = neutralise(text, [dialect])
-            assert token not in safe
-            assert text == safe.replace("\u2060", "")
-            assert text == restore(safe, [dialect])
+    with cases() as case:
+        for token in TOKENS:
+            around = (token, token * 3, f"<|{token}|>", f"[|{token}|]", f"a{token}b", f"<{token}>", f"|{token}|")
+            for dialect in DIALECTS.values():
+                with case(token, dialect.id):
+                    for text in around:
+                        safe = neutralise(text, [dialect])
+                        assert token not in safe
+                        assert text == safe.replace("\u2060", "")
+                        assert text == restore(safe, [dialect])
 
 
 @given(st.lists(st.sampled_from([*TOKENS, *AROUND]), max_size=12).map("".join))
@@ -73,9 +78,10 @@ def test_other_text_is_left_alone(text: str) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("flag", [None, True])
 @pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
-async def test_what_the_model_and_the_reader_get(native: bool) -> None:
-    """In text, the model gets no token; the interface gets the result as it was, and so does a native channel."""
+async def test_what_the_model_and_the_reader_get(native: bool, flag: bool | None) -> None:
+    """Where text may hold calls, the model gets no token; the interface gets the result as it was."""
     page = "\n".join(TOKENS)
 
     def read() -> str:
@@ -83,9 +89,10 @@ async def test_what_the_model_and_the_reader_get(native: bool) -> None:
 
     end = ProviderCompleted(finish_reason="stop")
     made: list[Any] = [NativeToolCall("0", "read", {}, "n")] if native else texts('~~~tool_call\n{"name":"read"}\n~~~')
-    async with ToolStream(Script([*made, end]), tools=[read]) as events:
+    named = None if native else ["tilde_fence"]
+    async with ToolStream(Script([*made, end]), tools=[read], native_tool_calls=flag, dialects=named) as events:
         shown = [event.result async for event in events if isinstance(event, Executed)]
     sent = events.result.messages()[-1]["content"]
 
     assert [page] == shown
-    assert (TOKENS if native else []) == [token for token in TOKENS if token in sent]
+    assert (TOKENS if native and flag else []) == [token for token in TOKENS if token in sent]

@@ -20,6 +20,10 @@ from streamtools import chat
 from streamtools.conversation import AnthropicMessages, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses
 from streamtools.events import Error
 from streamtools.tools.guarded_http import Address, GuardedTransport, guarded_client, is_public
+from tests.support.cases import cases
+from tests.support.loops import other_loop_deep
+
+__all__ = ["other_loop_deep"]  # a fixture
 
 pytestmark = pytest.mark.anyio
 
@@ -69,19 +73,21 @@ async def ask(model: Any) -> list[Error]:
         return [event async for event in events if isinstance(event, Error)]
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("make", MODELS)
-async def test_no_redirect_is_followed(make: Any, status: int) -> None:
+async def test_no_redirect_is_followed(make: Any) -> None:
     """Neither to another address nor to another port, with each provider's key; the error names the target's host."""
-    async with serving() as (one, other):
-        one.redirects_to(other.url, status)
-        (error,) = await ask(make("m", base_url=one.url, api_key=KEY, retries=0))
+    with cases() as case:
+        for status in (301, 302, 303, 307, 308):
+            with case(status):
+                async with serving() as (one, other):
+                    one.redirects_to(other.url, status)
+                    (error,) = await ask(make("m", base_url=one.url, api_key=KEY, retries=0))
 
-        assert 1 == len(one.heard)
-        assert [] == other.heard
-        assert make is OllamaChat or KEY.encode() in one.heard[0]
-        assert other.url in error.message
-        assert KEY not in error.to_json()
+                    assert 1 == len(one.heard)
+                    assert [] == other.heard
+                    assert make is OllamaChat or KEY.encode() in one.heard[0]
+                    assert other.url in error.message
+                    assert KEY not in error.to_json()
 
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest/", "//127.0.0.2:1/", "file:///etc/passwd", "\x01"])
@@ -96,24 +102,34 @@ async def test_a_redirect_inside_is_refused(target: str) -> None:
         assert "redirect" in error.message or "could not be reached" in error.message
 
 
-@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\0b", "a\r\n\r\nGET /evil HTTP/1.1\r\n\r\n"])
-@pytest.mark.parametrize("where", ["headers", "key", "url", "model"])
-async def test_nothing_is_injected_into_a_request(where: str, value: str) -> None:
-    """A line end in a header, a key or an address is refused or escaped: one request goes out, or none."""
-    async with serving() as (one, _):
-        of: dict[str, dict[str, Any]] = {"headers": {"headers": {"X-Own": value}}, "key": {"api_key": value}}
-        options = of.get(where, {})
-        try:
-            url = f"{one.url}/{value}" if where == "url" else one.url
-            errors = await ask(GeminiChat(value if where == "model" else "m", base_url=url, retries=0, **options))
-        except ValueError:
-            errors = []
+INJECTED = ["a\r\nX-Evil: 1", "a\nb", "a\0b", "a\r\n\r\nGET /evil HTTP/1.1\r\n\r\n"]
 
-        assert len(one.heard) < 2
-        for request in one.heard:
-            lines = request.partition(b"\r\n\r\n")[0].lower().splitlines()[1:]
-            assert not [line for line in lines if line.startswith((b"x-evil", b"get"))]
-        assert all(value not in error.message for error in errors)
+
+@pytest.mark.parametrize("where", ["headers", "key", "url", "model"])
+async def test_nothing_is_injected_into_a_request(where: str) -> None:
+    """A line end in a header, a key or an address is refused or escaped: one request goes out, or none."""
+    with cases() as case:
+        for value in INJECTED:
+            with case(repr(value)):
+                async with serving() as (one, _):
+                    of: dict[str, dict[str, Any]] = {
+                        "headers": {"headers": {"X-Own": value}},
+                        "key": {"api_key": value},
+                    }
+                    options = of.get(where, {})
+                    try:
+                        url = f"{one.url}/{value}" if where == "url" else one.url
+                        errors = await ask(
+                            GeminiChat(value if where == "model" else "m", base_url=url, retries=0, **options)
+                        )
+                    except ValueError:
+                        errors = []
+
+                    assert len(one.heard) < 2
+                    for request in one.heard:
+                        lines = request.partition(b"\r\n\r\n")[0].lower().splitlines()[1:]
+                        assert not [line for line in lines if line.startswith((b"x-evil", b"get"))]
+                    assert all(value not in error.message for error in errors)
 
 
 async def test_the_user_of_an_address_is_shown_to_nobody() -> None:
@@ -132,7 +148,8 @@ NOT_PUBLIC = (
     " 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1 ::7f00:1 fe80::1 fc00::1 fd00:ec2::254 fec0::1 ff02::1 2001:db8::1"
     " ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b:1::1 2002:7f00:1:: 2002:a00:1::"
     " 2001:0:0:0:0:0:f5ff:fffe 168.63.129.16 192.0.0.9 192.0.0.192 192.88.99.1 ::ffff:0:7f00:1 200::1 3fff::1 5f00::1"
-    " 64:ff9b::a83f:8110 ::ffff:168.63.129.16 2002:a83f:8110::"
+    " 64:ff9b::a83f:8110 ::ffff:168.63.129.16 2002:a83f:8110:: 64:ff9b:1:7f00::1 2606:4700::5efe:a00:1"
+    " 2606:4700::200:5efe:a9fe:a9fe 2606:4700::5efe:808:808"
 )
 
 
@@ -155,6 +172,42 @@ async def client_of(*allowed: str, **options: Any) -> AsyncIterator[httpx.AsyncC
 
     async with guarded_client(allow=allow, **options) as client:
         yield client
+
+
+INSIDE = ["2606:64::/96", "203.0.114.0/24"]
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("2606:64::a00:1", None),
+        ("203.0.114.9", None),
+        ("::ffff:203.0.114.9", None),
+        ("64:ff9b::cb00:7209", None),
+        ("2002:cb00:7209::", None),
+        ("127.0.0.1", 200),
+    ],
+)
+async def test_networks_that_are_named(address: str, status: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one's own network translates or routes elsewhere counts as inside, whatever leads there."""
+    async with serving() as (one, _):
+
+        async def getaddrinfo(host: str, port: int, **_: Any) -> Any:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+        monkeypatch.setattr("streamtools.tools.guarded_http.anyio.getaddrinfo", getaddrinfo)
+        async with guarded_client(allow=lambda _: True, inside=INSIDE) as client, AsyncExitStack() as stack:
+            if status is None:
+                stack.enter_context(pytest.raises(httpx.ConnectError, match="the address is not a public one"))
+            response = await client.get(f"http://named.example:{one.url.rpartition(':')[2]}/")
+            assert status == response.status_code
+
+
+def test_a_network_that_is_none() -> None:
+    """It is refused where it is named, and one that is not given in a list is one."""
+    with pytest.raises(ValueError, match="does not appear to be"):
+        guarded_client(inside=["inside"])
+    guarded_client(inside="10.0.0.0/8")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from streamtools import ToolStream
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.recording import Head, RecordingTransport, RecordingWriter, record
-from tests.stories import Script
+from tests.support.stories import Script
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from streamtools.conversation import OpenAIChat, ScriptedModel
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder
 from streamtools.tools import Tool, ToolContext
-from tests.approvals import calls
+from tests.support.approvals import calls
 
 pytestmark = pytest.mark.anyio
 

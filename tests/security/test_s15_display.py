@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from streamtools import UiTexts, outputs
+from streamtools.apps.web.app import make_page
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import CallStart, Error, Executed, Executing
-from streamtools.web.page import make_page
-from tests.runs_told import RUNS
 from tests.security.test_s07_sse_injection import ENCODERS, attack
+from tests.support.cases import cases
+from tests.support.runs_told import RUNS
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -46,24 +47,27 @@ def test_no_encoder_writes_html(make: Any) -> None:
         assert not _tag.search(body)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def collect(value: Any, strings: list[str]) -> None:
+    """Add all strings in a value to `strings`."""
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        collect(each, strings)
+        strings += [each] if isinstance(each, str) else []
+
+
 @pytest.mark.parametrize("make", [each for name, each in ENCODERS.items()], ids=list(ENCODERS))
-def test_what_is_written_is_what_was_said(make: Any, text: str) -> None:
+def test_what_is_written_is_what_was_said(make: Any) -> None:
     """Nothing is escaped twice or dropped: a front end that escapes what it shows gets what there is."""
-    for events in RUNS.values():
-        encoder = make()
-        body = b"".join(encoder.encode(attack(event, text)) for event in events).decode()
-        data = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: {")]
-        strings: list[str] = []
-
-        def collect(value: Any, strings: list[str] = strings) -> None:
-            for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-                collect(each)
-                strings += [each] if isinstance(each, str) else []
-
-        for each in data:
-            collect(json.loads(each))
-        assert html.escape(text) == text or not [each for each in strings if html.escape(text) in each]
+    with cases() as case:
+        for text in HOSTILE:
+            with case(ascii(text)):
+                for events in RUNS.values():
+                    encoder = make()
+                    body = b"".join(encoder.encode(attack(event, text)) for event in events).decode()
+                    data = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: {")]
+                    strings: list[str] = []
+                    for each in data:
+                        collect(json.loads(each), strings)
+                    assert html.escape(text) == text or not [each for each in strings if html.escape(text) in each]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)

@@ -15,8 +15,8 @@ from anyio.abc import SocketStream
 from streamtools import replay
 from streamtools.conversation import Emulation, OpenAIChat
 from streamtools.recording import shipped
-from tests.loopback import Loopback
-from tests.provider import Provider
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
 from tests.torture.rack import Rack
 from tests.torture.streams import Scenario
 from tests.torture.tools import Tools, native, new_ids, said

@@ -81,9 +81,9 @@ class Pretends(NotedStream):
 class NeverWakes(NotedStream):
     """Forgets whoever waits for the end."""
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         if not (self._ready and isinstance(self._ready[-1], Done)):
-            super()._tell()
+            super()._wake()
 
 
 class ForgetsToAwait(NotedStream):

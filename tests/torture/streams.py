@@ -31,6 +31,7 @@ class Scenario:
     without: tuple[str, ...] = ()  # kinds of blows that nobody may strike here
     is_inside: bool = False  # something that is not ours, and waits when it is left, stands around the stream
     quiet: tuple[str, ...] = ()  # what Python may say here, for it is not of our doing
+    looks_again: str = "(nowhere)"  # where a task sleeps and looks again, because nobody can wake it
 
 
 async def _read(rack: Rack, wire: Wire, tools: list[Tool] | None = None, **options: Any) -> None:
@@ -202,7 +203,8 @@ STREAMS = [
     Scenario("cut", cut, reason="failed"),
     Scenario("asked", asked),
     Scenario("resumed", resumed),
-    Scenario("resumed-file", resumed_with_file),
+    # A call in a file is another's for as long as a thread that was left with it has not put it down.
+    Scenario("resumed-file", resumed_with_file, looks_again="tools/ledger.py"),
     Scenario("own-source", own_source),
     Scenario("elsewhere", elsewhere),
     Scenario("own-generator", in_own_generator, without=_IN_TURN),

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from streamtools.tools import Tool, ToolContext
-from tests.chat_chunks import DONE, chunk
+from tests.support.chat_chunks import DONE, chunk
 from tests.torture.rack import Rack
 
 

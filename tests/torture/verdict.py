@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from streamtools.errors import Code, EventOrderError
 from streamtools.events import Done, Error, Executed, Executing, UIEvent
-from streamtools.grammar import validate
-from tests.order_rules import check_openai
-from tests.stories import tell
+from streamtools.machine.event_order import validate
+from tests.support.order_rules import check_openai
+from tests.support.stories import tell
 from tests.torture.noted import Tracked
 from tests.torture.rack import Rack
 from tests.torture.trial import Trial
@@ -22,7 +22,7 @@ QUESTION = {"role": "user", "content": "Well?"}
 def judge(trial: Trial, whole: Counter[str]) -> list[str]:
     """Return all complaints about a trial; `whole` is the story of a run to which nothing has happened."""
     rack, effects = trial.rack, effects_of(trial)
-    complaints = [*rack.complaints, *rack.steps.stalls]
+    complaints = [*rack.complaints, *(each for each in rack.steps.stalls if trial.scenario.looks_again not in each)]
     if "escapes" not in effects:  # asyncio tells of each task that was cut short by that
         quiet = (*trial.scenario.quiet, *([_NOT_BEGUN] if _cancels_all(trial) else []))
         complaints += [noise for noise in trial.noises if not any(known in noise for known in quiet)]
@@ -72,11 +72,13 @@ def _ending(trial: Trial, effects: set[str]) -> Iterator[str]:
     raised = [blow for blow in trial.struck if blow.error is not None]
     if "escapes" in effects:
         loud = [blow.error for blow in raised if _effect(trial, blow.kind.name, blow.kind.effect) == "escapes"]
-        # What is on its way out is lost where somebody who is left on that way waits, and is cancelled; and what a
-        # thread raises to nobody, once it was left behind.
+        # What is on its way out is lost where somebody who is left on that way waits, and is cancelled, or asyncio
+        # cancels once more what clears up; and what a thread raises to nobody, once it was left behind.
         is_cancelled = "cancels" in effects or any(blow.kind.name.startswith("beside") for blow in trial.struck)
-        is_lost = _cancels_all(trial) or (is_cancelled and trial.scenario.is_inside)
-        is_alone = effects & {"cancels", "stops", "late"} and any(blow.kind.place == "thread" for blow in raised)
+        is_again = any(blow.kind.name.startswith("cancel-again") for blow in trial.struck)
+        is_lost = _cancels_all(trial) or is_again or (is_cancelled and trial.scenario.is_inside)
+        is_left = is_cancelled or effects & {"stops", "late"}
+        is_alone = is_left and any(blow.kind.place == "thread" for blow in raised)
         if not (is_lost or is_alone) and not any(leaf is each for leaf in _leaves(error) for each in loud):
             yield f"{loud} has not got out; {error!r} has"
         return

@@ -1,18 +1,22 @@
-"""Sending one request: attempts, the time until its first byte, and a response that is closed whatever happens.
+"""Sending one request: attempts, how long the provider may be silent, and a response that is closed whatever happens.
 
 A request is sent again only as long as nothing of an answer has come, because behind the first byte somebody may have
 seen it; and not where time ran out, because the provider may still be at work on it. Redirects are not followed: a key
 goes to the host that it was meant for.
+
+The times are bounded here and not by the HTTP client, which has one bound for each read: a model may think for minutes
+before its first byte, and a silence of that length behind it is a dead connection. A bound stands around a single read,
+and nothing yields inside of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
 from time import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
 
@@ -20,17 +24,84 @@ import anyio
 import msgspec
 import structlog
 
-from streamtools.conversation.models.response import CLOSING, Response, Timeouts, open_response
+from streamtools.errors import StreamToolsError
 from streamtools.events import SourceError
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.adapter import interrupted
-from streamtools.sources.objects import name_of
-from streamtools.sources.words import shown_url
+from streamtools.sources.provider_terms import name_of, shown_url
+from streamtools.sources.source import Reading
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
+
 log = structlog.get_logger(__name__)
+
+CLOSING = 10.0
+"""Seconds that a response may take to close."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeouts:
+    """Seconds until the connection stands, until the first byte of an answer, and between its bytes; `math.inf` waits.
+
+    The first byte takes long where a model is loaded, or thinks before it speaks.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 600.0
+    between_bytes: float = 120.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not getattr(self, each.name) > 0:
+                raise ValueError(f"{each.name} is a time above 0 seconds, not {getattr(self, each.name)!r}")
+
+
+class NothingCame(StreamToolsError, TimeoutError):
+    """The answer stopped for longer than `Timeouts.between_bytes`."""
+
+
+class Response:
+    """A provider's response as a source reads it: the first bytes may have been read already, later ones are timed."""
+
+    def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between: float) -> None:
+        self.status_code: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.url = getattr(response, "url", None)
+        self._opened = opened
+        self._reading = Reading(response)
+        self._between = between
+        self._first: bytes | None = None
+        self._closed = False
+
+    async def begin(self) -> None:
+        """Read the first bytes."""
+        self._first = await anext(self._reading, None)
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the bytes of the body, decoded."""
+        if self._first is not None:
+            yield self._first
+        while True:
+            chunk = None
+            with anyio.move_on_after(self._between) as scope:
+                chunk = await anext(self._reading, None)
+            if scope.cancelled_caught:
+                raise NothingCame(f"nothing came for {self._between:g} s")
+            if chunk is None:
+                return
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the response, at once; may be called more than once."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.move_on_after(CLOSING, shield=True):
+            await self._reading.aclose()
+            await self._opened.__aexit__(None, None, None)
+
 
 BACKOFF = 0.5
 """Seconds before the second attempt, where the provider names no time; they double with each, and vary by as much."""
@@ -99,9 +170,7 @@ class Sending:
             raise
         return self._source
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self._close()
 
     async def _send(self) -> Response | SourceError:
@@ -133,13 +202,18 @@ class Sending:
             headers=request.headers,
             content=request.content,
             follow_redirects=False,
-            timeout=(_seconds(timeouts.connect), None, None, None),
+            timeout=(None if math.isinf(timeouts.connect) else timeouts.connect, None, None, None),
         )
         if not hasattr(opened, "__aenter__"):
             raise TypeError(f"{type(self._client)!r} is no asynchronous HTTP client")
         with anyio.move_on_after(timeouts.first_byte):
             try:
-                response = self._response = await open_response(opened, timeouts.between_bytes)
+                raw = await opened.__aenter__()
+                try:
+                    response = self._response = Response(opened, raw, timeouts.between_bytes)
+                except BaseException:  # no response that anybody can read
+                    await opened.__aexit__(None, None, None)
+                    raise
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(await self._redirected(response))
                 if not 200 <= response.status_code < 300:
@@ -166,13 +240,10 @@ class Sending:
             target = urlsplit(urljoin(self._request.url, response.headers["location"]))
             host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
         except ValueError:
-            host = "elsewhere"
-        shown = host if host.isprintable() and len(host) < 300 else "elsewhere"
-        return SourceError(
-            f"the provider redirects to {shown}; nothing was sent there",
-            status=response.status_code,
-            url=shown_url(self._request.url),
-        )
+            host = ""
+        shown = host if host and host.isprintable() and len(host) < 300 else "elsewhere"
+        message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self._request.url)
+        return SourceError(message, status=response.status_code, url=url)
 
     async def _give_up(self, state: RetryCallState) -> None:
         """Close what an attempt has left, before the next."""
@@ -205,9 +276,9 @@ def _refused(response: Response) -> Attempt:
     """Return what a response is whose status is an error: sent again, if the status may be another the next time."""
     wait = _retry_after(response.headers)
     again = response.status_code in _AGAIN or response.status_code >= 500
-    told = response.headers.get("x-should-retry")  # of OpenAI and Anthropic, who know better
-    if told in ("true", "false"):
-        again = told == "true"
+    advice = response.headers.get("x-should-retry")  # of OpenAI and Anthropic, who know better
+    if advice in ("true", "false"):
+        again = advice == "true"
     return Attempt(response, again and (wait is None or wait <= LONGEST_WAIT), wait)
 
 
@@ -225,7 +296,3 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
     except (ValueError, OverflowError):
         return None
-
-
-def _seconds(time: float) -> float | None:
-    return None if math.isinf(time) else time

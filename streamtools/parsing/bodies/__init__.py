@@ -3,4 +3,111 @@
 A body reads a span from behind its marker to its end. It says where calls begin and end, what their names are, and
 writes their arguments as JSON text, if they are not written so. It never judges what JSON says: that is done once, for
 all dialects alike, when a call is complete.
+
+Here stands what grammars have in common. Models forget closing tags. A call that lacks only its own, because something
+else begins where it should stand, is a call all the same; one that is cut, or broken, is an error, which ends where the
+next tag of ours does.
 """
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import TypeAlias
+
+from streamtools.errors import Code
+from streamtools.parsing.markers import Marker, Part
+from streamtools.parsing.reader import Closing
+from streamtools.parsing.span import Body, Span
+
+Begun: TypeAlias = Callable[[str, int], "re.Match[str] | None"]
+
+
+def begun(*tags: tuple[Part, ...]) -> Begun:
+    """Return what matches a beginning of one of `tags` at the end of a text."""
+    return re.compile("|".join(Marker(tag).begun_pattern() for tag in tags)).match
+
+
+class End(Enum):
+    """How a call ends."""
+
+    CLOSED = "closed"
+    UNCLOSED = "unclosed"  # something else begins where its closing tag should stand
+    INSIDE = "inside"  # its closing tag came inside a value
+    BROKEN = "broken"  # something stands in it that has no place there
+    BROKEN_JSON = "broken JSON"
+    CUT = "cut"
+
+    @property
+    def code(self) -> Code | None:
+        """What is wrong with the call; None if it is one."""
+        return _CODES.get(self)
+
+
+_CODES = {
+    End.INSIDE: Code.UNRECOGNISED_TOOL_CALL,
+    End.BROKEN: Code.UNRECOGNISED_TOOL_CALL,
+    End.BROKEN_JSON: Code.INVALID_JSON,
+    End.CUT: Code.TRUNCATED,
+}
+
+
+def complete(span: Span, end: End) -> End:
+    """Return how a call ends whose arguments are complete: where it is cut, it lacks its closing tag."""
+    if end is End.CUT:
+        span.at = len(span.text)
+        return End.UNCLOSED
+    return end
+
+
+def skip_rest(span: Span, end: End, behind: Closing) -> Generator[None, None, bool]:
+    """Read what is left of a call that is broken, to a closing `behind` it; return False if the stream ends in it."""
+    if end is End.CUT:
+        span.at = len(span.text)
+        return False
+    return end not in (End.BROKEN, End.BROKEN_JSON) or (yield from span.recover_at(behind))
+
+
+def settle(span: Span, end: End, tag: str, *, last: bool = True) -> None:
+    """Hand out the call that ended so, and whose closing tag is `tag`; if it is the `last`, close the span."""
+    if last:
+        span.close(end.code)
+    else:
+        span.finish(end.code)
+    if end is End.UNCLOSED:
+        span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {tag}")
+
+
+class Members:
+    """Writes the arguments of the last call of a span, which come one by one, as the JSON object that they are.
+
+    A key that comes twice is found when the call is complete.
+    """
+
+    def __init__(self, span: Span) -> None:
+        span.convert()
+        self._span = span
+        self._first = True
+        span.write("{")
+
+    def key(self, name: str) -> None:
+        """Begin a member; its value is written to the span next, as JSON text."""
+        self._span.write(("" if self._first else ",") + json.dumps(name, ensure_ascii=False) + ":")
+        self._first = False
+
+    def end(self) -> None:
+        """The object is complete."""
+        self._span.write("}")
+
+
+def forged_result(close: str) -> Body:
+    """Return the grammar of a tool's result that the model writes itself: it is hidden up to its closing tag."""
+    end = Closing(close)
+
+    def body(span: Span) -> Generator[None, None, None]:
+        yield from span.until(end)
+        span.close()
+
+    return body

@@ -1,7 +1,11 @@
-"""Calls in XML whose tags are the names: `<get_weather><city>Paris</city><days><item>1</item></days></get_weather>`.
+"""Reads XML as models write it: tags, the text between them, and arguments that are elements.
 
-What an element is, its schema says; where that leaves a choice, what comes first in it decides, and nothing that comes
-later:
+That is no XML parser. A tag like `<invoke name="f">`, `</invoke >` or `<br/>` is read only where a grammar looks for
+one, and what is not such a tag is text: values hold HTML, code and whatever else, as it is, up to the closing tag of
+the value. All reads are bounded, or take each character once.
+
+In `<city>Paris</city><days><item>1</item></days>`, the tags are the names. What an element is, its schema says; where
+that leaves a choice, what comes first in it decides, and nothing that comes later:
 
 - what can be no object and no array is the text up to its closing tag, whatever it holds;
 - an object holds an element for each member, or is JSON text;
@@ -14,23 +18,140 @@ Where the schema does not say anything, elements make an object, or an array if 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+import re
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.endings import End
-from streamtools.parsing.bodies.tags import Content, begun, read_attributes
+from streamtools.parsing.bodies import End, begun, complete, settle, skip_rest
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
+from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
+from streamtools.parsing.reader import Closing, Reader, Word
 from streamtools.parsing.span import Span
+
+GAP = Some(r" \t\r\n", 1, 32)
+
+_KEY = Word(r"A-Za-z0-9_:.\-", 64)
+_SPACED_EQUALS = Pattern(SPACES, "=", SPACES)
+_EMPTY = Pattern("/", SPACES, ">")
+_QUOTED = {quote: (Word(f"^{quote}", 1024), Pattern(quote)) for quote in "\"'"}
+_BARE = Word(r"""^\s"'<>/=""", 1024)
+
+_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_entity = re.compile(r"&(amp|lt|gt|quot|apos);")
+_special = re.compile(r"&(?=(?:amp|lt|gt|quot|apos);)|\"").sub
+
+_ANY_ENTITY: tuple[Part, ...] = ("&", OneOf(tuple(_ENTITIES)), ";")
+_BEGIN_SECTION, _END_SECTION = "<![CDATA[", Closing("]]>")
+_CDATA = Pattern(SPACES, _BEGIN_SECTION)
+
+
+def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str], str]]:
+    """Read attributes and the end of their tag; return them, and which end that is: ">", "/>", or "" for none.
+
+    Values stand in quotes of either kind, or in none. Of an attribute that comes twice the first counts.
+    """
+    found: dict[str, str] = {}
+    while True:
+        char = yield from reader.peek()
+        if char == ">":
+            reader.at += 1
+            return found, ">"
+        if char == "/":
+            return found, "/>" if (yield from reader.accept(_EMPTY)) else ""
+        key = yield from reader.word(_KEY)
+        if not key or not (yield from reader.accept(_SPACED_EQUALS)):
+            return found, ""
+        value = yield from _read_value(reader)
+        if value is None:
+            return found, ""
+        found.setdefault(key, _entity.sub(lambda entity: _ENTITIES[entity[1]], value))
+
+
+def _read_value(reader: Reader) -> Generator[None, None, str | None]:
+    char = yield from reader.peek()
+    if char not in _QUOTED:
+        return (yield from reader.word(_BARE)) or None
+    inside, quote = _QUOTED[char]
+    yield from reader.accept(quote)
+    value = yield from reader.word(inside)
+    return value if (yield from reader.accept(quote)) else None
+
+
+def attribute(text: str) -> str:
+    """Return `text` as the value of an attribute, with its quotes."""
+    return '"' + _special(lambda found: "&quot;" if found[0] == '"' else "&amp;", text) + '"'
+
+
+class Content:
+    """The text of an element up to its closing tag, as it is; with `xml`, entities and CDATA sections are read."""
+
+    def __init__(self, *end: Part, xml: bool = False) -> None:
+        """`end` is the closing tag."""
+        self._xml = xml
+        self._closing = Closing(end, _BEGIN_SECTION, _ANY_ENTITY) if xml else Closing(end)
+        self._end = Pattern(SPACES, *end)
+
+    def read(
+        self, reader: Reader, take: Callable[[str], None], ends: Callable[[str], object] = bool
+    ) -> Generator[None, None, str]:
+        """Give the text to `take`, and read the closing tag; return it, or "" where none comes.
+
+        What looks like one, and is none by what `ends` says, is text. White space around a CDATA section belongs to
+        its marks.
+        """
+        if self._xml and (yield from reader.accept(_CDATA)):
+            found = yield from self._end_section(reader, take, ends)
+            if found:
+                return found
+        while (yield from reader.content(self._closing, take)):
+            found = reader.read_since(reader.before_closing)
+            if found[0] == "&":
+                take(_ENTITIES[found[1:-1]])
+                continue
+            if found.startswith("<!"):
+                found = yield from self._end_section(reader, take, ends)
+                if found:
+                    return found
+            elif ends(found):
+                return found
+            else:
+                take(found)
+        return ""
+
+    def _end_section(
+        self, reader: Reader, take: Callable[[str], None], ends: Callable[[str], object]
+    ) -> Generator[None, None, str]:
+        """Read a section from behind its first mark; return the closing tag of the element, if it stands behind it."""
+        while (yield from reader.content(_END_SECTION, take)):
+            place = reader.place
+            found = yield from reader.choose(self._end, _CDATA)
+            if found == 0:
+                text = reader.read_since(place)
+                if ends(text.strip()):
+                    return text
+                take(text)
+            if found != 1:
+                break
+        return ""
+
+
+def section(text: str) -> str:
+    """Return `text` as it stands in an element: in CDATA sections, where anything could be taken for a mark."""
+    if "<" not in text and "&" not in text:
+        return text
+    return "<![CDATA[" + text.replace("]]>", "]]]]><![CDATA[>") + "]]>"
+
 
 _NAME = Some(r"\w.:\-", 1, 128)
 _BEHIND_NAME = Some(r" \t\r\n/>", 1, 1)
 _ITEM: Final = "item"
-_BRACKET = Pattern(SPACES, "[")
 _SPACE = " \t\r\n"
+_BRACKET = Pattern(SPACES, "[")
 _HOLDERS: Final = frozenset({"object", "array"})
 
 
@@ -72,7 +193,7 @@ class Elements:
             yield from span.peek()
             place = span.place
             found = yield from span.choose(self._open, self._close)
-            name = self._name(span, place)
+            name = self._tag_name(span.read_since(place))
             if found < 0:
                 return self._end_broken(span)
             another = found == 0 and len(stack) == 1 and name == root and root not in schema.properties
@@ -96,10 +217,6 @@ class Elements:
             broken = yield from self._read_element(span, stack, name, inner)
             if broken is not None:
                 return broken
-
-    def _name(self, span: Span, place: int) -> str:
-        """Return the name of the tag that has been read from `place` on."""
-        return self._tag_name(span.read_since(place))
 
     def _tag_name(self, tag: str) -> str:
         return tag.strip(_SPACE)[self._lead :].strip("/>" + _SPACE)
@@ -204,3 +321,52 @@ class Elements:
         rest = span.text[span.at :]
         cut = not rest.strip(_SPACE + "/") if tag or not rest else self._begun(span.text, span.at) is not None
         return End.CUT if span.ended and cut else End.BROKEN
+
+
+@cache
+def _elements_in_xml() -> Elements:
+    """Return the grammar, which is the same for all tools, and takes time to compile."""
+    return Elements(xml=True)
+
+
+class ElementCall:
+    """The grammar of the calls of one tool, whose name is that of the tag around the elements."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        close: tuple[Part, ...] = ("</", SPACES, name, SPACES, ">")
+        self._close = Pattern(*close)
+        self._closing = Closing(close)
+
+    def end(self, span: Span) -> Generator[None, None, None]:
+        """Read a call that is one tag."""
+        span.call(self._name)
+        span.convert()
+        span.write("{}")
+        span.end_call()
+        span.close()
+        yield from ()
+
+    def read(self, span: Span) -> Generator[None, None, None]:
+        """Read a call, from behind its opening tag."""
+        span.call(self._name)
+        char = yield from span.peek()
+        if char == "{":
+            end = yield from self._read_json(span)
+        else:
+            end = yield from _elements_in_xml().read(span, self._name, span.declared.arguments(self._name))
+            end = End.BROKEN if end is End.UNCLOSED else end
+            span.end_call()
+        yield from skip_rest(span, end, self._closing)
+        settle(span, end, f"</{self._name}>")
+
+    def _read_json(self, span: Span) -> Generator[None, None, End]:
+        state = yield from span.arguments()
+        if state is not State.ENDED:
+            return End.BROKEN_JSON if state is State.BROKEN else End.CUT
+        span.end_call()
+        if not (yield from span.peek()):
+            return End.UNCLOSED
+        if (yield from span.accept(self._close)):
+            return End.CLOSED
+        return complete(span, End.CUT) if span.at_end_in(f"</{self._name}>") else End.BROKEN

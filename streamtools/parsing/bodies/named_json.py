@@ -7,16 +7,16 @@ ends where its JSON does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.members import Members
-from streamtools.parsing.closings import Closing, closing
+from streamtools.parsing.bodies import Members
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import Pattern, Some
-from streamtools.parsing.reader import Word
+from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
+from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
 _CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all but those
@@ -119,11 +119,7 @@ class NamedCall:
 
     def _nothing(self, span: Span, close: Pattern) -> Generator[None, None, bool]:
         """Return whether there are no arguments, or they are null; what closes them is not read."""
-        before = span.place
-        found = yield from span.choose(_NULL, close, *([_FENCE] if self.fenced else []))
-        if found > 0:
-            span.go_back(before)
-        return found >= 0
+        return (yield from span.expect(_NULL, close, *([_FENCE] if self.fenced else []))) >= 0
 
 
 def bare(call: NamedCall) -> Body:
@@ -153,7 +149,7 @@ class Enclosed:
         self._ends = range(1, 1 + len(ends))  # which of them close the wrapper
         self._tags = (end, begin, *ends, *begins)
         self._cut = (*self._tags, "```") if named.fenced else self._tags
-        self._resume, self._next = closing(*self._tags), closing(*self._tags[1:])
+        self._resume, self._next = Closing(*self._tags), Closing(*self._tags[1:])
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         while (yield from self._call(span)) and (yield from self._go_on(span)):
@@ -180,11 +176,7 @@ class Enclosed:
         char = yield from span.peek()
         if self._named.fenced and char == "`" and (yield from span.accept(_FENCE)):
             yield from span.peek()
-        place = span.place
-        found = yield from span.choose(self._close, *self._others)
-        if found > 0:
-            span.go_back(place)
-        return found
+        return (yield from span.expect(self._close, *self._others))
 
     def _go_on(self, span: Span) -> Generator[None, None, bool]:
         """Read from one call of a wrapper to the next, or to the end of the wrapper; return whether there is one."""
@@ -228,3 +220,70 @@ class Enclosed:
 
     def _warn(self, span: Span) -> None:
         span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {self._tags[0]}, or what closes all calls")
+
+
+class AddressedCall:
+    """A call that is a message of its own, addressed to the tool: `ends` end a message, and `begins` begin another one.
+
+    `recipient` finds the tool in the header, which is the marker of the span; its first group is the name. The content
+    is one JSON object, and may be missing. Anything else, like the code that a model sends to an interpreter, cannot be
+    arguments and is an error, up to the end of the message. That may also be the next one: models stop at the token
+    that ends a call, and servers cut it off.
+    """
+
+    def __init__(self, recipient: str, *, ends: tuple[str, ...], begins: tuple[str, ...]) -> None:
+        self._recipient = re.compile(recipient).search
+        self._tokens = (*ends, *begins)
+        self._at_once = Pattern(SPACES, OneOf(ends))
+        self._end, self._next = Pattern(OneOf(ends)), Pattern(OneOf(begins))
+        self._closing = Closing(*ends, before=begins)
+        self._missing = f"the call lacks its closing {ends[0]}"
+
+    def __call__(self, span: Span) -> Generator[None, None, None]:
+        found = self._recipient(span.marker)
+        span.call(found[1] if found else "")
+        char = yield from span.peek()
+        code: Code | None = Code.TRUNCATED
+        if char == "{":
+            state = yield from span.arguments()
+            if state is not State.OPEN:
+                done = state is State.ENDED and (yield from self._close(span))
+                code = None if done else Code.INVALID_JSON
+        elif char:
+            code = yield from self._read_other(span)
+        if code is Code.INVALID_JSON:
+            yield from span.recover_at(self._closing)
+        if code is not None:
+            span.close(code)
+
+    def result(self, span: Span) -> Generator[None, None, None]:
+        """Read a message that is no call but the result of one, up to its end."""
+        yield from span.until(self._closing)
+        span.close()
+
+    def _read_other(self, span: Span) -> Generator[None, None, Code | None]:
+        """Read what is no object: nothing, which is as good as an empty one, or anything else, which is an error."""
+        yield from span.accept(_NULL)
+        Members(span).end()
+        span.end_call()
+        if (yield from self._close(span)):
+            return None
+        span.blame(Code.INVALID_ARGUMENTS, "the arguments are no JSON object")
+        if not (yield from span.until(self._closing)):
+            return Code.TRUNCATED
+        span.close()
+        return None
+
+    def _close(self, span: Span) -> Generator[None, None, bool]:
+        """Read the end of the message and close the span; return False where something else stands."""
+        if (yield from span.accept(self._at_once)):  # as a rule
+            span.close()
+            return True
+        yield from span.peek()
+        found = yield from span.expect(self._end, self._next)
+        if found < 0 and not span.at_end_in(*self._tokens):
+            return False
+        span.close()
+        if found:
+            span.warn(Code.MISSING_CLOSE, self._missing)
+        return True

@@ -6,6 +6,9 @@ to the tags. What it means says the tool's JSON schema.
 Models forget closing tags. Where the next tag leaves no doubt, the call is one all the same: a parameter begins that
 the tool has and the call has not, the function ends before the end of its wrapper, another function begins. Where there
 is doubt, there is none: what stands between parameters is an error and not a part of an argument.
+
+Another form has names between tags: `NAME<arg_key>a</arg_key><arg_value>1</arg_value>`. White space between the tags
+means nothing, and what else stands there makes an error of the call, up to its end.
 """
 
 from __future__ import annotations
@@ -13,13 +16,11 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.endings import End, settle
-from streamtools.parsing.bodies.members import Members
+from streamtools.parsing.bodies import End, Members, begun, settle
 from streamtools.parsing.bodies.values import Value
-from streamtools.parsing.closings import Closing, closing
 from streamtools.parsing.declared import UNKNOWN
-from streamtools.parsing.markers import SPACES, Marker, OneOf, Pattern
-from streamtools.parsing.reader import Word
+from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
+from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
 _NAME = Word(r"^<>\r\n", 256)
@@ -27,20 +28,20 @@ _END = Pattern(">")
 _LINE_FEED = Pattern("\n")
 _FUNCTION, _END_FUNCTION = Pattern("<function="), Pattern("</function", SPACES, ">")
 _PARAMETER = Pattern("<parameter=")
-_END_OF_BROKEN = closing("</function>", blank_line=True)
+_END_OF_BROKEN = Closing("</function>", blank_line=True)
 
 
 class Functions:
-    """The grammar; `wrapper` is the name of the tag around functions."""
+    """Functions and their parameters; `wrapper` is the name of the tag around functions."""
 
     def __init__(self, wrapper: str = "tool_call") -> None:
         self._open, self._close = f"<{wrapper}>", f"</{wrapper}>"
         self._next = Pattern(self._close), _FUNCTION, Pattern(self._open)
-        self._value_alone = closing("</parameter>", "<parameter=", line_feed=True)
+        self._value_alone = Closing("</parameter>", "<parameter=", line_feed=True)
         inside = Marker(("</function>",), ahead=(SPACES, OneOf((self._close, "<function="))))
-        self._value = closing("</parameter>", "<parameter=", inside, line_feed=True)
-        self._broken = closing("</function>", before=("<function=", self._close))
-        self._junk = closing("</function>", before=("<function=", self._open, self._close), blank_line=True)
+        self._value = Closing("</parameter>", "<parameter=", inside, line_feed=True)
+        self._broken = Closing("</function>", before=("<function=", self._close))
+        self._junk = Closing("</function>", before=("<function=", self._open, self._close), blank_line=True)
 
     def alone(self, span: Span) -> Generator[None, None, None]:
         """Read one function, from behind its marker."""
@@ -164,6 +165,109 @@ def _bare(name: str) -> str:
 
 def _cut_or_broken(span: Span) -> End:
     """Return how a function ends where something stands that has no place there: the stream may end in a tag."""
-    if span.at_end_in("</function>", "<parameter=", "<function=", ">"):
-        return End.CUT
-    return End.BROKEN
+    return End.CUT if span.at_end_in("</function>", "<parameter=", "<function=", ">") else End.BROKEN
+
+
+_TOOL = Word(r"^<>\s", 256)
+_KEY = Word("^<", 256)
+_CLOSE = "</tool_call>"
+_SUFFIX = Maybe((":", Some(r"A-Za-z0-9_\-", 1, 32)))
+
+
+class Pairs:
+    """A name and pairs of tags; with `suffixed`, the name of each tag may end with more: `<arg_key:opensource>`.
+
+    A call that lacks only its closing tag, because another one or the end of the wrapper stands there, is a call.
+    """
+
+    def __init__(self, *, separator: str = "", wrapper: str = "", suffixed: bool = False) -> None:
+        """`separator` is the name of a tag that stands behind the name, `wrapper` that of the tag around calls."""
+
+        def tag(name: str) -> tuple[Part, ...]:
+            return ("<" + name, _SUFFIX, ">") if suffixed else (f"<{name}>",)
+
+        self.opening, self.close = tag("tool_call"), tag("/tool_call")
+        """The tags around a call."""
+        self.first = (tag(separator),) if separator else (tag("arg_key"), self.close)
+        """What may stand behind its name."""
+        self.wrapper = tag(wrapper)
+        """The opening tag around calls."""
+        unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
+        self._separator = Pattern(*tag(separator)) if separator else None
+        self._tags = [Pattern(*each) for each in (tag("arg_key"), self.close, self.opening, unwrap)]
+        self._end_key, self._begin_value = Pattern(*tag("/arg_key")), Pattern(*tag("arg_value"))
+        self._end_value = Closing(tag("/arg_value"))
+        self._next = Closing(self.close, before=(self.opening, unwrap))
+        self._begun = begun(tag("arg_key"), tag("/arg_key"), tag("arg_value"), *self.first, self.opening, unwrap)
+
+    def single(self, span: Span) -> Generator[None, None, None]:
+        """Read one call, from behind its opening tag."""
+        end = yield from self._read_call(span)
+        if end is End.BROKEN:
+            yield from span.until(self._next)
+        settle(span, end, _CLOSE)
+
+    def wrapped(self, span: Span) -> Generator[None, None, None]:
+        """Read calls, from behind the opening tag of their wrapper; the first one is certain."""
+        while True:
+            yield from span.peek()
+            place = span.place
+            found = yield from span.choose(*self._tags)
+            if found == 3 or self._is_cut(span):
+                span.close()
+                if found != 3:
+                    span.warn(Code.MISSING_CLOSE, "the calls lack the closing tag of their wrapper")
+                return
+            span.begin_call(place)
+            end = (yield from self._read_call(span)) if found == 2 else End.BROKEN
+            if end is End.BROKEN:
+                yield from span.until(self._next)
+            settle(span, end, _CLOSE, last=end is End.CUT)
+            if end is End.CUT:
+                return
+
+    def _read_call(self, span: Span) -> Generator[None, None, End]:
+        """Read a call to its end; return how that comes."""
+        yield from span.peek()
+        name = yield from span.word(_TOOL)
+        span.call(name)
+        members, schema = Members(span), span.declared.arguments(name)
+        yield from span.peek()
+        if self._separator is not None and not (yield from span.accept(self._separator)):
+            return self._broken(span)
+        while True:
+            yield from span.peek()
+            place = span.place
+            found = yield from span.choose(*self._tags)
+            if found < 0:
+                return self._broken(span)
+            if found:
+                members.end()
+                span.end_call()
+                if found == 1:
+                    return End.CLOSED
+                span.go_back(place)
+                return End.UNCLOSED
+            key = yield from span.word(_KEY)
+            if not (yield from span.accept(self._end_key)):
+                return self._broken(span)
+            yield from span.peek()
+            if not (yield from span.accept(self._begin_value)):
+                return self._broken(span)
+            key = key.strip()
+            members.key(key)
+            value = Value(schema.property(key), span)
+            if not (yield from span.content(self._end_value, value.take)):
+                return End.CUT
+            value.end()
+
+    def _broken(self, span: Span) -> End:
+        """Return how a call ends where something stands that has no place in it."""
+        return End.CUT if self._is_cut(span) else End.BROKEN
+
+    def _is_cut(self, span: Span) -> bool:
+        """Whether the stream ends here, or in the middle of a tag, which is read then."""
+        cut = span.ended and (span.at == len(span.text) or self._begun(span.text, span.at) is not None)
+        if cut:
+            span.at = len(span.text)
+        return cut

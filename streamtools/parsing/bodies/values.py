@@ -1,9 +1,9 @@
-"""One argument that is written as plain text, as the JSON that it stands for.
+"""One argument that is written as plain text, as the JSON that the tool's schema takes it for.
 
-Formats of this kind do not say whether `1` is a number: the JSON schema of the tool does. A string goes out while it
-arrives. What may be something else is held while it can be, and is a string where it is not: nothing is guessed, and
-the tool's own validation tells the model what it wanted. Of an unknown tool or parameter every value is a string.
-Containers are read as Python or JSON writes them and go out while they arrive, unless they may be strings as well.
+Formats of this kind do not say whether `1` is a number: the schema does. A string goes out while it arrives. What may
+be something else is held while it can be, and is a string where it is not: nothing is guessed, and the tool's own
+validation tells the model what it wanted. Of an unknown tool or parameter every value is a string. Containers are read
+as Python or JSON writes them and go out while they arrive, unless they may be strings as well.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.literals import Literals
-from streamtools.parsing.bodies.syntax import PYTHON, number, quoted
+from streamtools.parsing.bodies.literals import PYTHON, Literals, number, quoted
 from streamtools.parsing.declared import Schema, Types
 from streamtools.parsing.json_text import State
 from streamtools.parsing.span import Span

@@ -1,14 +1,15 @@
 """The ways in which models write calls, as a table.
 
-Each module names the source of its form: where it is defined. Few templates were at hand when this was written, so what
-holds is what the tests say; where a model's template differs, the template is right.
+Each function that makes a dialect names the source of its form: where it is defined. Few templates were at hand when
+this was written, so what holds is what the tests say; where a model's template differs, the template is right.
 
-The table knows its ids; a dialect is made, and its module imported, when it is asked for. Each has
-patterns to be compiled, and most programs need the two that are armed by default.
+The table knows its ids; a dialect is made, and its module imported, when it is asked for. Each has patterns to be
+compiled, and most programs need the two that are read by default.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,8 +18,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag
-from streamtools.parsing.dialects.hash_marker import hash_marker
-from streamtools.parsing.dialects.tilde_fence import tilde_fence
+from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 
 __all__ = [
     "DEFAULT_DIALECTS",
@@ -28,66 +28,69 @@ __all__ = [
     "NearMiss",
     "Opener",
     "Tag",
+    "armed",
     "choose_dialects",
+    "dialects_for",
     "hash_marker",
     "tilde_fence",
+    "watched",
 ]
 
 _HOMES = {
-    "hash_marker": "hash_marker",
-    "tilde_fence": "tilde_fence",
-    "hermes_json": "hermes",
-    "qwen3_coder_xml": "qwen",
-    "harmony": "harmony",
-    "kimi_k3_xtml": "kimi_k3",
-    "cohere_action_json": "cohere",
-    "llama3_json": "markerless",
-    "llama31_function_tag": "qwen",
-    "mistral_list": "mistral",
-    "mistral_args": "mistral",
-    "deepseek_v3": "deepseek",
-    "deepseek_v31": "deepseek",
-    "deepseek_dsml": "deepseek_dsml",
-    "glm_xml": "glm",
-    "kimi_k2": "kimi",
+    "hash_marker": "hash_and_tilde",
+    "tilde_fence": "hash_and_tilde",
+    "hermes_json": "json_with_name",
+    "qwen3_coder_xml": "parameter_xml",
+    "harmony": "json_after_name",
+    "kimi_k3_xtml": "attribute_xml",
+    "cohere_action_json": "json_with_name",
+    "llama3_json": "json_with_name",
+    "llama31_function_tag": "parameter_xml",
+    "mistral_list": "json_after_name",
+    "mistral_args": "json_after_name",
+    "deepseek_v3": "json_after_name",
+    "deepseek_v31": "json_after_name",
+    "deepseek_dsml": "attribute_xml",
+    "glm_xml": "parameter_xml",
+    "kimi_k2": "json_after_name",
     "pythonic": "pythonic",
     "pythonic_llama4": "pythonic",
     "olmo3_pythonic": "pythonic",
     "lfm2_pythonic": "pythonic",
-    "gemma4": "gemma",
-    "functiongemma": "gemma",
-    "minimax_m2_xml": "minimax",
-    "minimax_m3_xml": "minimax",
-    "seed_oss_xml": "qwen",
-    "anthropic_xml": "anthropic",
-    "granite_list": "json_tags",
-    "granite20b_function_call": "json_tags",
-    "internlm2": "json_tags",
-    "interns1": "json_tags",
-    "tool_calls_list": "json_tags",
-    "toolcall_list": "json_tags",
-    "functools_list": "json_tags",
-    "functionary_v32": "functionary",
-    "cohere_legacy_action": "json_tags",
-    "hunyuan_a13b_list": "json_tags",
-    "hunyuan_xml": "glm",
-    "step3_xml": "step",
-    "poolside_xml": "glm",
-    "minicpm5_xml": "minicpm",
-    "morph_xml": "morph",
-    "k_exaone2_xml": "qwen",
-    "gigachat3": "gigachat",
-    "ernie45_json": "json_tags",
-    "xlam_json": "json_tags",
-    "longcat_json": "json_tags",
-    "apertus_list": "json_tags",
-    "inkling": "inkling",
-    "atem_xml": "atem",
-    "json_begin_end": "json_tags",
-    "raw_json": "markerless",
-    "json_array": "markerless",
+    "gemma4": "pythonic",
+    "functiongemma": "pythonic",
+    "minimax_m2_xml": "attribute_xml",
+    "minimax_m3_xml": "attribute_xml",
+    "seed_oss_xml": "parameter_xml",
+    "anthropic_xml": "attribute_xml",
+    "granite_list": "json_with_name",
+    "granite20b_function_call": "json_with_name",
+    "internlm2": "json_with_name",
+    "interns1": "json_with_name",
+    "tool_calls_list": "json_with_name",
+    "toolcall_list": "json_with_name",
+    "functools_list": "json_with_name",
+    "functionary_v32": "json_after_name",
+    "cohere_legacy_action": "json_with_name",
+    "hunyuan_a13b_list": "json_with_name",
+    "hunyuan_xml": "parameter_xml",
+    "step3_xml": "attribute_xml",
+    "poolside_xml": "parameter_xml",
+    "minicpm5_xml": "attribute_xml",
+    "morph_xml": "attribute_xml",
+    "k_exaone2_xml": "parameter_xml",
+    "gigachat3": "json_after_name",
+    "ernie45_json": "json_with_name",
+    "xlam_json": "json_with_name",
+    "longcat_json": "json_with_name",
+    "apertus_list": "json_with_name",
+    "inkling": "json_after_name",
+    "atem_xml": "attribute_xml",
+    "json_begin_end": "json_with_name",
+    "raw_json": "json_with_name",
+    "json_array": "json_with_name",
 }
-"""The module of each. It has a function of that name, but for those of `json_tags`, which are made together."""
+"""The module of each dialect, which has a function of that name."""
 
 
 class _Table(Mapping[str, Dialect]):
@@ -98,9 +101,8 @@ class _Table(Mapping[str, Dialect]):
 
     def __getitem__(self, id: str) -> Dialect:
         if id not in self._made:
-            home = import_module(f"{__name__}.{_HOMES[id]}")
-            made = home.json_tag_dialects() if _HOMES[id] == "json_tags" else {id: getattr(home, id)()}
-            self._made = {**made, **self._made}  # what another thread has made meanwhile counts
+            make = getattr(import_module(f"{__name__}.{_HOMES[id]}"), id)
+            self._made.setdefault(id, make())  # what another thread has made meanwhile counts
         return self._made[id]
 
     def __iter__(self) -> Iterator[str]:
@@ -114,10 +116,39 @@ DIALECTS: Mapping[str, Dialect] = _Table()
 """Every dialect by its id."""
 
 DEFAULT_DIALECTS = ("hash_marker", "tilde_fence")
-"""Those that are armed where nobody chooses."""
+"""Those that are read where nobody chooses."""
 
 Dialects: TypeAlias = "Sequence[str | Dialect] | Dialect | str | None"
-"""Ids, `Dialect` objects, `"auto"`, or None for the two that are armed by default; `()` arms none."""
+"""Ids, `Dialect` objects, `"auto"`, or None for the two that are read by default; `()` for none."""
+
+# A model that makes native calls must not be made to obey a text that it quotes: where nobody has named a dialect,
+# none is armed for it. What would have been a call is text, and a near miss that says so.
+
+_NATIVE = "no dialect is armed for a model with native calls"
+
+
+def armed(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, ...]:
+    """Return the dialects in which a model's calls are read. Raises as `choose_dialects` does."""
+    return () if dialects is None and native_tool_calls else choose_dialects(dialects)
+
+
+@cache
+def watched() -> tuple[Dialect, ...]:
+    """Return the dialects that are read by default as ones in which nothing is a call, and all that begins one is a
+    near miss.
+    """
+    return tuple(
+        replace(
+            dialect,
+            openers=(),
+            near=tuple(
+                NearMiss(opener.parts + opener.ahead, _NATIVE, opener.where, opener.not_after)
+                for opener in dialect.openers
+                if opener.kind == "call"
+            ),
+        )
+        for dialect in choose_dialects(None)
+    )
 
 
 def _for_auto(opener: Opener) -> Opener:
@@ -131,7 +162,7 @@ def _tag_for_auto(tag: Tag) -> Tag:
 
 @cache
 def _unmistakable() -> tuple[Dialect, ...]:
-    """Return what `"auto"` arms."""
+    """Return what `"auto"` means."""
     return tuple(
         replace(
             dialect,
@@ -162,3 +193,31 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
             raise ValueError(f"two dialects have the id {dialect.id!r}")
         chosen.append(dialect)
     return tuple(chosen)
+
+
+# Which dialects a model writes, by its name.
+#
+# Names are written in many ways: `Qwen/Qwen3-8B`, `qwen3:8b`, `accounts/fireworks/models/qwen3-8b`, `llama-v3p1-8b`.
+# Each dialect has patterns of the names of its models. A name begins with what the model is and goes on with what it is
+# made of, and the pattern that says more knows it better: so the earliest match comes first, and of those the longest.
+
+_point = re.compile(r"(?<=\d)p(?=\d)")
+
+
+def dialects_for(model_name: str) -> tuple[str, ...]:
+    """Return the ids of the dialects that a model of this name is known to write, the best first; () if none is known.
+
+    >>> dialects_for("Qwen/Qwen3-8B")
+    ('hermes_json',)
+    """
+    name = _point.sub(".", model_name.lower()).replace("_", "-").replace(" ", "-")
+    fits = [(min(_fits(dialect, name), default=None), dialect.id) for dialect in DIALECTS.values()]
+    known = [(fit, each) for fit, each in fits if fit is not None]
+    return tuple(each for _, each in sorted(known, key=lambda pair: pair[0]))
+
+
+def _fits(dialect: Dialect, name: str) -> Iterator[tuple[int, int]]:
+    """Yield where a dialect knows a part of the name, and minus its length: whole numbers, from where a word begins."""
+    for pattern in dialect.models:
+        if found := re.search(rf"(?<![a-z0-9])(?:{pattern})(?:(?<!\d)|(?!\d))", name):
+            yield found.start(), -len(found[0])

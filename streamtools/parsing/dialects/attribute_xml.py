@@ -1,47 +1,321 @@
-"""Calls in XML whose attributes are the names: how they are written, and how they begin without a wrapper."""
+"""Calls in XML: names are attributes, in tags of brackets or in tags that are put together of tokens, or the tags.
+
+    <function_calls><invoke name="get_weather"><parameter name="city">Paris</parameter></invoke></function_calls>
+    <|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris<|close|>…
+    <get_weather><city>Paris</city></get_weather>
+
+Values are text, which the tool's JSON schema gives its type, where no attribute says it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
+from xml.sax.saxutils import escape
 
 from streamtools.json_values import compact
-from streamtools.parsing.bodies.attributes import Invocations
-from streamtools.parsing.bodies.tags import attribute, section
-from streamtools.parsing.dialects.base import Opener
-from streamtools.parsing.dialects.writing import keep_from
-from streamtools.parsing.markers import SPACES, OneOf, Some
+from streamtools.parsing.bodies import forged_result
+from streamtools.parsing.bodies.attributes import Invocations, xtml_call
+from streamtools.parsing.bodies.elements import ElementCall, attribute, section
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
+from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 
 
-def write_invocation(
-    name: str,
-    arguments: dict[str, Any],
-    *,
-    invoke: str = "invoke",
-    parameter: str = "parameter",
-    end: str = "",
-    typed: bool = False,
-    xml: bool = False,
-    line: str = "\n",
-) -> str:
-    """Return one call without a wrapper; the names of the tags come with their prefix.
+def anthropic_xml() -> Dialect:
+    """Return the dialect that the first Claude models were taught by a prompt, and that many models imitate.
 
-    If `typed`, an attribute says what is a string. With `xml`, CDATA sections hold what could be taken for a tag.
-    Without, the closing tag of a value, or what `end` says that it begins with, cannot stand in the value, and gets a
-    word joiner (U+2060).
+    Another dialect has the same wrapper: what follows it tells them apart. Source: the prompt format of Anthropic's
+    tool use cookbook.
     """
-    written = [f"<{invoke} name={attribute(name)}>"]
-    for key, value in arguments.items():
-        text = value if isinstance(value, str) else compact(value)
-        text = section(text) if xml else keep_from(text, end or f"</{parameter}")
-        kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
-        written.append(f"<{parameter} name={attribute(key)}{kind}>{text}</{parameter}>")
-    return line.join([*written, f"</{invoke}>"])
+    form = Invocations("function_calls")
+    return Dialect(
+        id="anthropic_xml",
+        openers=(
+            Opener(("<function_calls>", SPACES), form.wrapped, ahead=("<invoke",)),
+            *_bare_openers(form, "<parameter", "</invoke", "{"),
+            Opener(("<function_results>", SPACES), forged_result("</function_results>"), ahead=("<",), kind="result"),
+        ),
+        write_call=_writer("<function_calls>\n", "\n</function_calls>"),
+        write_result=lambda name, text: (
+            f"<function_results>\n<result>\n<tool_name>{name}</tool_name>\n<stdout>\n{text}\n</stdout>\n"
+            "</result>\n</function_results>"
+        ),
+        reserved=both_tags("function_calls", "invoke", "parameter", "function_results"),
+        models=("claude",),
+    )
 
 
-def bare_openers(form: Invocations, *inner: str) -> tuple[Opener, ...]:
+def atem_xml() -> Dialect:
+    """Return the dialect of Muse Glimmer; its headers hold what those of other dialects do, so "auto" goes without it.
+
+    Each message of the model begins with a header that names whom it is for: `to=self` is reasoning, `to=user` the
+    answer, and that of a call the tool. Source: the chat template of the model.
+    """
+    form = Invocations("function_calls", prefix="atem:")
+    ends, name = ("<|eom|>", "<|eot|>"), Some(r"\w.:\-", 1, 128)
+    return Dialect(
+        id="atem_xml",
+        openers=(Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",)),),
+        write_call=_writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix="atem:"),
+        reserved=both_tags("atem:", "tool_response"),
+        tags=(
+            Tag(("to=self<|message|>",), closings=ends, where="start"),
+            Tag(("to=", name, "<|message|>"), where="start"),
+            Tag(("<|start|>assistant to=self<|message|>",), closings=ends),
+            Tag(("<|start|>assistant to=", name, "<|message|>")),
+            *(Tag((end,)) for end in ends),
+            Tag(form.unwrap),
+        ),
+        auto=False,
+        models=("muse-?glimmer",),
+    )
+
+
+def minicpm5_xml() -> Dialect:
+    """Return the dialect of openbmb/MiniCPM5, by its chat template: calls stand alone.
+
+    A value that could be taken for tags stands in a CDATA section.
+    """
+    form = Invocations(invoke="function", parameter="param", xml=True)
+    return Dialect(
+        id="minicpm5_xml",
+        openers=_bare_openers(form, "<param", "</function"),
+        write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
+        reserved=both_tags("function", "param", "tool_response"),
+        tags=ends_of_turn("<|im_end|>"),
+        models=("minicpm-?5",),
+    )
+
+
+def deepseek_dsml() -> Dialect:
+    """Return the dialect of DeepSeek V3.2, V4 and V4.1, in which an attribute says whether a value is text or JSON.
+
+    The wrapper is `function_calls` in V3.2, and in V4.1 `calls`, where a space stands before the name of each tag. The
+    bars are full-width, U+FF5C. Source: the encoding scripts beside deepseek-ai/DeepSeek-V3.2 and its successors.
+    """
+    mark = "\uff5cDSML\uff5c"
+    form = Invocations("tool_calls", "function_calls", "calls", prefix=mark, spaced=True)
+    return Dialect(
+        id="deepseek_dsml",
+        openers=(
+            Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",), line_feeds=2),
+            Opener(form.invoke, form.bare, ahead=("name=",), line_feeds=2),
+        ),
+        write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
+        write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
+        reserved=both_tags(mark, "tool_result"),
+        tags=(Tag(form.unwrap), *ends_of_turn("<｜end▁of▁sentence｜>")),
+        models=(r"deepseek.*v3\.2", "deepseek.*v4"),
+    )
+
+
+def step3_xml() -> Dialect:
+    """Return the dialect of stepfun-ai/step3, by its chat template: a call in XML between tokens."""
+    form = Invocations(prefix="steptml:")
+    begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
+    begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
+    return Dialect(
+        id="step3_xml",
+        openers=(Opener((begin_call, SPACES, kind, SPACES, *form.invoke), form.bare, ahead=("name",)),),
+        write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
+        reserved=("<｜tool_", *both_tags("steptml:")),
+        tags=(*(Tag((tag,)) for tag in (begin, end_call, end)), *ends_of_turn("<|EOT|>")),
+        models=("step-?3(?![.0-9])",),
+    )
+
+
+def minimax_m2_xml() -> Dialect:
+    """Return the dialect of MiniMaxAI/MiniMax-M2, by its chat template and its tool calling guide."""
+    form = Invocations("minimax:tool_call")
+    return Dialect(
+        id="minimax_m2_xml",
+        openers=(Opener(("<minimax:tool_call>", SPACES), form.wrapped, ahead=("<",), line_feeds=1),),
+        write_call=_writer("<minimax:tool_call>\n", "\n</minimax:tool_call>"),
+        write_result=_write_minimax_result,
+        reserved=both_tags("minimax:", "invoke", "parameter", "response"),
+        tags=(Tag(("</minimax:tool_call>",)), *ends_of_turn("[e~[")),
+        models=("minimax.?m2",),
+    )
+
+
+def minimax_m3_xml() -> Dialect:
+    """Return the dialect of MiniMax M3, whose tags have a token before them, and the names of parameters in them.
+
+    `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>…`.
+    Source: the chat template of MiniMaxAI/MiniMax-M3.
+    """
+    lead = "]<]minimax[>["
+    form = Invocations("tool_call", lead=lead, elements=True)
+
+    def write_call(name: str, arguments: dict[str, Any]) -> str:
+        values = {key: value if isinstance(value, str) else compact(value) for key, value in arguments.items()}
+        inside = "".join(f"{lead}<{key}>{keep_from(text, lead)}{lead}</{key}>" for key, text in values.items())
+        invoke = f"{lead}<invoke name={attribute(name)}>{inside}{lead}</invoke>"
+        return f"{lead}<tool_call>\n{invoke}\n{lead}</tool_call>"
+
+    return Dialect(
+        id="minimax_m3_xml",
+        openers=(Opener((f"{lead}<tool_call>", SPACES), form.wrapped, ahead=(lead,)),),
+        write_call=write_call,
+        write_result=_write_minimax_result,
+        reserved=(lead, *both_tags("response"), "</mm:think"),
+        tags=(
+            Tag((f"{lead}</tool_call>",)),
+            Tag(("<mm:think>",), closings=("</mm:think>",)),
+            *ends_of_turn("[e~["),
+        ),
+        models=("minimax.?m3",),
+    )
+
+
+def _write_minimax_result(name: str, text: str) -> str:
+    return f"<response>{text}</response>"
+
+
+def _bare_openers(form: Invocations, *inner: str) -> tuple[Opener, ...]:
     """Return the openers of a call without a wrapper. It takes the first tag inside to tell it from a mere mention."""
     named = ("name=", Some("^<>", 1, 160))
     return (
         Opener(form.invoke, form.bare, ahead=(*named, ">", SPACES, OneOf(inner))),
         Opener(form.invoke, form.bare, ahead=(*named, "/>")),
     )
+
+
+def _writer(
+    before: str = "",
+    behind: str = "",
+    *,
+    prefix: str = "",
+    invoke: str = "invoke",
+    parameter: str = "parameter",
+    end: str = "",
+    typed: bool = False,
+    xml: bool = False,
+    line: str = "\n",
+) -> Callable[[str, dict[str, Any]], str]:
+    """Return what writes one call, with what stands `before` and `behind` it.
+
+    If `typed`, an attribute says what is a string. With `xml`, CDATA sections hold what could be taken for a tag.
+    Without, the closing tag of a value, or what `end` says that it begins with, cannot stand in the value, and gets a
+    word joiner (U+2060).
+    """
+    invoke, parameter = prefix + invoke, prefix + parameter
+
+    def write_call(name: str, arguments: dict[str, Any]) -> str:
+        written = [f"<{invoke} name={attribute(name)}>"]
+        for key, value in arguments.items():
+            text = value if isinstance(value, str) else compact(value)
+            text = section(text) if xml else keep_from(text, end or f"</{parameter}")
+            kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
+            written.append(f"<{parameter} name={attribute(key)}{kind}>{text}</{parameter}>")
+        return before + line.join([*written, f"</{invoke}>"]) + behind
+
+    return write_call
+
+
+def kimi_k3_xtml() -> Dialect:
+    """Return the dialect of moonshotai/Kimi-K3, by its chat template, which calls this XTML.
+
+    A turn is a `think`, a `response` and perhaps a `tools` element. The first is reasoning, and mostly opened by the
+    template; the tags of the others are hidden, and each call is a span of its own. The tags count in code, too: that
+    of the response's end stands directly behind its text, so that a fence in its last line would else hide it, and the
+    calls behind it.
+    """
+    attributes, end = Some("^<", 0, 192), "<|close|>message<|sep|>"
+    result = ('<|open|>message role="tool"', attributes, "<|sep|>")
+    return Dialect(
+        id="kimi_k3_xtml",
+        openers=(
+            Opener(("<|open|>call",), xtml_call, ahead=(" ",)),
+            Opener(result, forged_result(end), kind="result"),
+        ),
+        write_call=_write_xtml,
+        write_result=lambda name, text: (
+            f'<|open|>message role="tool" tool={_quote(name)} index="1"<|sep|>{text}{end}<|end_of_msg|>'
+        ),
+        in_code="call",
+        reserved=("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"),
+        tags=(
+            Tag(
+                ("<|open|>think<|sep|>",),
+                closings=("<|close|>think<|sep|>",),
+                before=("<|open|>response<|sep|>", "<|open|>tools<|sep|>", end),
+            ),
+            Tag(("<|open|>", OneOf(("response", "tools")), "<|sep|>")),
+            Tag(('<|open|>message role="', OneOf(("assistant", "user", "system")), '"', attributes, "<|sep|>")),
+            Tag(("<|close|>", OneOf(("think", "response", "tools", "message")), "<|sep|>")),
+            Tag(("<|end_of_msg|>",)),
+        ),
+        models=(r"kimi-?k3",),
+        notes="The type of an argument is string, number, boolean, object, array or null; only a string is no JSON.",
+    )
+
+
+_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+
+
+def _write_xtml(name: str, arguments: dict[str, Any]) -> str:
+    """Return a call; where a value holds the end of a value, all of them are one JSON object."""
+    end = "<|close|>argument<|sep|>"
+    inside = ""
+    for key, value in arguments.items():
+        text = value if isinstance(value, str) else compact(value)
+        if end in text:
+            inside = f'<|open|>json type="object"<|sep|>{compact(arguments)}<|close|>json<|sep|>'
+            break
+        kind = _TYPES.get(type(value), "null")
+        inside += f'<|open|>argument key={_quote(key)} type="{kind}"<|sep|>{text}{end}'
+    call = f'<|open|>call tool={_quote(name)} index="1"<|sep|>{inside}<|close|>call<|sep|>'
+    return f"<|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
+
+
+def _quote(text: str) -> str:
+    return '"' + escape(text, {'"': "&quot;"}) + '"'
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+_BEHIND_NAME = (">", "/", " ", "\n", "\r", "\t")
+_is_name = re.compile(r"[^\W\d][\w.\-]{0,127}").fullmatch
+
+
+def morph_xml() -> Dialect:
+    """Return a dialect that is taught by a prompt, to models that know no other.
+
+    `<get_weather><city>Paris</city><days><item>1</item></days></get_weather>`: the name of the tag is that of the tool,
+    those in it are names of its parameters. Only declared tools have tags, and where a tool declares parameters, the
+    first tag inside has to be one of them: else it is an answer that holds HTML.
+    """
+    return Dialect(
+        id="morph_xml",
+        openers=(),
+        openers_of=_openers_of,
+        write_call=_write_elements,
+        reserved=both_tags("tool_response"),
+        unmarked=(("<", r"[\w.-]{1,128}[ \t\r\n]{0,32}/?>"),),
+        auto=False,
+        notes="The name of the outer tag is the name of the tool, those of the inner tags are its parameters.",
+    )
+
+
+def _openers_of(name: str, parameters: tuple[str, ...]) -> tuple[Opener, ...]:
+    """Return how a call of one tool begins."""
+    if not _is_name(name):
+        return ()
+    words = [parameter + behind for parameter in parameters if _is_name(parameter) for behind in _BEHIND_NAME]
+    first = OneOf(tuple(words)) if parameters else OneOf(tuple(_LETTERS))
+    opened: tuple[Part, ...] = (f"<{name}", SPACES, ">", SPACES)
+    body = ElementCall(name)
+    openers = [
+        Opener(opened, body.read, ahead=("{", SPACES, '"')),
+        Opener(opened, body.read, ahead=("</", SPACES, name, SPACES, ">")),
+        Opener((f"<{name}", SPACES, "/>"), body.end),
+    ]
+    if words or not parameters:
+        openers.append(Opener(opened, body.read, ahead=("<", first)))
+    return tuple(openers)
+
+
+def _write_elements(name: str, arguments: dict[str, Any]) -> str:
+    values = {key: value if isinstance(value, str) else compact(value) for key, value in arguments.items()}
+    return f"<{name}>" + "".join(f"<{key}>{section(text)}</{key}>" for key, text in values.items()) + f"</{name}>"

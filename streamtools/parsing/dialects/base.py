@@ -1,22 +1,69 @@
 """What a dialect is: one object that reads calls and writes them.
 
 Reading is a few openers, each with the grammar of what follows it. Writing is how a call and a result stand in the
-history that goes back to the model, so that what a dialect writes, it reads.
+history that goes back to the model, so that what a dialect writes, it reads. Beside it stands what dialects share: how
+templates write values and results, how text is kept from being taken for structure, and the nonces of markers.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
-from streamtools.parsing.dialects.neutralising import holds_joiner, put_joiners, structure, take_joiners
-from streamtools.parsing.markers import Marker, Part, Where
+from streamtools.parsing.markers import Marker, Part, Some, Where
 from streamtools.parsing.span import Body
 
-_ALONE = "A call is the whole answer: nothing comes before it."
+ALONE = "A call is the whole answer: nothing comes before it."
+
+_JOINER = "\u2060"  # the word joiner, which nobody sees
+
+
+def write_json(name: str, arguments: dict[str, Any]) -> str:
+    """Return a call as JSON, with the keys that most templates write."""
+    return compact({"name": name, "arguments": arguments})
+
+
+def write_response(name: str, text: str) -> str:
+    """Return a result as most templates write it, which do not name the tool."""
+    return f"<tool_response>\n{text}\n</tool_response>"
+
+
+def write_value(value: Any, *tags: str) -> str:
+    """Return a string as it is, but kept from `tags`; anything else as JSON without them."""
+    if isinstance(value, str):
+        return keep_from(value, *tags)
+    text = compact(value)
+    return text.replace("<", "\\u003c") if any(tag in text for tag in tags) else text
+
+
+def keep_from(text: str, *tags: str) -> str:
+    """Return `text` with a word joiner behind the first character of each of `tags`, as `neutralise` puts it."""
+    for tag in tags:
+        text = text.replace(tag, tag[0] + _JOINER + tag[1:])
+    return text
+
+
+def as_object(text: str, key: str) -> dict[str, Any]:
+    """Return the JSON object that `text` is, or one that holds under `key` what else it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    return value if isinstance(value, dict) else {key: value}
+
+
+UNMARKED_JSON: Final = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
+"""How the names of calls in bare JSON begin, for `Dialect.unmarked`."""
+
+
+def both_tags(*names: str) -> tuple[str, ...]:
+    """Return how the opening and the closing tags of these names begin, to be reserved."""
+    return tuple(bracket + name for name in names for bracket in ("<", "</"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +83,7 @@ class Opener:
     kind: Literal["call", "result"] = "call"
     line_feeds: int = 0
     auto: bool | Where = True
-    """Whether `dialects="auto"` arms it: not where it is the marker of another dialect that reads it as well.
+    """Whether `dialects="auto"` includes it: not where it is the marker of another dialect that reads it as well.
 
     Or where it counts then: one that begins with a letter is looked for at each of them.
     """
@@ -60,7 +107,7 @@ class Tag:
     before: tuple[str, ...] = ()
     where: Where = "anywhere"
     auto: bool = True
-    """Whether `dialects="auto"` arms it: not where it is words that other models write as well."""
+    """Whether `dialects="auto"` includes it: not where it is words that other models write as well."""
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +137,7 @@ class Dialect:
     """One way in which models write calls into their text.
 
     `write_call` and `write_result` return a block of text for a call's name and arguments, and for a tool's name and
-    what the model gets of its result.
+    what the model gets of its result, the latter in `<tool_response>` where nothing else is said.
 
     Raises ValueError for an empty id, and where one of two openers begins with the other: which is meant?
     """
@@ -98,13 +145,15 @@ class Dialect:
     id: str
     openers: tuple[Opener, ...]
     write_call: Callable[[str, dict[str, Any]], str]
-    write_result: Callable[[str, str], str]
+    write_result: Callable[[str, str], str] = write_response
     in_code: Literal["text", "call"] = "text"
     """What a complete call inside a Markdown fence, code span or quote is."""
     in_reasoning: Literal["text", "call"] = "text"
     """Whether an opener inside open reasoning is a part of it, or ends it, as models do that forget the closing tag."""
     reserved: tuple[str, ...] = ()
     """What must not stand in a result that travels as text: it would end the result, or be taken for a call."""
+    unmarked: tuple[tuple[str, str], ...] = ()
+    """How calls begin that have no marker, to be disarmed as well: patterns of a first character and of the rest."""
     tags: tuple[Tag, ...] = ()
     """What its template puts around text and reasoning."""
     openers_for: Callable[[tuple[str, ...]], tuple[Opener, ...]] | None = None
@@ -112,7 +161,7 @@ class Dialect:
     openers_of: Callable[[str, tuple[str, ...]], tuple[Opener, ...]] | None = None
     """Openers that are made of the name of one declared tool and the names of its parameters."""
     auto: bool = True
-    """Whether its markers are unmistakable, so that `dialects="auto"` arms it."""
+    """Whether its markers are unmistakable, so that `dialects="auto"` includes it."""
     near: tuple[NearMiss, ...] = ()
     """What comes near to its openers; an opener in code or a quote is such a thing without being named here."""
     has_nonce: bool = False
@@ -120,7 +169,7 @@ class Dialect:
     models: tuple[str, ...] = ()
     """Patterns of the names of models that write so, in lower case."""
     notes: str = ""
-    """What a model has to be told beyond an example."""
+    """What instructions say beyond an example."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -147,8 +196,8 @@ class Dialect:
         """Yield what the example does not show."""
         openers = (*self.openers, *(self.openers_for((name,)) if self.openers_for is not None else ()))
         places = {opener.where for opener in openers if re.match(opener.marker.search_pattern(), call)}
-        if places == {"start"} and _ALONE not in self.notes:
-            yield _ALONE
+        if places == {"start"} and ALONE not in self.notes:
+            yield ALONE
         if places == {"line_start"}:
             yield "A call begins on a line of its own."
         if self.in_code == "text" and "```" not in call:
@@ -160,36 +209,16 @@ class Dialect:
     def teachable(self) -> bool:
         """Whether instructions can teach it: its calls hold no tokens of a chat template, which no prompt can write."""
         example = self.write_call("f", {"a": "b"})
-        return not ("<|" in example or "<\uff5c" in example or structure().search(example))
-
-
-def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
-    """Return `text` with a word joiner (U+2060) behind the first character of whatever could be taken for structure.
-
-    That is what the dialects reserve, and the tokens of chat templates: a tool's result is data, and a model that
-    repeats it must not thereby call a tool or begin a turn. Defence in depth, not a boundary.
-    """
-    return put_joiners(text, _structure(dialects))
-
-
-def restore(value: Any, dialects: Iterable[Dialect]) -> Any:
-    """Return `value`, a text or JSON that holds texts, as it was before `neutralise`: for what a model repeats."""
-    return take_joiners(value, _structure(dialects)) if holds_joiner(value) else value
-
-
-def _structure(dialects: Iterable[Dialect]) -> re.Pattern[str]:
-    return structure(word for dialect in dialects for word in dialect.reserved)
+        return not ("<|" in example or "<\uff5c" in example or _structure(()).search(example))
 
 
 def _begins(parts: tuple[Part, ...], with_parts: tuple[Part, ...]) -> bool:
-    """Whether the marker begins with another one, or is the same."""
-    flat, begin = ([piece for part in each for piece in _pieces(part)] for each in (parts, with_parts))
+    """Whether the marker begins with another one, or is the same: in characters, and parts that are no literals."""
+    flat, begin = (
+        [piece for part in each for piece in (part if isinstance(part, str) else (part,))]
+        for each in (parts, with_parts)
+    )
     return flat[: len(begin)] == begin
-
-
-def _pieces(part: Part) -> Iterable[object]:
-    """Return what a part consists of: characters, or the part itself."""
-    return part if isinstance(part, str) else (part,)
 
 
 def _show(parts: tuple[Part, ...], ahead: tuple[Part, ...]) -> str:
@@ -199,3 +228,102 @@ def _show(parts: tuple[Part, ...], ahead: tuple[Part, ...]) -> str:
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     """Return the tokens that end a message as tags, which go away behind a call; elsewhere they may be text."""
     return tuple(Tag((token,), where="behind_call") for token in tokens)
+
+
+# A joiner stands behind the first character of whatever the dialects reserve, and of each token of a chat template.
+# These may overlap, and one may hold another: `<|[INST]|>` is two of them. So what is looked for is where one begins,
+# and nothing is passed over. A joiner goes again if, without any joiner, something begins in its place.
+
+_TOKENS = (
+    ("<", r"[|\uff5c][^<>\n]{1,256}[|\uff5c]>"),  # ChatML, Llama 3, DeepSeek, Phi, Kimi, Cohere and their kin
+    ("<", r"[|\uff5c][\w:.-]{1,64}>|/?[\w:.-]{1,64}[|\uff5c]>"),  # Gemma 4
+    ("<", r"/?[|\uff5c]DSML[|\uff5c]"),  # DeepSeek V3.2
+    ("<", r"/?(?:start_of_turn|end_of_turn|s|bos|eos|unk|pad|sop|eop|seed:[be]os)>|</?SYS>>"),  # Gemma, Llama 2, GLM
+    ("<", r"(?:(?:BOS|EOS|EOP|PAD|UNK|MASK)_TOKEN|CLS|SEP|(?:extra_id|SPECIAL)_\d{1,4})>"),  # Cohere, Nemotron
+    # Mistral
+    (r"\[", r"/?(?:INST|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|SYSTEM_PROMPT|MODEL_SETTINGS)\]"),
+    # GLM, Kimi, EXAONE, MiniMax
+    (r"\[", r"(?:[gs]MASK|BOS|EOS|EOT|(?:start|end)_header_id|\|[^\[\]\n]{1,64}\|)\]|e~\["),
+    (r"\]", r"~!?b[\[\]]"),  # MiniMax
+)
+"""Tokens of chat templates: the first character of each, and the rest."""
+
+
+def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
+    """Return `text` with a word joiner (U+2060) behind the first character of whatever could be taken for structure.
+
+    That is what the dialects reserve, and the tokens of chat templates: a tool's result is data, and a model that
+    repeats it must not thereby call a tool or begin a turn. Defence in depth, not a boundary.
+    """
+    return _structure(dialects).sub(rf"\g<0>{_JOINER}", text)
+
+
+def restore(value: Any, dialects: Iterable[Dialect]) -> Any:
+    """Return `value`, a text or JSON that holds texts, as it was before `neutralise`: for what a model repeats."""
+    return _restore(value, _structure(dialects)) if _holds_joiner(value) else value
+
+
+def _structure(dialects: Iterable[Dialect]) -> re.Pattern[str]:
+    """Return what finds the first character of whatever could be taken for structure."""
+    known = tuple(dialects)
+    reserved = [(re.escape(word[0]), re.escape(word[1:])) for dialect in known for word in dialect.reserved]
+    unmarked = [pair for dialect in known for pair in dialect.unmarked]
+    return re.compile("|".join(f"{first}(?={rest})" for first, rest in (*reserved, *unmarked, *_TOKENS)))
+
+
+def _holds_joiner(value: Any) -> bool:
+    if isinstance(value, str):
+        return _JOINER in value
+    if isinstance(value, dict):
+        return any(map(_holds_joiner, value)) or any(map(_holds_joiner, value.values()))
+    return isinstance(value, list) and any(map(_holds_joiner, value))
+
+
+def _restore(value: Any, found: re.Pattern[str]) -> Any:
+    if isinstance(value, str):
+        return _without_joiners(value, found) if _JOINER in value else value
+    if isinstance(value, dict):
+        keys = [_restore(key, found) for key in value]
+        keys = keys if len(set(keys)) == len(keys) else list(value)  # two must not become one
+        return {key: _restore(each, found) for key, each in zip(keys, value.values(), strict=True)}
+    return [_restore(each, found) for each in value] if isinstance(value, list) else value
+
+
+def _without_joiners(text: str, found: re.Pattern[str]) -> str:
+    first, *rest = text.split(_JOINER)
+    ends = {each.end() for each in found.finditer(first + "".join(rest))}
+    pieces, at = [first], len(first)
+    for piece in rest:
+        pieces.append(piece if at in ends else _JOINER + piece)
+        at += len(piece)
+    return "".join(pieces)
+
+
+# A nonce is a secret of the conversation in its markers: `###k7:{…}`, `~~~tool_call k7`. Who plants a call in a page or
+# a document, for a model that quotes it, cannot know the secret, which stands in the system prompt. A marker without
+# it, or with another one, is text.
+
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look like others
+_LENGTH = 6  # 2**29 of them
+_NONCE = re.compile("[A-Za-z0-9]{1,16}")
+
+ANY: Final = Some("A-Za-z0-9", 1, 16)
+"""What may be a nonce, in a marker."""
+
+
+def new_nonce() -> str:
+    """Return six letters and digits that cannot be guessed: one for each conversation, kept with its history.
+
+    >>> len(new_nonce())
+    6
+    """
+    return "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+
+
+def checked(nonce: str | None) -> str:
+    """Return a nonce, or "" for none. Raises ValueError for anything but 1 to 16 letters and digits of ASCII."""
+    if nonce is None:
+        return ""
+    if not _NONCE.fullmatch(nonce):
+        raise ValueError(f"a nonce has 1 to 16 of the characters A-Z, a-z and 0-9, and this one is {nonce!r}")
+    return nonce

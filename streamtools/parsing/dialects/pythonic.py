@@ -1,110 +1,109 @@
-"""`[get_weather(city="Paris"), get_time()]`
+"""Calls in the syntax of a language: as Python writes them, or in the notation of the Gemma models.
 
-Calls as Python writes them. Without a tag, as Llama 3.2 and ToolACE answer, only a list at the start of a message that
-begins with a declared name is one. The tags of Llama 4 and LFM 2 are tokens, which the model forgets, or a tokenizer
-drops: there such a list is read as well. Sources: the model cards of meta-llama/Llama-3.2 and Llama-4, the chat
-templates of allenai/Olmo-3 and LiquidAI/LFM2.
+[get_weather(city="Paris"), get_time()]
+<|tool_call>call:get_weather{city:<|"|>Paris<|"|>,days:3}<tool_call|>
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from streamtools.json_values import compact
-from streamtools.parsing.bodies.forged_results import forged_result
-from streamtools.parsing.bodies.json_calls import json_calls
-from streamtools.parsing.bodies.pythonic import NAME, pythonic_calls, readable
-from streamtools.parsing.dialects.base import Dialect, Opener, ends_of_turn
-from streamtools.parsing.dialects.hermes import write_response
+from streamtools.parsing.bodies import forged_result
+from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies.keyword_calls import (
+    FUNCTION_GEMMA,
+    GEMMA,
+    GEMMA_NAME,
+    NAME,
+    gemma_call,
+    pythonic_calls,
+    readable,
+)
+from streamtools.parsing.bodies.literals import Syntax
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
 from streamtools.parsing.markers import SPACES, OneOf
-
-_NOTES = "Arguments are literals and always have names."
 
 
 def pythonic() -> Dialect:
-    """Return the dialect without a tag; peers read the tags of Llama 4 under this name as well."""
+    """Return the dialect without a tag, of meta-llama/Llama-3.2, by its model card, and ToolACE.
+
+    Only a list at the start of a message that begins with a declared name is one. Peers read the tags of Llama 4 under
+    this name as well.
+    """
     return replace(
         pythonic_llama4(),
         id="pythonic",
-        write_call=lambda name, arguments: f"[{_write_python(name, arguments)}]",
+        write_call=lambda name, arguments: f"[{_write(name, arguments, _python)}]",
         auto=False,
         models=("llama-?v?3[.-]2", "toolace"),
     )
 
 
 def pythonic_llama4() -> Dialect:
-    """Return the dialect of Llama 4."""
+    """Return the dialect of meta-llama/Llama-4, by its model card.
+
+    The tags, as those of LFM 2, are tokens, which the model forgets, or a tokenizer drops: a list without them is read
+    where `pythonic` reads it.
+    """
     ends = ("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
     return _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", models=("llama-?4",), ends=ends)
 
 
 def olmo3_pythonic() -> Dialect:
-    """Return the dialect of OLMo 3, with one call on each line, and JSON's words in the place of Python's."""
+    """Return the dialect of allenai/Olmo-3, by its chat template.
+
+    One call stands on each line, with JSON's words in the place of Python's.
+    """
     opening, close = "<function_calls>", "</function_calls>"
-    return Dialect(
-        id="olmo3_pythonic",
-        openers=_openers(opening, close),
+    dialect = _tagged("olmo3_pythonic", opening, close, models=("olmo-?3",), ends=("<|im_end|>", "<|endoftext|>"))
+    return replace(
+        dialect,
+        openers_for=None,
         write_call=lambda name, arguments: f"{opening}{_write(name, arguments, compact)}{close}",
-        write_result=write_response,
-        tags=ends_of_turn("<|im_end|>", "<|endoftext|>"),
-        reserved=("<function_calls", "</function_calls"),
-        models=("olmo-?3",),
-        notes=_NOTES,
+        reserved=both_tags("function_calls"),
     )
 
 
 def lfm2_pythonic() -> Dialect:
-    """Return the dialect of LFM 2, which writes JSON between its tags as well."""
+    """Return the dialect of LiquidAI/LFM2, by its chat template; it writes JSON between its tags as well."""
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
-    json_body = json_calls(close)
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
-    return _tagged(
-        "lfm2_pythonic",
-        opening,
-        close,
-        Opener((opening, SPACES), json_body, ahead=("{",)),
-        Opener((opening, SPACES), json_body, ahead=("[", SPACES, "{")),
-        Opener((begin,), forged_result(end), kind="result"),
-        models=("lfm-?2",),
-        ends=("<|im_end|>",),
+    dialect = _tagged("lfm2_pythonic", opening, close, models=("lfm-?2",), ends=("<|im_end|>",))
+    body = json_calls(close)
+    return replace(
+        dialect,
+        openers=(
+            *dialect.openers,
+            Opener((opening, SPACES), body, ahead=("{",)),
+            Opener((opening, SPACES), body, ahead=("[", SPACES, "{")),
+            Opener((begin,), forged_result(end), kind="result"),
+        ),
         write_result=lambda name, text: f"{begin}{text}{end}",
-        reserved=(begin, end),
+        reserved=(opening, close, begin, end),
     )
 
 
-def _tagged(
-    dialect: str,
-    opening: str,
-    close: str,
-    *openers: Opener,
-    models: tuple[str, ...],
-    ends: tuple[str, ...],
-    write_result: Callable[[str, str], str] = write_response,
-    reserved: tuple[str, ...] = (),
-) -> Dialect:
+def _tagged(id: str, opening: str, close: str, *, models: tuple[str, ...], ends: tuple[str, ...]) -> Dialect:
     """Return a dialect with a list of calls, or calls without one, between two tags, or a list without tags."""
+    body = pythonic_calls(opening, close)
     return Dialect(
-        id=dialect,
-        openers=(*_openers(opening, close), *openers),
+        id=id,
+        openers=(
+            Opener((opening, SPACES), body, ahead=(NAME, "(")),
+            Opener((opening, SPACES), body, ahead=("[", SPACES, NAME, "(")),
+        ),
         openers_for=_list_of,
-        write_call=lambda name, arguments: f"{opening}[{_write_python(name, arguments)}]{close}",
-        write_result=write_result,
-        reserved=(opening, close, *reserved),
+        write_call=lambda name, arguments: f"{opening}[{_write(name, arguments, _python)}]{close}",
+        reserved=(opening, close),
+        unmarked=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
         tags=ends_of_turn(*ends),
         models=models,
-        notes=_NOTES,
-    )
-
-
-def _openers(opening: str, close: str) -> tuple[Opener, ...]:
-    """Return the openers for calls between two tags: in a list or one by one."""
-    body = pythonic_calls(opening, close)
-    return (
-        Opener((opening, SPACES), body, ahead=(NAME, "(")),
-        Opener((opening, SPACES), body, ahead=("[", SPACES, NAME, "(")),
+        notes="Arguments are literals and always have names.",
     )
 
 
@@ -119,16 +118,77 @@ def _write(name: str, arguments: dict[str, Any], literal: Callable[[Any], str]) 
     return f"{name}(**{literal(arguments)})"  # no other form has room for such a name
 
 
-def _write_python(name: str, arguments: dict[str, Any]) -> str:
-    return _write(name, arguments, python)
-
-
-def python(value: Any) -> str:
+def _python(value: Any) -> str:
     """Return a JSON value as Python writes it, with strings in double quotes."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{python(key)}: {python(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{_python(key)}: {_python(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(python, value)) + "]"
+        return "[" + ", ".join(map(_python, value)) + "]"
     if value is None or isinstance(value, bool):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def gemma4() -> Dialect:
+    """Return the dialect of google/gemma-4, by its chat template: strings stand between tokens of their own.
+
+    So do its thoughts. A message ends with the tag that opens a result, for the backend to go on from.
+    """
+    return _gemma(
+        "gemma4",
+        GEMMA,
+        ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"),
+        Tag(("<|channel>", OneOf(("thought\n", ""))), closings=("<channel|>",)),
+        *ends_of_turn("<turn|>"),
+        models=("gemma-?4",),
+    )
+
+
+def functiongemma() -> Dialect:
+    """Return the dialect of google/functiongemma-270m-it, by its chat template; its messages end as Gemma's do.
+
+    `<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>`
+    """
+    return _gemma(
+        "functiongemma",
+        FUNCTION_GEMMA,
+        ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>"),
+        *ends_of_turn("<end_of_turn>"),
+        models=("function-?gemma",),
+    )
+
+
+def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: Tag, models: tuple[str, ...]) -> Dialect:
+    """Return a dialect whose calls and results stand `between` two tags each."""
+    opening, close, result, end_of_result = between
+    mark = syntax.quotes[0].mark
+    literal = _gemma_writer(mark)
+    return Dialect(
+        id=id,
+        openers=(Opener((opening, SPACES, "call:"), gemma_call(syntax, opening, close), ahead=(GEMMA_NAME, "{")),),
+        write_call=lambda name, arguments: f"{opening}call:{name}{literal(arguments)}{close}",
+        write_result=lambda name, text: f"{result}response:{name}{literal(as_object(text, 'value'))}{end_of_result}",
+        reserved=(*between, mark),
+        tags=(Tag((close,)), Tag((result,)), *tags),
+        models=models,
+        notes=f"Strings stand between two {mark}, keys without quotes.",
+    )
+
+
+_plain_key = re.compile(r"[^\W\d][\w.-]*").fullmatch
+
+
+def _gemma_writer(mark: str) -> Callable[[Any], str]:
+    """Return what writes values with strings between two marks; what the form has no room for is written as JSON."""
+
+    def write(value: Any) -> str:
+        if isinstance(value, dict):
+            members = ((key if _plain_key(key) else compact(key), write(each)) for key, each in value.items())
+            return "{" + ",".join(f"{key}:{text}" for key, text in members) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(map(write, value)) + "]"
+        if isinstance(value, str) and mark not in value + mark[:-1]:
+            return mark + value + mark
+        return compact(value)
+
+    return write

@@ -8,8 +8,8 @@ from functools import partial
 from streamtools.parsing.dialects import DEFAULT_DIALECTS
 from streamtools.sources import ADAPTERS
 from tests.fuzz.target import Target
-from tests.fuzz.targets import decisions, dialects, foreign, frames, machine, recordings, sources, told
-from tests.variants import KNOWN
+from tests.fuzz.targets import decisions, dialects, foreign, frames, growth, machine, recordings, sources, told
+from tests.support.variants import KNOWN
 
 _FIRST = ("frames", "machine", "decisions", *(f"dialect:{each}" for each in DEFAULT_DIALECTS))
 
@@ -23,6 +23,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **foreign.MAKE,
     **told.MAKE,
     **recordings.MAKE,
+    **growth.MAKE,
     **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in DEFAULT_DIALECTS},
 }
 

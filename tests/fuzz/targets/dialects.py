@@ -11,21 +11,22 @@ from streamtools import Parser
 from streamtools.events import UIEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
-from streamtools.testing.feeding import cut, feed
 from streamtools.testing.laws import (
     assert_chunk_invariant,
     assert_conserved,
     assert_defined_per_character,
     assert_deltas_tell_the_arguments,
+    cut,
+    feed,
 )
-from streamtools.testing.stumbling import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
-from tests.bounds import assert_within_limits, characters_handled, stored
+from streamtools.testing.material import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
 from tests.families import MARKERS, MARKUP
 from tests.fuzz.target import Input, Target, encode, pieces, seeds
-from tests.promptness import assert_prompt
-from tests.reference import examples
-from tests.strategies import AUTO, TOOLS, armed
-from tests.variants import KNOWN
+from tests.support.bounds import assert_within_limits, characters_handled, stored
+from tests.support.promptness import assert_prompt
+from tests.support.reference import examples
+from tests.support.strategies import AUTO, TOOLS, armed
+from tests.support.variants import KNOWN
 
 _SMALL = Limits(call=60, depth=3, digits=4, calls=2)
 CHOICES: dict[str, Sequence[Any]] = {
@@ -40,7 +41,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "strict": (False, True),
     "limits": (DEFAULT_LIMITS, _SMALL, Limits(call=12), Limits(call=200, depth=1), Limits(calls=0), Limits(digits=1)),
 }
-"""Ways to read a text, as `tests.strategies.options` has them."""
+"""Ways to read a text, as `tests.support.strategies.options` has them."""
 
 _LONG = 400  # characters of a text for which the laws that look at each place are checked
 _PUMPED = 1_500  # characters of a text of which twice as many are read, too

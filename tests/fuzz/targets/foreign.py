@@ -15,16 +15,16 @@ from streamtools.errors import UnreadableSource
 from streamtools.events import read_ui_event
 from streamtools.history import Format, Message, Results, User, read_messages, write_messages
 from streamtools.outputs import validate
-from streamtools.outputs.asgi.frames import BadFrame, Frame, MessageFrame, ResumeFrame, read_frame
 from streamtools.parsing.dialects import hash_marker, tilde_fence
-from streamtools.sources.finished import finished
+from streamtools.serving.client_frames import BadFrame, Frame, MessageFrame, ResumeFrame, read_frame
+from streamtools.sources.detection import finished
 from tests.fuzz import loose
 from tests.fuzz.target import Input, Target, encode, seeds
-from tests.history_rules import breaches
-from tests.provider_streams import PROVIDERS
-from tests.runs_told import RUNS
-from tests.test_extracting import NOTHING, SHAPES
-from tests.test_machine_laws import run
+from tests.machine.test_machine_laws import run
+from tests.stream.test_extracting import NOTHING, SHAPES
+from tests.support.history_rules import breaches
+from tests.support.provider_streams import PROVIDERS
+from tests.support.runs_told import RUNS
 
 DIALECTS = (hash_marker(), tilde_fence())
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -138,7 +138,7 @@ def _check_client(given: Input) -> Iterator[object]:
     said = _read_frame(given.text if given.choose(0, (True, True, False)) else json.dumps(loose.read(given.text)))
     match said:
         case BadFrame():
-            assert len(json.dumps(said.told)) < 2 * _LONGEST
+            assert len(json.dumps(said.answer)) < 2 * _LONGEST
             yield said.code, str(said)[:30]
         case ResumeFrame():
             assert said.after >= 0

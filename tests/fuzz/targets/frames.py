@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
-from tests.bounds import characters_handled, stored
-from tests.cuts import cut
 from tests.fuzz.target import Input, Target, pieces, seeds
-from tests.provider_streams import PROVIDERS
-from tests.test_frames import CASES, LINES, frames, reference
+from tests.sources.test_frames import CASES, LINES, frames, reference
+from tests.support.bounds import characters_handled, stored
+from tests.support.cuts import cut
+from tests.support.provider_streams import PROVIDERS
 
 _CHOICES = {"limit": (DEFAULT_LIMITS.frame, 1, 8, 40, 200), "lines": (False, True)}
 _WORK = 40  # times as many bytes as there are in a stream are passed to functions while it is read in pieces

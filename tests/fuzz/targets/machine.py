@@ -36,12 +36,12 @@ from streamtools.events import (
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
 from streamtools.sources import adapter
-from streamtools.testing.feeding import cut
+from streamtools.testing.laws import cut
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.fuzz.targets.dialects import CHOICES as READING
-from tests.provider_streams import PROVIDERS
-from tests.strategies import armed
-from tests.test_machine_laws import REASONS, assert_truthful, judge, run
+from tests.machine.test_machine_laws import REASONS, assert_truthful, judge, run
+from tests.support.provider_streams import PROVIDERS
+from tests.support.strategies import armed
 
 _RECORD, _FIELD = "\x1e", "\x1f"
 

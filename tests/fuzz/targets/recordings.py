@@ -11,12 +11,12 @@ from typing import Any
 
 from streamtools.errors import RecordingError
 from streamtools.recording import shipped
-from streamtools.recording.captures import read_stream_file
-from streamtools.recording.importing import import_stream
-from streamtools.recording.reading import find_exchanges, read_recordings
+from streamtools.recording.exchanges import read_stream_file
+from streamtools.recording.file_reader import find_exchanges, read_recordings
+from streamtools.recording.file_writer import import_stream
 from tests.fuzz.target import Input, Target, encode, seeds
-from tests.provider_streams import PROVIDERS
-from tests.test_scrubbing import HARMLESS, PLANTED, in_pieces
+from tests.recording.test_scrubbing import HARMLESS, PLANTED, in_pieces
+from tests.support.provider_streams import PROVIDERS
 
 
 @cache

@@ -20,15 +20,15 @@ from streamtools.events import (
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
 from streamtools.sources import ADAPTERS, Adapter, FrameAdapter, Undecided
-from tests.bounds import characters_handled, stored
-from tests.cuts import cut
 from tests.fuzz.target import Input, Target, pieces, seeds
-from tests.provider_streams import BY_NAME, PROVIDERS, Provider
-from tests.test_machine_laws import run
+from tests.machine.test_machine_laws import run
+from tests.support.bounds import characters_handled, stored
+from tests.support.cuts import cut
+from tests.support.provider_streams import BY_NAME, PROVIDERS, Provider
 
 Make: TypeAlias = Callable[[Limits], Adapter]
 
-OTHERS: dict[str, Make] = {"detect": lambda limits: Undecided(ADAPTERS, "", limits)}
+OTHERS: dict[str, Make] = {"detect": lambda limits: Undecided("", limits)}
 """Adapters that have no name of their own."""
 
 _CHOICES: dict[str, Sequence[Any]] = {

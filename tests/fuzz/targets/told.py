@@ -8,18 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from streamtools.cli.printable import Printable, one_line
+from streamtools.apps.cli.complaints import Printable, one_line
 from streamtools.events import UIEvent
 from streamtools.history import User, steps_to_history, write_messages
-from streamtools.result import Collector
-from streamtools.testing.feeding import cut
+from streamtools.stream.result import Collector
+from streamtools.testing.laws import cut
 from tests.fuzz.target import Input, Target, seeds
 from tests.fuzz.targets import machine
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
-from tests.history_rules import breaches
-from tests.test_encoders_contract import ENCODERS, check
-from tests.test_machine_laws import run
-from tests.test_scrubbing import PLANTED
+from tests.machine.test_machine_laws import run
+from tests.outputs.test_encoders_contract import ENCODERS, check
+from tests.recording.test_scrubbing import PLANTED
+from tests.support.history_rules import breaches
 
 _LEFT = (None, None, 0, 1, 2, 3, 5, 8, -1)
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")

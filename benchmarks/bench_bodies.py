@@ -1,0 +1,198 @@
+"""For how long an event loop is kept from all else while the longest body of a request is read and answered.
+
+    python benchmarks/bench_bodies.py
+
+Each row is a family of bodies of 4 MiB, the most that `read_body` takes: it is posted to an application that reads it
+as the documented ones do and asks a model at once. Meanwhile a task of the same loop comes back as often as it can; the
+figure is the longest time between two of its turns, in milliseconds, the best of all repetitions. Beside it stands the
+processor time of the loop's own thread in that gap, and the longest full collection of garbage: in one of them
+everything waits, whatever thread it is in, and it takes the longer the more objects a history has.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, thread_time
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import anyio
+import anyio.lowlevel
+import httpx
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from benchmarks.measure import Case, Result, Work, main
+from streamtools import chat
+from streamtools.conversation import Chat
+from streamtools.conversation.models import OpenAIChat
+from streamtools.outputs import asgi
+from streamtools.serving.requests import MAX_BODY
+
+LONGEST = 50.0  # milliseconds
+END = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def _pair(first: dict[str, Any], second: dict[str, Any], at: int) -> dict[str, Any]:
+    return second if at % 2 else first
+
+
+def _turns(at: int) -> dict[str, Any]:
+    return _pair({"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}, at)
+
+
+def _calls(at: int) -> dict[str, Any]:
+    name = f"c{at // 2}"
+    call = {"id": name, "type": "function", "function": {"name": "f", "arguments": '{"a": [1, {}]}'}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return _pair(asks, {"role": "tool", "tool_call_id": name, "content": "r"}, at)
+
+
+def _many_calls(at: int) -> dict[str, Any]:
+    if at % 1001:
+        return {"role": "tool", "tool_call_id": f"c{at - 1}", "content": "r"}
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": f"c{n}", **call} for n in range(at, at + 1000)]}
+
+
+def _items(at: int) -> dict[str, Any]:
+    call = {"type": "function_call", "call_id": f"c{at // 2}", "name": "f", "arguments": "{}"}
+    return _pair(call, {"type": "function_call_output", "call_id": f"c{at // 2}", "output": "r"}, at)
+
+
+def _blocks(at: int) -> dict[str, Any]:
+    used = {"type": "tool_use", "id": f"c{at // 2}", "name": "f", "input": {"a": [1]}}
+    result = {"type": "tool_result", "tool_use_id": f"c{at // 2}", "content": [{"type": "text", "text": "r"}]}
+    return _pair({"role": "assistant", "content": [used]}, {"role": "user", "content": [result]}, at)
+
+
+FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "one text": lambda at: {"role": "user", "content": "é" * 20_000},
+    "texts of escapes": lambda at: {"role": "user", "content": '"\\\n' * 5_000},
+    "short turns": _turns,
+    "parts": lambda at: {"role": "user", "content": [{"type": "text", "text": "x"}] * 1_000},
+    "calls and results": _calls,
+    "a turn of many calls": _many_calls,
+    "items of Responses": _items,
+    "blocks of Anthropic": _blocks,
+}
+
+
+def write(family: Callable[[int], dict[str, Any]], most: int) -> bytes:
+    """Return a body of this family that has at most so many bytes."""
+    messages: list[bytes] = []
+    size = 100
+    for at in range(most):
+        message = json.dumps(family(at)).encode()
+        size += len(message) + 1
+        if size > most and messages:
+            break
+        messages.append(message)
+    if len(messages) % 2 and len(messages) > 1 and b"tool" in messages[-1]:
+        del messages[-1]  # a call without its result
+    return b'{"messages":[' + b",".join(messages) + b"]}"
+
+
+def _provider(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=END)
+
+
+async def longest_gap(body: bytes) -> tuple[float, float, str]:
+    """Return the longest gap between two turns of a task while a body is answered, in seconds of the clock and of the
+    processor, and how the answer ended.
+    """
+    transport = httpx.MockTransport(_provider)
+    async with httpx.AsyncClient(transport=transport) as upstream:
+        model = OpenAIChat("m", base_url="http://model/v1", api_key="", client=upstream)
+
+        def ask(given: bytes) -> Chat:
+            return chat(model, msgspec.json.decode(given)["messages"])
+
+        async def answer(request: Request) -> Response:
+            return asgi.event_stream_response(await asgi.read_body(request, ask))
+
+        app = Starlette(routes=[Route("/", answer, methods=["POST"])])
+        worst, own, over = 0.0, 0.0, False
+
+        async def look_on() -> None:
+            nonlocal worst, own
+            clock, processor = perf_counter(), thread_time()
+            while not over:
+                await anyio.lowlevel.checkpoint()
+                now, spent = perf_counter(), thread_time()
+                if now - clock > worst:
+                    worst, own = now - clock, spent - processor
+                clock, processor = now, spent
+
+        transport_to_app = httpx.ASGITransport(app)
+        async with (
+            httpx.AsyncClient(transport=transport_to_app, base_url="http://x") as client,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(look_on)
+            response = await client.post("/", content=body)
+            over = True
+    return worst, own, response.text
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The longest gap while one body is answered."""
+
+    section: str
+    name: str
+    body: bytes
+
+    @property
+    def subject(self) -> Work:
+        return self._gap
+
+    def check(self) -> None:
+        told = anyio.run(longest_gap, self.body)[2]
+        assert '"reason":"finished"' in told, told[-200:]
+
+    def measure(self, repeats: int) -> Result:
+        collections: list[float] = []
+        begun = 0.0
+
+        def note(phase: str, info: Any) -> None:
+            nonlocal begun
+            if phase == "start":
+                begun = perf_counter()
+            else:
+                collections.append(perf_counter() - begun)
+
+        gc.callbacks.append(note)
+        gaps = []
+        for _ in range(min(repeats, 3)):
+            gc.collect()
+            collections.clear()
+            worst, own, _told = anyio.run(longest_gap, self.body)
+            gaps.append((worst, own, max(collections, default=0.0)))
+        gc.callbacks.remove(note)
+        worst, own, collecting = min(gaps)
+        details = {"MiB": len(self.body) / 2**20, "own ms": own * 1e3, "gc ms": collecting * 1e3}
+        return Result(self.section, self.name, worst * 1e3, "ms", LONGEST, details)
+
+    def _gap(self) -> float:
+        return anyio.run(longest_gap, self.body)[0]
+
+
+def cases(small: bool) -> Iterator[Case]:
+    """Yield all rows."""
+    most = 100_000 if small else MAX_BODY
+    for name, family in FAMILIES.items():
+        yield Gap("the longest gap of the loop", name, write(family, most))
+
+
+if __name__ == "__main__":
+    main("bodies of requests", cases)

@@ -1,0 +1,1 @@
+"""What one can start: the command line, and the page of `streamtools serve`."""

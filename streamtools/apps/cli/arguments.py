@@ -1,0 +1,296 @@
+"""What can be asked of the command, and what was: for each sub-command a class with its name holds its arguments."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from streamtools.apps.cli.complaints import Refused
+from streamtools.apps.cli.model_arguments import ModelArguments, add_model, add_tools, check_model, read_dialects
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
+from streamtools.recording import DETECT
+from streamtools.sources import ADAPTERS
+
+PORT = 8765
+SPEED = 0.4  # slow enough to be watched: the recorded model writes 150 tokens a second
+
+_STATUS = """\
+exit status: 0; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line or the file
+is of no use; 130 if interrupted. In each case but 0 one line on standard error says why.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    file: str
+    tools: str | None
+    json: bool
+    speed: float
+    dialects: tuple[Dialect, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    url: str | None
+    origin: str | None
+    out: str
+    body: str | None
+    headers: list[tuple[str, str]]
+    source: str
+    redact: list[re.Pattern[str]]
+    json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(ModelArguments):
+    host: str
+    port: int
+    allowed: list[str]
+    speed: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    all: bool
+    speed: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat(ModelArguments):
+    model: str
+    record: str | None
+    once: str | None
+    raw: bool
+    json: bool
+
+
+Command = Replay | Demo | Chat | Record | Serve
+
+
+def parse(argv: Sequence[str] | None) -> Command:
+    """Return what was asked. Raises `Refused`, and SystemExit behind `--help` and `--version`, which are answered."""
+    given = vars(_parser().parse_args(argv))
+    command: type[Command] = given.pop("command")
+    if command is Chat:
+        check_model(given)
+    elif command is Serve:
+        _check_serve(given)
+    return command(**given)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses in one line; argparse would print the usage, too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message} (see {self.prog} --help)")
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
+        print(f"streamtools {importlib.metadata.version('streamtools')}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="streamtools",
+        description="Watch model streams turn into text, tool calls and results.",
+        epilog=_STATUS,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in (_add_replay, _add_record, _add_chat, _add_serve, _add_demo):
+        add(commands)
+    return parser
+
+
+def _add(commands: Any, command: type[Command], **texts: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(command.__name__.lower(), epilog=_STATUS, **texts)
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print events, one JSON object a line, and nothing else")
+
+
+def _add_replay(commands: Any) -> None:
+    replay = _add(
+        commands,
+        Replay,
+        help="play a recorded stream",
+        description="Play a recorded stream as a live transcript, with a summary. FILE is a recording of streamtools, "
+        "or the server-sent events that `curl -N` wrote into a file. Without --tools, calls are reported and stay "
+        "pending.",
+    )
+    replay.add_argument("file", metavar="FILE", help="a recording, or a raw capture of server-sent events")
+    add_tools(replay)
+    _add_json(replay)
+    _add_speed(replay)
+    replay.add_argument(
+        "--dialects",
+        metavar="A,B",
+        type=read_dialects,
+        help=f"read calls that are written in these ways: {', '.join(DIALECTS)}, or auto for all "
+        f"(default: {','.join(DEFAULT_DIALECTS)})",
+    )
+
+
+def _add_chat(commands: Any) -> None:
+    chat = _add(
+        commands,
+        Chat,
+        help="talk to a model",
+        description="Talk to a model, as a live transcript with a summary of each answer. Questions are lines of "
+        "standard input; /quit or its end ends the chat. Ctrl-C stops an answer and keeps the chat; twice, or where a "
+        "question is asked for, it ends it. The key is that of the provider's usual environment variable.",
+    )
+    add_model(chat, required=True)
+    chat.add_argument("--record", metavar="FILE", help="write all that the server answers into this recording")
+    chat.add_argument("--once", metavar="QUESTION", help="ask this, and end with the answer")
+    chat.add_argument("--raw", action="store_true", help="show calls as the model wrote them")
+    _add_json(chat)
+
+
+def _add_record(commands: Any) -> None:
+    record = _add(
+        commands,
+        Record,
+        help="record a stream",
+        description="Ask a provider, write what it streams into a recording with its cuts and times, and show it as it "
+        "comes; or make a recording of a stream that was saved. Headers are written from a short list; what is named "
+        "like a credential, and keys of known formats wherever they stand, are overwritten.",
+    )
+    where = record.add_mutually_exclusive_group(required=True)
+    where.add_argument("--url", help="the address to ask, with POST if there is a --body")
+    where.add_argument(
+        "--from",
+        dest="origin",
+        metavar="FILE",
+        help="a stream that was saved: what `curl -N` wrote, the payloads of its events one a line (chunks.txt), or a "
+        "recording, to be redacted once more",
+    )
+    record.add_argument("--out", required=True, metavar="FILE", help="the recording; written anew, for your eyes only")
+    record.add_argument("--body", metavar="FILE", help="send this; - is standard input")
+    record.add_argument(
+        "--header",
+        dest="headers",
+        metavar="NAME:VALUE",
+        action="append",
+        type=_header,
+        default=[],
+        help="send this header, such as 'authorization: Bearer …'; may be repeated",
+    )
+    record.add_argument(
+        "--source",
+        choices=(DETECT, *ADAPTERS),
+        default=DETECT,
+        help="whose stream it is (default: that is seen when it is read)",
+    )
+    record.add_argument(
+        "--redact",
+        metavar="PATTERN",
+        action="append",
+        type=_pattern,
+        default=[],
+        help="overwrite what this regular expression matches, too; may be repeated",
+    )
+    _add_json(record)
+
+
+def _add_serve(commands: Any) -> None:
+    serve = _add(
+        commands,
+        Serve,
+        help="talk to a model on a web page",
+        description="Serve a page on this machine for talking to a model and watching what streams: text, calls, "
+        "results, and the events behind them. Without --model, recorded answers of a real model are played. The key is "
+        "that of the provider's usual environment variable, and stays here.",
+    )
+    add_model(serve, required=False)
+    serve.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="the address to listen at (default: 127.0.0.1, this machine alone); whoever reaches it can run the tools",
+    )
+    serve.add_argument("--port", type=_port, default=PORT, help=f"the port (default: {PORT}; 0: any that is free)")
+    serve.add_argument(
+        "--allow-host",
+        dest="allowed",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="answer under this name, too, such as that of a proxy in front; may be repeated",
+    )
+    _add_speed(serve, SPEED)
+
+
+def _add_demo(commands: Any) -> None:
+    demo = _add(
+        commands,
+        Demo,
+        help="see it work, without a network or a key",
+        description="Start a server on this machine that streams recorded answers of a real model, read them as a "
+        "backend would, run the tools that they call, and show all of it.",
+    )
+    demo.add_argument("--all", action="store_true", help="play all recordings that come with streamtools, not three")
+    _add_speed(demo)
+
+
+def _add_speed(parser: argparse.ArgumentParser, default: float = 1.0) -> None:
+    parser.add_argument(
+        "--speed",
+        metavar="X",
+        type=_speed,
+        default=default,
+        help=f"how fast: 1 is the recorded timing, 2 twice as fast, 0 without waiting (default: {default:g})",
+    )
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = -1
+    if not 0 <= speed < float("inf"):
+        raise argparse.ArgumentTypeError(f"a speed is 0 or a factor such as 0.5 or 2, and {text!r} is neither")
+    return speed
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not (name.strip() and colon):
+        shown = text if len(text) <= 20 else f"{text[:8]}…"  # the rest may be a key
+        raise argparse.ArgumentTypeError(f"a header is NAME:VALUE, such as 'accept: */*', and {shown!r} is not")
+    return name.strip(), value.strip()
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"a port is a number up to 65535, and {text!r} is none")
+    return int(text)
+
+
+def _check_serve(given: dict[str, Any]) -> None:
+    """Put what was given in order. Raises `Refused` for options of a model that is missing."""
+    check_model(given)
+    if given["model"] is None:
+        needless = [name for name in ("url", "dialect", "tools", "system", "options") if given[name]]
+        needless += [] if given["emulate"] == "off" else ["emulate"]
+        needless += [] if given["api"] == "openai" else ["api"]
+        if needless:
+            name = "option" if needless[0] == "options" else needless[0]
+            raise Refused(f"--{name} needs a --model: without one, recordings are played")

@@ -1,0 +1,244 @@
+"""How a command line names a model, its tools, and how it is asked: what `chat` and `serve` have in common."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from types import ModuleType
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from streamtools.apps.cli.complaints import Refused
+from streamtools.conversation import (
+    AnthropicMessages,
+    GeminiChat,
+    Message,
+    OllamaChat,
+    OpenAIChat,
+    OpenAIResponses,
+    System,
+    chat,
+)
+from streamtools.conversation.models import HTTPModel
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, Dialect, choose_dialects
+from streamtools.recording.redact import redact_url
+from streamtools.tools import Tool, ToolRegistry
+
+API = Literal["openai", "responses", "anthropic", "ollama", "gemini"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelArguments:
+    """A model, and how it is asked. Only `serve` does without a model."""
+
+    url: str | None
+    model: str | None
+    api: API
+    dialect: Dialect | None
+    tools: str | None
+    emulate: Literal["off", "fallback", "force"]
+    few_shot: bool
+    system: str | None
+    options: dict[str, Any]
+
+
+def add_model(parser: Any, *, required: bool) -> None:
+    parser.add_argument("--model", required=required, metavar="NAME", help="what its provider calls the model")
+    parser.add_argument(
+        "--url", help="the address of the server, such as http://127.0.0.1:8080/v1 (default: that of the provider)"
+    )
+    parser.add_argument(
+        "--api", choices=get_args(API), default="openai", help="how the server is spoken to (default: openai)"
+    )
+    parser.add_argument(
+        "--dialect",
+        metavar="NAME",
+        type=_taught,
+        help="calls are text, written in this way, which the model is taught (default: the calls of the API, and text "
+        f"that is one in {' or '.join(DEFAULT_DIALECTS)})",
+    )
+    add_tools(parser)
+    parser.add_argument(
+        "--emulate",
+        choices=("off", "fallback", "force"),
+        default="off",
+        help="ask the model in a request of its own which tools are needed: where it made no call, or always "
+        "(default: off)",
+    )
+    parser.add_argument("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
+    parser.add_argument("--system", metavar="TEXT", help="the system prompt")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        dest="options",
+        action="append",
+        type=_option,
+        help="put this into each request, such as temperature=0; the value is JSON, or else a text; may be repeated",
+    )
+
+
+def add_tools(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tools",
+        metavar="MODULE:NAME",
+        help="run the calls with these tools: a ToolRegistry, a tool, functions, or a list of them; "
+        "modules are looked for in the current directory, too",
+    )
+
+
+def check_model(given: dict[str, Any]) -> None:
+    """Put what was given in order. Raises `Refused` for what does not go together."""
+    given["options"] = dict(given["options"] or ())
+    if given["few_shot"] and (given["dialect"] is None or given["tools"] is None):
+        raise Refused("--few-shot shows calls of --tools in a --dialect, and needs both")
+
+
+def read_dialects(text: str) -> tuple[Dialect, ...]:
+    """Return the dialects that are named, with commas between them."""
+    names: Sequence[str] = [name.strip() for name in text.split(",")]
+    try:
+        return choose_dialects("auto" if names == ["auto"] else [name for name in names if name])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _taught(text: str) -> Dialect:
+    (dialect, *others) = read_dialects(text) or (None,)
+    if dialect is None or others:
+        raise argparse.ArgumentTypeError(f"one dialect is taught, and {text!r} is not one")
+    if not dialect.teachable:
+        raise argparse.ArgumentTypeError(
+            f"calls of the dialect {dialect.id!r} hold tokens of a chat template, which no prompt can write"
+        )
+    return dialect
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"an option is NAME=VALUE, such as temperature=0, and {text!r} is not")
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value
+
+
+_CLIENTS: dict[API, type[HTTPModel]] = {
+    "openai": OpenAIChat,
+    "responses": OpenAIResponses,
+    "anthropic": AnthropicMessages,
+    "ollama": OllamaChat,
+    "gemini": GeminiChat,
+}
+
+
+class NamedModel:
+    """The model that a command line names. Raises `Refused` at once for what is of no use."""
+
+    def __init__(self, asked: ModelArguments, tools: ToolRegistry | None) -> None:
+        self._asked = asked
+        self._tools = tools
+        with refusals():
+            self.chat(self.beginning, self.model())
+
+    @property
+    def beginning(self) -> list[Message]:
+        """What stands before the first question."""
+        return [System(self._asked.system)] if self._asked.system else []
+
+    @property
+    def told(self) -> str:
+        """Who answers, and where."""
+        return f"{self._asked.model} at {redact_url(self.model().url)}"
+
+    def model(self, client: httpx.AsyncClient | None = None) -> HTTPModel:
+        """Return who answers. Raises ValueError for an address that is none."""
+        asked = self._asked
+        native = None if asked.dialect is None else False
+        return _CLIENTS[asked.api](asked.model or "", base_url=asked.url, client=client, native_tool_calls=native)
+
+    def chat(self, history: Sequence[Message], model: HTTPModel, **options: Any) -> chat:
+        """Return the answer to a history, not yet entered."""
+        asked = self._asked
+        taught = asked.dialect is not None and self._tools is not None
+        return chat(
+            model,
+            history,
+            tools=self._tools,
+            dialects=None if asked.dialect is None else (asked.dialect,),
+            teach="always" if taught else "auto",
+            few_shot=asked.few_shot,
+            emulation=asked.emulate,
+            request=asked.options,
+            **options,
+        )
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Refuse what the library refuses: addresses, keys and choices that are of no use, proxies that need a package."""
+    try:
+        yield
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        raise Refused(str(error)) from error
+
+
+def import_tools(where: str) -> ToolRegistry:
+    """Return the tools that `where` names, as `MODULE:NAME`; raise `Refused` with what is wrong.
+
+    The current directory comes first, as it does for a script that is run there.
+    """
+    module_name, _, name = where.partition(":")
+    if not (module_name and name):
+        raise Refused(f"--tools takes MODULE:NAME, such as weather:tools, and not {where!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    found = _attribute(_module(module_name), name)
+    try:
+        if found is None:
+            raise TypeError("it is None")
+        return ToolRegistry.of(found)
+    except Exception as error:
+        raise Refused(f"--tools {where}: these are no tools: {error}") from error
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise Refused(f"--tools: the module {name!r} cannot be imported: {error}") from error
+        hint = f"; a module is named without its .py: {name[:-3]}" if name.endswith(".py") else ""
+        raise Refused(
+            f"--tools: there is no module {name!r}, neither in the current directory nor installed{hint}"
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise Refused(f"--tools: the module {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _attribute(module: ModuleType, path: str) -> Any:
+    try:
+        return attrgetter(path)(module)
+    except AttributeError:
+        tools = [key for key, value in vars(module).items() if isinstance(value, Tool | ToolRegistry)]
+        there_are = f"; there are {', '.join(tools)}" if tools else ""
+        raise Refused(f"--tools: the module {module.__name__!r} has no {path!r}{there_are}") from None
+
+
+def proxy_for(url: str) -> str | None:
+    """Return the proxy that the environment names for `url`, if any; httpx asks it only for transports of its own."""
+    parts = urlsplit(url)
+    proxies: dict[str, Any] = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"

@@ -1,0 +1,14 @@
+"""The page of `streamtools serve`: a chat over the rim and the runs of this package, in one response.
+
+Conversations live in memory, and each answer is a run: the page that is reloaded, a second tab and a connection that
+broke read the same log from where they are. Nothing on the page comes from elsewhere. Needs the extra `web`.
+"""
+
+from streamtools.apps.web.app import make_app
+from streamtools.apps.web.conversations import Answerer, Suggestion
+
+__all__ = [
+    "Answerer",
+    "Suggestion",
+    "make_app",
+]

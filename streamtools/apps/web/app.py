@@ -1,0 +1,358 @@
+"""The ASGI application behind the page: conversations, and the runs that answer in them.
+
+    GET  /                          the page
+    GET  /conversation              what has been said, and by which runs it is being answered
+    POST /conversation              begin a new one
+    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}
+    GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
+    POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
+    POST /runs/{id}/calls/{call}    {"approve": true, "shown": event} or {"approve": false, "reason": "…"}
+
+A conversation belongs to whoever has its cookie, which no script can read and no other site can use.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
+from functools import cache, partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from streamtools.apps.web.conversations import Answerer, Conversation, Conversations, Turn
+from streamtools.errors import ClosedError, DecisionRefused, RunNotFound, TooManyRuns
+from streamtools.events import ApprovalRequested, read_ui_event
+from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
+from streamtools.runs import MemoryEventLog, Runs
+
+MAX_BODY = 256 * 1024
+"""Bytes of a request's body."""
+
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\Z", re.ASCII)
+"""A name or an address, and a port: the whole header, as what stands behind a bracket is part of the name (RFC 9110,
+7.2), which `urlsplit` drops."""
+
+
+class Guard:
+    """Stands before the application, and says who may ask it and what browsers may do with its answers.
+
+    A server on the loopback interface is reached by every page that the browser of its user has open. So a host that is
+    a name has to be known (a foreign name may be made to point here: DNS rebinding), what changes something has to come
+    from our own page (its origin is that of the host) and has to be JSON (which no form of another page can send), and
+    bodies have a bound. The policy of the page lets nothing be loaded, framed or run that is not on it.
+
+    `hosts` are the names, in lower case, by which the server may be addressed; `localhost` and addresses always may.
+    `policy` is the Content-Security-Policy of all that it answers.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str] = (), policy: str) -> None:
+        self._app = app
+        self._hosts = {"localhost", *hosts}
+        self._headers = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "referrer-policy": "no-referrer",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+            "permissions-policy": "camera=(), geolocation=(), microphone=()",
+            "cache-control": "no-store",
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers[name] = value
+            await send(message)
+
+        app = self._refusal(scope["method"], Headers(scope=scope)) or self._app
+        await app(scope, receive, send_with_headers)
+
+    def _refusal(self, method: str, headers: Headers) -> ASGIApp | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+            return refuse(421, "this server is not known by that name: see --allow-host")
+        if method in _SAFE:
+            return None
+        if headers.getlist("origin") not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]):
+            return refuse(403, "only the page of this server may do that")
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return refuse(415, "the body has to be JSON")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY:
+            return refuse(413, f"the body may have {MAX_BODY} bytes")
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        read = _HOST.match(host)
+        if read is None:
+            return False
+        name = read[1] or read[2]
+        if name.lower() in self._hosts:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def refuse(status: int, message: str) -> JSONResponse:
+    """Return a response that says what is wrong."""
+    return JSONResponse({"error": message}, status)
+
+
+_HERE = Path(__file__).parent
+_SCRIPTS = (
+    "vendor/marked.umd.js",
+    "vendor/purify.min.js",
+    *(f"static/{name}.js" for name in ("words", "dom", "markdown", "cards", "inspector", "turn", "server", "page")),
+)
+_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # what a browser's tools would ask for
+
+
+class Page(NamedTuple):
+    """The document, which needs no other, and the Content-Security-Policy under which it works.
+
+    Style and scripts stand in it as they are in `static`, without a build step, and the policy names their digests, so
+    that nothing else in it is ever run, whatever a model writes.
+    """
+
+    html: str
+    policy: str
+
+
+@cache
+def make_page() -> Page:
+    """Return the page."""
+    style = _read_file("static/page.css")
+    scripts = [_read_file(name) for name in _SCRIPTS]
+    html = _read_file("static/page.html")
+    html = html.replace("/* style */", style)
+    html = html.replace("<!-- scripts -->", "\n".join(f"<script>{script}</script>" for script in scripts))
+    policy = [
+        "default-src 'none'",
+        f"script-src {' '.join(map(_digest, scripts))}",
+        f"style-src {_digest(style)}",
+        "connect-src 'self'",
+        "img-src data:",  # the icon
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types dompurify",
+    ]
+    return Page(html, "; ".join(policy))
+
+
+def _read_file(name: str) -> str:
+    return _SOURCE_MAP.sub("", (_HERE / name).read_text(encoding="utf-8"))
+
+
+def _digest(text: str) -> str:
+    """Return the source of a policy that allows exactly this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+_Body = TypeVar("_Body")
+
+MAX_QUESTION = 100_000
+"""Characters of a question."""
+
+_ABANDONED = 900.0  # seconds that an answer goes on which nobody reads
+_KEPT = 12 * 3600.0  # seconds that the events of an answer are kept
+
+
+class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
+    question: str | None = None
+    suggestion: str | None = None
+
+
+class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
+    approve: bool
+    shown: str = ""
+    reason: str = ""
+
+
+def make_app(
+    answerer: Answerer,
+    *,
+    cookie: str = "streamtools",
+    hosts: Collection[str] = (),
+    conversations: Conversations | None = None,
+    max_running: int = 32,
+) -> ASGIApp:
+    """Return the application in which `answerer` answers.
+
+    `cookie` is the name of the cookie, which servers on other ports of the same host share if it is the same. `hosts`
+    are the names by which the server may be addressed, besides `localhost` and addresses.
+    """
+    chats = _Chats(answerer, cookie, Conversations() if conversations is None else conversations, max_running)
+    routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
+        ("GET", "/", chats.page),
+        ("GET", "/conversation", chats.tell),
+        ("POST", "/conversation", chats.begin),
+        ("POST", "/runs", chats.ask),
+        ("GET", "/runs/{run}/events", chats.events),
+        ("POST", "/runs/{run}/stop", chats.stop),
+        ("POST", "/runs/{run}/calls/{call:path}", chats.decide),
+    ]
+    app = Starlette(
+        routes=[Route(path, function, methods=[method]) for method, path, function in routes],
+        lifespan=chats.lifespan,
+        exception_handlers={HTTPException: _say, RunNotFound: _say},
+    )
+    return Guard(app, hosts=hosts, policy=make_page().policy)
+
+
+class _Chats:
+    def __init__(self, answerer: Answerer, cookie: str, conversations: Conversations, max_running: int) -> None:
+        self._answerer = answerer
+        self._cookie = cookie
+        self._conversations = conversations
+        self._max_running = max_running
+        self._server = secrets.token_urlsafe(8)  # so that a page notices that it is another
+        self._runs: Runs
+        self._shutdown: Shutdown
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Hold the runs, for as long as the server lives."""
+        log = MemoryEventLog(max_age=None, max_ended=None)  # `Runs` forgets
+        options: dict[str, Any] = {"max_running": self._max_running, "keep": _KEPT, "stop_when_abandoned": _ABANDONED}
+        async with shutdown_signal() as self._shutdown, Runs(log, **options) as self._runs:
+            yield
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(make_page().html)
+
+    async def tell(self, request: Request) -> Response:
+        conversation = self._conversation(request)
+        turns = conversation.turns if conversation is not None else []
+        return JSONResponse(
+            {
+                "server": self._server,
+                "told": self._answerer.told,
+                "note": self._answerer.note,
+                "suggestions": [each._asdict() for each in self._answerer.suggestions],
+                "dropped": conversation.dropped if conversation is not None else 0,
+                "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
+            }
+        )
+
+    async def begin(self, request: Request) -> Response:
+        """Forget the conversation."""
+        conversation = self._conversation(request)
+        if conversation is not None:
+            self._conversations.forget(conversation)
+        response = JSONResponse({}, 201)
+        response.delete_cookie(self._cookie, httponly=True, samesite="strict")
+        return response
+
+    async def ask(self, request: Request) -> Response:
+        asked = await _read_body(request, _QuestionBody)
+        by_name = {each.name: each.question for each in self._answerer.suggestions}
+        question = asked.question if asked.suggestion is None else by_name.get(asked.suggestion)
+        if question is None or not question.strip() or (asked.suggestion is not None and asked.question is not None):
+            raise HTTPException(400, "a question, or the name of a suggestion, is missing")
+        if len(question) > MAX_QUESTION:
+            raise HTTPException(413, f"a question may have {MAX_QUESTION} characters")
+        conversation = self._conversation(request) or self._conversations.begin()
+        before = conversation.running
+        if conversation.is_asking or (before is not None and before.run.result.reason is None):
+            raise HTTPException(409, "an answer is being given already: wait for its end, or stop it")
+        conversation.is_asking = True
+        try:
+            if before is not None:  # has said its end, and is closing what is behind it
+                with suppress(Exception):
+                    await before.run.wait()
+            answer = self._answerer.answer(question, conversation.history, suggestion=asked.suggestion)
+            told = len(answer.history)
+            run = await self._runs.start(answer, owner=conversation.key)
+        except (TooManyRuns, ClosedError):
+            if not conversation.turns:  # nobody has its key
+                self._conversations.forget(conversation)
+            raise HTTPException(503, "too many answers are being given at the same time") from None
+        finally:
+            conversation.is_asking = False
+        conversation.add(Turn(question, run, answer, told))
+        if self._conversations.find(conversation.key) is None:  # forgotten meanwhile: there was no run to be stopped
+            run.cancel()
+            raise HTTPException(409, "the conversation was ended meanwhile")
+        response = JSONResponse({"run": run.id, "question": question}, 201)
+        response.set_cookie(self._cookie, conversation.key, httponly=True, samesite="strict")
+        return response
+
+    async def events(self, request: Request) -> Response:
+        run = await self._runs.find(request.path_params["run"], owner=self._owner(request))
+        return event_stream_response(run, request=request, shutdown=self._shutdown)
+
+    async def stop(self, request: Request) -> Response:
+        run = await self._runs.find(request.path_params["run"], owner=self._owner(request))
+        await run.stop()
+        return JSONResponse({"reason": run.result.reason})
+
+    async def decide(self, request: Request) -> Response:
+        decided = await _read_body(request, _DecisionBody)
+        conversation = self._conversation(request)
+        run, call = request.path_params["run"], request.path_params["call"]
+        answers = [each.answer for each in conversation.turns if each.run.id == run] if conversation else []
+        if not answers:
+            raise RunNotFound
+        try:
+            if decided.approve:
+                answers[0].approve(call, digest=_shown(decided.shown, call))
+            else:
+                answers[0].deny(call, decided.reason)
+        except DecisionRefused as error:
+            raise HTTPException(409, str(error)) from None
+        return JSONResponse({})
+
+    def _conversation(self, request: Request) -> Conversation | None:
+        return self._conversations.find(request.cookies.get(self._cookie))
+
+    def _owner(self, request: Request) -> str:
+        conversation = self._conversation(request)
+        return conversation.key if conversation is not None else ""
+
+
+async def _read_body(request: Request, kind: type[_Body]) -> _Body:
+    return await read_body(request, partial(msgspec.json.decode, type=kind), max_body=MAX_BODY)
+
+
+def _shown(text: str, call_id: str) -> str:
+    """Return the digest of the call that the page has shown, which sends back the event that asked."""
+    try:
+        event = read_ui_event(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        event = None
+    if not isinstance(event, ApprovalRequested) or event.call.id != call_id:
+        raise HTTPException(400, "to approve takes the event that asked")
+    return event.call.digest
+
+
+async def _say(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return refuse(error.status_code, error.detail)
+    return refuse(404, "there is no such run")

@@ -1,0 +1,259 @@
+"""Source events: what adapters make of a provider's stream; and what all events share.
+
+That is a `type`, a form as JSON, and the tokens that some of them tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+
+import msgspec
+from pydantic_core import CoreSchema, core_schema
+
+from streamtools.errors import Code
+from streamtools.json_values import writable
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+
+
+FinishReason: TypeAlias = Literal[
+    "stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other"
+]
+"""Why a provider's turn ended, in one spelling for all providers; the provider's own is kept beside it."""
+
+ITSELF = 64
+"""Bytes of an event without what it holds, about."""
+_UNKNOWN = 4096  # and of one that cannot be written
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True):
+    """What all events share: a `type`, and JSON in both directions."""
+
+    type: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the event as one line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD."""
+        try:
+            return _encode(self).decode()
+        except UnicodeEncodeError:
+            return _encode(writable(msgspec.to_builtins(self))).decode()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def validate(value: Any) -> Any:
+            if isinstance(value, cls):
+                return value
+            try:
+                return msgspec.convert(value, type=cls)
+            except msgspec.ValidationError as error:
+                raise ValueError(str(error)) from None
+
+        return core_schema.no_info_plain_validator_function(
+            validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return schema_of(cls)
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens of one provider turn, or of a run. None means that the provider does not tell.
+
+    `input` includes what was read from a cache, `output` includes reasoning.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    total: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: _sum(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__})
+
+
+def weigh(event: Event) -> int:
+    """Return about how many bytes an event holds: the characters of its text or else of its JSON, and itself."""
+    text = getattr(event, "text", None)
+    if type(text) is str:
+        return ITSELF + len(text) + len(getattr(event, "signature", None) or "")
+    try:
+        return ITSELF + len(event.to_json())
+    except Exception:  # of what a tool or an SDK has given us and JSON does not know
+        return _UNKNOWN
+
+
+def schema_of(types: Any) -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of one event type or of a union of them, with no references to elsewhere."""
+    (schema,), definitions = msgspec.json.schema_components([types], ref_template="#/{name}")
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return inline(definitions[node["$ref"].removeprefix("#/")])
+            return {key: inline(value) for key, value in node.items() if key != "discriminator"}
+        return [inline(each) for each in node] if isinstance(node, list) else node
+
+    inlined: dict[str, Any] = inline(schema)
+    return inlined
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None and b is None else (a or 0) + (b or 0)
+
+
+class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
+    """A piece of the answer's text."""
+
+    type: ClassVar[Literal["text-delta"]] = "text-delta"
+    text: str
+
+
+class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
+    """A piece of reasoning that came in a channel of its own.
+
+    A `signature` ends one block of it, and goes back to the provider unchanged with the next request, as does the `id`
+    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text.
+    """
+
+    type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
+    text: str
+    signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
+
+
+class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
+    """A native call begins, or something more of it is known: its id, or its name, which is certain then.
+
+    `key` is one for each call of a turn, whatever the provider makes of its indexes and ids.
+    """
+
+    type: ClassVar[Literal["tool-call-start"]] = "tool-call-start"
+    key: str
+    id: str | None = None
+    name: str | None = None
+
+
+class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
+    """A piece of a native call's arguments, as JSON text."""
+
+    type: ClassVar[Literal["tool-call-delta"]] = "tool-call-delta"
+    key: str
+    text: str
+
+
+class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
+    """A native call, complete; one that has not begun begins with it.
+
+    `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
+    counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
+    tool itself, and nobody else must. Not `answerable`: nobody can give the provider a result, so the call is reported
+    and stays pending. `fault`: what the provider tells in the place of a call cannot be one.
+    `emulated`: the model was asked for it, so that what is declared of its native calls says nothing here.
+    """
+
+    type: ClassVar[Literal["tool-call"]] = "tool-call"
+    key: str
+    name: str | None = None
+    arguments: Any = None
+    id: str | None = None
+    provider_executed: bool = False
+    signature: str | None = None
+    answerable: bool = True
+    fault: Code | None = None
+    emulated: bool = False
+
+
+class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
+    """Tokens so far in this turn; the last one of a turn counts."""
+
+    type: ClassVar[Literal["usage"]] = "usage"
+    usage: Usage
+
+
+class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
+    """A provider's turn has ended, and its complete calls count.
+
+    `text` is the provider's own idea of the whole text, where it tells. `ends_run` is False in formats whose runs hold
+    several turns and end with an event of their own.
+    """
+
+    type: ClassVar[Literal["provider-completed"]] = "provider-completed"
+    text: str | None = None
+    tool_calls: list[NativeToolCall] | None = None
+    finish_reason: FinishReason | None = None
+    raw_finish_reason: str | None = None
+    usage: Usage | None = None
+    ends_run: bool = True
+
+
+class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
+    """A run of several provider turns has ended."""
+
+    type: ClassVar[Literal["chain-completed"]] = "chain-completed"
+    conversation_id: str | None = None
+
+
+class SourceError(Event, frozen=True, gc=False, tag="error"):
+    """The provider, or the transport to it, reports an error. `cause` is for the log and never for the interface.
+
+    `failed_generation` is what the model wrote, complete, where the provider refuses to read the call in it. `url` is
+    what was asked, as far as it is known: host and path, nothing that may be a credential; it is for the log, too.
+    """
+
+    type: ClassVar[Literal["error"]] = "error"
+    message: str
+    code: Code = Code.UPSTREAM_ERROR
+    status: int | None = None
+    cause: str | None = None
+    failed_generation: str | None = None
+    url: str | None = None
+
+
+class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
+    """An adapter could not read a part of the stream, and went on."""
+
+    type: ClassVar[Literal["warning"]] = "warning"
+    code: Code
+    message: str
+    raw: str | None = None
+    count: int | None = None
+
+
+class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
+    """What an adapter does not understand, passed on as it came."""
+
+    type: ClassVar[Literal["raw"]] = "raw"
+    data: Any
+
+
+SourceEvent: TypeAlias = (
+    TextDelta
+    | ReasoningDelta
+    | ToolCallStart
+    | ToolCallDelta
+    | NativeToolCall
+    | SourceUsage
+    | ProviderCompleted
+    | ChainCompleted
+    | SourceError
+    | SourceWarning
+    | SourceRaw
+)
+SOURCE_EVENTS: tuple[type[Event], ...] = get_args(SourceEvent)
+"""The types of the union."""
+
+_decoder = msgspec.json.Decoder(SourceEvent)
+
+
+def read_source_event(data: str | bytes) -> SourceEvent:
+    """Return the source event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for others."""
+    event: SourceEvent = _decoder.decode(data)
+    return event

@@ -1,0 +1,340 @@
+"""UI events: what a user of the library iterates over; and how runs over the same stream are made comparable."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events.source_events import Event, Usage, schema_of
+
+DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
+"""How a run ended: on its own, cut by the provider, by a fault, by one of our limits, or by being left."""
+
+
+class Start(Event, frozen=True, gc=False, tag="start"):
+    """The run begins; comes before the first byte is read."""
+
+    type: ClassVar[Literal["start"]] = "start"
+    run_id: str
+    seq: int = 0
+
+
+class StepStart(Event, frozen=True, gc=False, tag="step-start"):
+    """A provider's turn begins; the first is step 1."""
+
+    type: ClassVar[Literal["step-start"]] = "step-start"
+    step: int
+    seq: int = 0
+
+
+class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
+    """A provider's turn has ended, and so have the executions of its calls."""
+
+    type: ClassVar[Literal["step-end"]] = "step-end"
+    step: int
+    finish_reason: str | None
+    seq: int = 0
+
+
+class Text(Event, frozen=True, gc=False, tag="text"):
+    """Text for the reader."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    text: str
+    seq: int = 0
+
+
+class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
+    """What the model thinks before it answers.
+
+    `signature`, `id` and `redacted` are for the next request to the provider, as in `ReasoningDelta`.
+    """
+
+    type: ClassVar[Literal["reasoning"]] = "reasoning"
+    text: str
+    seq: int = 0
+    signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
+
+
+class Thinking(Event, frozen=True, gc=False, tag="thinking"):
+    """A call is being written (`active`), or no longer: the interface shows that it waits."""
+
+    type: ClassVar[Literal["thinking"]] = "thinking"
+    active: bool
+    call_id: str | None = None
+    seq: int = 0
+
+
+class CallStart(Event, frozen=True, gc=False, tag="call-start"):
+    """The name of the call that is being written is certain."""
+
+    type: ClassVar[Literal["call-start"]] = "call-start"
+    call_id: str
+    name: str
+    seq: int = 0
+
+
+class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
+    """A piece of the arguments as JSON text; joined, they are what the model wrote."""
+
+    type: ClassVar[Literal["call-delta"]] = "call-delta"
+    call_id: str
+    text: str
+    seq: int = 0
+
+
+class Call(Event, frozen=True, gc=False, tag="call"):
+    """A call is complete and well formed."""
+
+    type: ClassVar[Literal["call"]] = "call"
+    call: ToolCall
+    seq: int = 0
+
+
+class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
+    """Somebody has to allow the call before `expires` (seconds since 1970).
+
+    An approval that brings the `digest` back is one of exactly this call.
+    """
+
+    type: ClassVar[Literal["approval-requested"]] = "approval-requested"
+    call: ToolCall
+    expires: float | None = None
+    seq: int = 0
+    digest: str = ""
+
+
+class Executing(Event, frozen=True, gc=False, tag="executing"):
+    """A tool has begun to work on the call."""
+
+    type: ClassVar[Literal["executing"]] = "executing"
+    call: ToolCall
+    seq: int = 0
+
+
+class Progress(Event, frozen=True, gc=False, tag="progress"):
+    """What a tool tells while it works; never sent to the model."""
+
+    type: ClassVar[Literal["progress"]] = "progress"
+    call_id: str
+    data: Any
+    seq: int = 0
+
+
+class Executed(Event, frozen=True, gc=False, tag="executed"):
+    """A tool has answered. `message` is the result's own `message`, if it has one; `elapsed` is in seconds."""
+
+    type: ClassVar[Literal["executed"]] = "executed"
+    call: ToolCall
+    result: Any
+    message: str | None
+    elapsed: float
+    seq: int = 0
+
+
+class Error(Event, frozen=True, gc=False, tag="error"):
+    """A call that is not or was not run well (`call_id`), or a fault of the whole stream (no `call_id`).
+
+    `message` may be shown. `raw` is the text of a malformed call and `dialect` its way of writing; `call` is the call
+    where it was well formed.
+    """
+
+    type: ClassVar[Literal["error"]] = "error"
+    code: Code
+    message: str
+    call_id: str | None = None
+    call: ToolCall | None = None
+    raw: str | None = None
+    status: int | None = None
+    dialect: str | None = None
+    seq: int = 0
+
+
+class Warning(Event, frozen=True, gc=False, tag="warning"):
+    """Something that a developer wants to know and a reader need not."""
+
+    type: ClassVar[Literal["warning"]] = "warning"
+    code: Code
+    message: str
+    raw: str | None = None
+    count: int | None = None
+    seq: int = 0
+
+
+class FollowUp(Event, frozen=True, gc=False, tag="follow-up"):
+    """The messages that go to the model next; front ends are not sent them unless somebody says so."""
+
+    type: ClassVar[Literal["follow-up"]] = "follow-up"
+    messages: list[dict[str, Any]]
+    seq: int = 0
+
+
+class UsageReport(Event, frozen=True, gc=False, tag="usage"):
+    """Tokens of the turn that ends."""
+
+    type: ClassVar[Literal["usage"]] = "usage"
+    usage: Usage
+    seq: int = 0
+
+
+class Raw(Event, frozen=True, gc=False, tag="raw"):
+    """What the provider sent and no adapter understands."""
+
+    type: ClassVar[Literal["raw"]] = "raw"
+    data: Any
+    seq: int = 0
+
+
+class Done(Event, frozen=True, gc=False, tag="done"):
+    """The run has ended; nothing follows. `pending` holds the calls that nobody has run."""
+
+    type: ClassVar[Literal["done"]] = "done"
+    reason: DoneReason
+    finish_reason: str | None
+    raw_finish_reason: str | None
+    pending: list[ToolCall]
+    conversation_id: str | None = None
+    seq: int = 0
+
+
+class Markup(Event, frozen=True, gc=False, tag="markup"):
+    """A dialect's own tags and the white space around them; only with `keep_markup`, and only from the parser."""
+
+    type: ClassVar[Literal["markup"]] = "markup"
+    text: str
+    seq: int = 0
+
+
+UIEvent: TypeAlias = (
+    Start
+    | StepStart
+    | StepEnd
+    | Text
+    | Reasoning
+    | Thinking
+    | CallStart
+    | CallDelta
+    | Call
+    | ApprovalRequested
+    | Executing
+    | Progress
+    | Executed
+    | Error
+    | Warning
+    | FollowUp
+    | UsageReport
+    | Raw
+    | Done
+    | Markup
+)
+UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
+"""The types of the union."""
+
+_decoder = msgspec.json.Decoder(UIEvent)
+
+
+def read_ui_event(data: str | bytes) -> UIEvent:
+    """Return the UI event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for others."""
+    event: UIEvent = _decoder.decode(data)
+    return event
+
+
+def json_schema(types: Any = UIEvent) -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of one event type or of a union of them, with no references to elsewhere."""
+    return schema_of(types)
+
+
+# How a stream was cut decides how many events there are, and chance decides ids, times, and the order in which tools
+# that run at the same time report. None of it may decide anything else, and `coalesce` is how that is tested.
+
+EventT = TypeVar("EventT", bound=Event)
+_JOINED = (Text, Reasoning, CallDelta, Markup)
+_REPORTS = (ApprovalRequested, Executing, Progress, Executed)
+
+
+def coalesce(events: Iterable[EventT]) -> list[EventT]:
+    """Return events in a form that two runs over the same stream share, however the stream was cut.
+
+    Neighbouring texts, argument pieces of one call, and reasoning up to a signature are joined; `seq` and times are
+    dropped; run and call ids are numbered by their first appearance; what tools that ran at the same time reported is
+    put in call order.
+
+    >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
+    [Text(text='ab', seq=0)]
+    """
+    names: dict[str, str] = {}
+
+    def rename(kind: str, name: str | None) -> str | None:
+        return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
+
+    signed = 0  # blocks of reasoning
+
+    def identity(event: Event) -> tuple[type[Event], Any]:
+        """Return what two neighbours must have in common to be joined."""
+        nonlocal signed
+        match event:
+            case CallDelta(call_id):
+                return CallDelta, call_id
+            case Reasoning(signature=signature):
+                block = signed
+                signed += signature is not None
+                return Reasoning, block
+        return type(event), None
+
+    merged: list[EventT] = []
+    for (kind, _), group in itertools.groupby(_in_call_order(events), identity):
+        members = list(group)
+        if kind in _JOINED:
+            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
+            last = members[-1]
+            if joined or kind is CallDelta or (isinstance(last, Reasoning) and (last.signature or last.id)):
+                merged.append(msgspec.structs.replace(last, text=joined))
+        else:
+            merged.extend(members)
+    return [_anonymous(event, rename) for event in merged]
+
+
+def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
+    """Yield events with each stretch of reports from tools sorted by call; each call keeps its own order."""
+    order: dict[str, int] = {}
+    for at_work, group in itertools.groupby(events, _is_report):
+        members = list(group)
+        for event in members:
+            order.setdefault(_call_id(event), len(order))
+        yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
+
+
+def _is_report(event: Event) -> bool:
+    """Return whether a tool reports this of itself; a fault of the stream, or of a call's text, is no such report."""
+    return isinstance(event, _REPORTS) or (isinstance(event, Error) and event.call is not None)
+
+
+def _call_id(event: Event) -> str:
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
+
+
+def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
+    changes: dict[str, Any] = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if name in ("seq", "elapsed"):
+            changes[name] = 0
+        elif name == "expires":
+            changes[name] = None
+        elif name == "run_id":
+            changes[name] = rename("run", value)
+        elif name == "call_id":
+            changes[name] = rename("call", value)
+        elif isinstance(value, ToolCall):
+            changes[name] = msgspec.structs.replace(value, id=rename("call", value.id))
+        elif name == "pending":
+            changes[name] = [msgspec.structs.replace(call, id=rename("call", call.id)) for call in value]
+    return msgspec.structs.replace(event, **changes)

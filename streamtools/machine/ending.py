@@ -1,0 +1,101 @@
+"""How a run ends: what is known of that so far, and the one reason that its `done` gives. Sans-IO.
+
+The provider ends its answer, well or cut; the transport breaks, or the answer cannot be used, which is a fault; we stop
+the run because of a bound of ours; or our caller leaves it. The first of these that holds is the reason:
+
+    left, with no fault and no bound met, before it was complete    cancelled
+    a fault                                                         failed
+    a bound of ours                                                 stopped, and by which
+    the last turn was cut                                           truncated
+    otherwise                                                       finished
+
+A transport that ends before the provider has said that the run is complete is a fault.
+"""
+
+from __future__ import annotations
+
+from streamtools.calls import ToolCall
+from streamtools.events import Done, DoneReason, ProviderCompleted
+
+STOPPED_AFTER_CALL = "stopped_after_call"
+"""The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
+
+CALLS_MAY_RUN = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
+"""How a turn ends whose calls may run."""
+
+_CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
+
+
+class Ending:
+    """What is known of the end of one run. It only takes note: what follows from that is for the machine to do."""
+
+    __slots__ = ("asked", "complete", "conversation_id", "failed", "finish", "raw_finish", "why")
+
+    def __init__(self) -> None:
+        self.complete = False
+        """The terminator has come."""
+        self.asked = False
+        """We have asked for another answer, of which nothing has come."""
+        self.failed = False
+        self.why: str | None = None
+        """What has stopped the run."""
+        self.finish: str | None = None
+        """How the last turn ended; None if nobody has said so."""
+        self.raw_finish: str | None = None
+        self.conversation_id: str | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the reason is certain already, whatever the provider still says."""
+        return self.failed or bool(self.why)
+
+    def begin_turn(self) -> None:
+        """Take note that an answer begins, or goes on."""
+        self.complete = self.asked = False
+
+    def end_turn(self, event: ProviderCompleted, finish: str | None, lost: bool) -> None:
+        """Take note of how the provider ends a turn, or of our own `finish`; one without a reason has just stopped.
+
+        Unless a part of it is `lost`: that may have been the reason, and what is not known to be good lets nothing run.
+        """
+        self.finish = finish or event.finish_reason or "stop"
+        if self.finish == "stop" and lost and event.raw_finish_reason is None and finish is None:
+            self.finish = "other"
+        self.raw_finish = event.raw_finish_reason
+        self.complete = self.complete or event.ends_run
+
+    def break_off_turn(self) -> None:
+        """Take note that the turn that is open ends without anybody's saying how."""
+        self.finish = self.raw_finish = None
+
+    def end_chain(self, conversation_id: str | None) -> None:
+        """Take note that the provider has said all that it will, in a conversation of this id."""
+        self.finish = self.finish or "stop"
+        self.conversation_id = conversation_id
+        self.complete = True
+
+    def stop(self, why: str) -> None:
+        """Take note of what has stopped the run; the first word stands."""
+        self.why = self.why or why
+
+    def go_on(self) -> None:
+        """Take note that another request is to follow: until its answer is complete, the run is not."""
+        self.complete, self.asked = False, True
+
+    def rest(self) -> None:
+        """Take note that no other request follows after all."""
+        self.complete, self.asked = True, False
+
+    def done(self, pending: list[ToolCall], seq: int, *, left: bool) -> Done:
+        """Return the last event of the run, which has come to this end, or was `left` before it came to any."""
+        reason: DoneReason
+        if left:
+            reason = "cancelled"
+        elif self.failed:
+            reason = "failed"
+        elif self.why:
+            reason = "stopped"
+        else:
+            reason = "truncated" if self.finish in _CUT else "finished"
+        finish = self.why if reason == "stopped" else self.finish
+        return Done(reason, finish, self.raw_finish, pending, self.conversation_id, seq=seq)

@@ -1,0 +1,330 @@
+"""Native calls: what an adapter tells of them, piece by piece, into calls and their events. Sans-IO.
+
+An adapter says which piece belongs to which call (its `key`) and where the provider ended one. Here the pieces become
+a call by the same rule as any other (`streamtools.calls`), with the same order of events. A call is complete when
+its provider has said so; where a turn ends without that, one whose JSON object has closed is complete too, because
+nothing could continue it, and any other is truncated. Which of a turn's calls count is not decided here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from streamtools.calls import NATIVE, ToolCall, read_arguments
+from streamtools.errors import Code
+from streamtools.events import Call, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
+from streamtools.json_values import Rejected, compact
+from streamtools.parsing.call_life import OpenCall, Output
+from streamtools.parsing.policies import Options
+
+_FAULTS = {
+    Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",
+    Code.MISSING_TOOL_NAME: "the call names no tool",
+    Code.CONFLICTING_FIELDS: "the call holds two different names, or arguments",
+    Code.INVALID_ARGUMENTS: "the arguments are no JSON object",
+    Code.TRUNCATED: "the call was cut off",
+    Code.TOO_MANY_CALLS: "the turn holds too many calls",
+}
+_LONGEST_ID = 200  # characters of a provider's id that is used as ours; a longer one is only kept
+_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: it is left open
+
+
+class NativeCalls:
+    """The native calls of one turn after the other; every method returns the events that it makes certain.
+
+    `calls` holds the complete ones of the turn, in the order in which they ended; the `count` of `output` is how many
+    have begun, also those that ended malformed, and `unanswerable` holds the ids of those whose provider takes no
+    result from us.
+    `emulated` says that the model was asked for them, and has told none by itself.
+    """
+
+    def __init__(self, options: Options, number: Callable[[], int]) -> None:
+        self._options = options
+        self._number = number
+        self.output = Output(options, number)
+        self.adopted: set[str] = set()  # ids of calls of the run that stood in a text
+        self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
+        self.open: dict[str, OpenCall] = {}
+        """The calls that are being written, by the adapter's key. A piece of the arguments may be added by whoever has
+        it, as `add` would: while there is `room` for it, to the `pieces`.
+        """
+        self._sound: dict[str, int] = {}  # keys of those that may still be good, and how many pieces have closed them
+        self.begin_turn()
+
+    def reserve(self, ids: Iterable[str]) -> None:
+        """Take note of ids that calls of this run have already."""
+        self._ids |= dict.fromkeys(ids, 1)
+
+    def begin_turn(self) -> None:
+        """Forget the last turn."""
+        self.output.begin()
+        self.calls = self.output.calls
+        self.unanswerable: set[str] = set()
+        self.emulated = False
+        self.open.clear()
+        self._sound.clear()
+        self._ended: set[str] = set()
+        self._bad: set[str] = set()  # provider ids of calls that ended as errors
+
+    def start(self, event: ToolCallStart) -> list[UIEvent]:
+        """Take note that a call begins, or what more is known of it."""
+        if event.key in self._ended:
+            return [self._pass(event)]
+        events: list[UIEvent] = []
+        self.output.events = events
+        call = self.open.get(event.key) or self._begin(event.key, event.id)
+        if event.id:
+            call.provider_id = call.provider_id or event.id
+        if event.name:
+            self._name(call, event.name)
+        return events
+
+    def add(self, event: ToolCallDelta) -> list[UIEvent]:
+        """Take a piece of a call's arguments."""
+        if event.key in self._ended:
+            return [self._pass(event)]
+        events: list[UIEvent] = []
+        self.output.events = events
+        self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
+        return events
+
+    def finish(self, event: NativeToolCall) -> list[UIEvent]:
+        """End a call as its provider ends it."""
+        if event.key in self._ended or (event.provider_executed and event.key not in self.open):
+            return [self._pass(event)]
+        events: list[UIEvent] = []
+        self.output.events = events
+        call = self.open.get(event.key) or self._begin(event.key, event.id)
+        call.provider_id = event.id or call.provider_id
+        if event.name:
+            self._name(call, event.name)
+        given = self._compare(call, event.arguments)
+        if event.provider_executed:
+            call.fault = Rejected(Code.SUPERSEDED, "the provider runs this tool itself")
+        if event.fault is not None:
+            call.fault = Rejected(event.fault, _FAULTS.get(event.fault, "the call could not be read"))
+        self.emulated = self.emulated or event.emulated
+        if not event.answerable:
+            self.unanswerable.add(call.id)
+        self._end(event.key, given, event.signature)
+        return events
+
+    def reconcile(self, told: Iterable[NativeToolCall]) -> list[UIEvent]:
+        """Take the calls of a completed turn: those that have been seen already, by id or else by what they say, are
+        not seen twice, those that are open end, and the others are new.
+        """
+        events: list[UIEvent] = []
+        left = [(call, _Meaning(call.arguments)) for call in self.calls]
+        opened = {call.provider_id: key for key, call in self.open.items() if call.provider_id}
+        for number, event in enumerate(told):
+            meaning = _Meaning(event.arguments)
+            seen = next((each for each in left if _is_same(*each, event, meaning)), None)
+            if seen is not None:
+                left.remove(seen)
+            elif not event.id or event.id not in self._bad:
+                key = opened.pop(event.id or "", None) or f"completed {number}"
+                events += self.finish(msgspec.structs.replace(event, key=key))
+        return events
+
+    def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
+        """Return `events`, which tell complete calls that were found in a text, as those of native ones."""
+        adopted: list[UIEvent] = []
+        for event in events:
+            if isinstance(event, Call):
+                call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
+                self.calls.append(call)
+                self.adopted.add(call.id)
+                self.output.count += 1
+                event = Call(call, seq=event.seq)
+            adopted.append(event)
+        return adopted
+
+    def give_up(self) -> list[UIEvent]:
+        """End what is open, because the provider could not read it, and it has been found in what the model wrote."""
+        events: list[UIEvent] = []
+        self.output.events = events
+        for key, call in list(self.open.items()):
+            call.fault = Rejected(Code.SUPERSEDED, "the provider could not read the call; what the model wrote counts")
+            self._end(key, "", None)
+        return events
+
+    def lose(self) -> None:
+        """Take note that a part of the stream is missing: what is open cannot be trusted any more, but for calls whose
+        JSON object has closed, of which no piece can be missing.
+        """
+        for key, read in list(self._sound.items()):
+            call = self.open[key]
+            text = "".join(call.pieces[read:])
+            if call.fault is None and (read or text.lstrip().startswith("{")) and not is_cut(text):
+                self._sound[key] = len(call.pieces)
+            else:
+                call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
+                del self._sound[key]
+
+    def close(self) -> list[UIEvent]:
+        """End what is open, because the turn ends."""
+        events: list[UIEvent] = []
+        self.output.events = events
+        for key, call in list(self.open.items()):
+            text = "".join(call.pieces)
+            if not text.strip() or is_cut(text):
+                call.fault = call.fault or Rejected(Code.TRUNCATED, "the call was cut off")
+            self._end(key, text, None)
+        return events
+
+    # One call.
+
+    def _begin(self, key: str, provider_id: str | None) -> OpenCall:
+        limits = self._options.limits
+        self.open[key] = call = self.output.begin_call(0, self._make_id(provider_id), provider_id)
+        call.room = limits.call
+        if self.output.count > limits.calls:
+            call.fault = Rejected(Code.TOO_MANY_CALLS, f"the turn holds more than {limits.calls} calls")
+        else:
+            self._sound[key] = 0
+        return call
+
+    def _make_id(self, provider_id: str | None) -> str:
+        if not provider_id or len(provider_id) > _LONGEST_ID:
+            return self._options.new_id()
+        made, times = provider_id, self._ids.get(provider_id, 0)
+        while made in self._ids:
+            times += 1
+            made = f"{provider_id}_{times}"
+        self._ids[made] = 1
+        self._ids[provider_id] = times or 1
+        return made
+
+    def _name(self, call: OpenCall, name: str) -> None:
+        if call.name is None:
+            call.name = name
+            if name.strip() and call.dropped is None:
+                if self._options.call_deltas and (told := "".join(call.pieces)):
+                    call.waiting.append(told)
+                self.output.start_call(call, name)
+        elif call.name != name:
+            call.fault = call.fault or Rejected(Code.CONFLICTING_FIELDS, "the call holds two different tool names")
+
+    def _add(self, call: OpenCall, text: str) -> None:
+        if call.dropped is not None:
+            call.dropped += len(text)
+            return
+        call.room -= len(text)
+        if call.room < 0:
+            limit = self._options.limits.call
+            self._reject(call, Rejected(Code.TOO_LARGE, f"the call is longer than {limit} characters"))
+            call.dropped = -call.room
+            call.room = -1
+            call.pieces.clear()
+            return
+        call.pieces.append(text)
+        if call.started:
+            self.output.tell_arguments(call, text)
+
+    def _compare(self, call: OpenCall, given: Any) -> str:
+        """Return the arguments as JSON text: what the provider tells at the end, and else what its deltas held."""
+        told = "".join(call.pieces)
+        if given is None or given == "" or call.dropped is not None:
+            return told
+        try:
+            text = given if isinstance(given, str) else _write(given)
+        except Rejected as fault:
+            call.fault = call.fault or fault
+            return told
+        if not told:
+            self._add(call, text)
+        elif text != told and _meaning(text) != _meaning(told):
+            message = "the arguments at the end of a call differ from those that were streamed; the end counts"
+            self.output.add(Warning, Code.ARGUMENTS_MISMATCH, message)
+            if text.startswith(told):
+                self._add(call, text[len(told) :])
+        return text
+
+    def _end(self, key: str, text: str, signature: str | None) -> None:
+        call = self.open.pop(key)
+        self._sound.pop(key, None)
+        self._ended.add(key)
+        if call.dropped is not None:
+            message = f"{call.dropped} characters of a call over the limit were skipped"
+            self.output.add(Warning, Code.SKIPPED, message, count=call.dropped)
+            return
+        try:
+            result = self._read(call, text, signature)
+        except Rejected as fault:
+            self._reject(call, fault)
+        else:
+            self.output.complete_call(call, result)
+
+    def _read(self, call: OpenCall, text: str, signature: str | None) -> ToolCall:
+        """Return the call that a call has become; raise `Rejected`."""
+        if call.fault is not None:
+            raise call.fault
+        if call.name is None or not call.name.strip():
+            raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
+        if is_cut(text):
+            raise Rejected(Code.TRUNCATED, "the arguments break off")
+        strict, limits = self._options.strict, self._options.limits
+        decoded = read_arguments(text, strict=strict, limits=limits)
+        return ToolCall(
+            id=call.id,
+            name=call.name,
+            arguments=decoded.value,
+            dialect=NATIVE,
+            repaired=decoded.repaired,
+            provider_id=call.provider_id,
+            signature=signature,
+        )
+
+    def _reject(self, call: OpenCall, fault: Rejected) -> None:
+        if call.provider_id:
+            self._bad.add(call.provider_id)
+        self.output.reject_call(call, fault, "".join(call.pieces), NATIVE)
+
+    def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
+        """Return what is none of our business, so that nothing is lost: a server's call, or more of an ended one."""
+        return Raw(msgspec.to_builtins(event), seq=self._number())
+
+
+def is_cut(text: str) -> bool:
+    """Return whether a string or a bracket is left open, so that the rest of the JSON is missing."""
+    rest = _string.sub(lambda found: "" if found[1] is None else "{", text)
+    return rest.count("{") + rest.count("[") > rest.count("}") + rest.count("]")
+
+
+class _Meaning:
+    """What is equal for two spellings of the same arguments, read when it is asked for first."""
+
+    def __init__(self, arguments: Any) -> None:
+        self._arguments = arguments
+
+    @cached_property
+    def text(self) -> str:
+        return _meaning(self._arguments)
+
+
+def _is_same(call: ToolCall, said: _Meaning, event: NativeToolCall, told: _Meaning) -> bool:
+    if call.provider_id and event.id:
+        return call.provider_id == event.id
+    return call.name == event.name and said.text == told.text
+
+
+def _meaning(arguments: Any) -> str:
+    """Return what is equal for two spellings of the same arguments, as text or as an object."""
+    try:
+        return json.dumps(read_arguments(arguments).value, sort_keys=True)
+    except (Rejected, RecursionError):
+        return str(arguments) if isinstance(arguments, str) else ""
+
+
+def _write(value: Any) -> str:
+    """Return `value` as JSON text, to be read by the same rule as any other; raise `Rejected`."""
+    try:
+        return compact(value)
+    except RecursionError:
+        raise Rejected(Code.TOO_DEEP, "the arguments nest too deep") from None

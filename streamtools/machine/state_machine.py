@@ -1,0 +1,400 @@
+"""The state machine: source events in, UI events out, without I/O.
+
+A run is a series of provider turns. A turn is open from its first event to its `provider-completed`, which compares the
+provider's idea of the text with the deltas, lets the turn's calls run, and leaves the machine reset for the next one.
+The run ends when the transport does: well, if its terminator has come, and else with the truth about what is missing.
+
+The machine runs no tools. What may run stands in `due`; whoever runs it calls `settle` afterwards, which ends the step.
+A caller that has nobody to run calls just goes on, and finds them under `pending` of `done`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Unpack
+
+import structlog
+
+from streamtools.calls import ToolCall, Verdict
+from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.events import (
+    SOURCE_EVENTS,
+    Call,
+    CallDelta,
+    ChainCompleted,
+    Error,
+    NativeToolCall,
+    ProviderCompleted,
+    Raw,
+    Reasoning,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    Start,
+    StepEnd,
+    StepStart,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    UsageReport,
+    Warning,
+)
+from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
+from streamtools.machine.turn import RunnableCalls, Turn
+from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.policies import ParserOptions
+
+log = structlog.get_logger(__name__)
+
+
+class StreamMachine(RunnableCalls):
+    """Turns the source events of one run into UI events; `feed` and `close` return them, eagerly.
+
+    `dialects`, `tools` (declarations of tools, and no plain functions) and the options are those of `Parser`, and so
+    are the errors. `native_tool_calls` says whether the model makes native calls: if True, or None (unknown), they
+    count where they come and calls in text where none do; if False, the other way round. Unless `dialects` are named,
+    no text is a call if it is True, nor, if None, behind the turn of the first native call. A `self_contained` agent
+    runs its tools itself, and no call of its answer counts. `execute` says whether calls are due when their turn is
+    complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` is shown
+    the calls of a complete turn and may object, so that with one no call is due before. `guard` is told at the end of
+    each step how many of its calls were malformed, and whether the run goes on; it may return a reason to stop it.
+    `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
+
+    Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
+    `number` gives the `seq` of events that others make for this run.
+    """
+
+    # More than thirty attributes would make a table that instances do not share, which a server with many runs feels:
+    # a delta of each run finds little of its own in the cache.
+    __slots__ = (
+        "_declares_native", "_eager_native", "_eager_text", "_ending", "_execute", "_flowing", "_guard",
+        "_judge", "_lost", "_malformed", "_open", "_parse", "_self_contained", "_started", "_step", "_tells",
+        "_watchful", "_writing", "closed", "number", "run_id", "stopped", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        dialects: Dialects = None,
+        tools: Any = None,
+        execute: Literal["completed", "eager", "never"] = "completed",
+        native_tool_calls: bool | None = None,
+        self_contained: bool = False,
+        judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
+        guard: Callable[[int, bool], str | None] | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ParserOptions],
+    ) -> None:
+        if execute not in ("completed", "eager", "never"):
+            raise ValueError(f"execute is 'completed', 'eager' or 'never', not {execute!r}")
+        if native_tool_calls not in (True, False, None):
+            raise ValueError(f"native_tool_calls is True, False or None, not {native_tool_calls!r}")
+        self.number = itertools.count(1).__next__
+        self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
+        self.due, self.pending, self.usage = [], [], None
+        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls)
+        self._writing = self._turn.native.open  # native calls, to which pieces of their arguments are added
+        self._tells = options.get("call_deltas", False)
+        self._declares_native = native_tool_calls
+        self._self_contained = self_contained
+        self._execute = execute
+        eager = execute == "eager" and judge is None and not self_contained
+        self._eager_text = eager and native_tool_calls is False
+        self._eager_native = eager and native_tool_calls is not False
+        self._judge = judge
+        self._guard = guard
+        self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
+        self._step, self._started = 0, False
+        self._ending = Ending()
+        self.closed = False  # `done` has gone out
+        self._lost = False  # a part of the turn, or of what led to it
+        self.waiting = False  # the turn is complete, and `settle` ends its step when its calls have been run
+        self.stopped = False  # we have ended the turn ourselves: the source is to be closed
+        self._begin_turn()
+
+    def start(self) -> list[UIEvent]:
+        """Return the first event of the run, which is shown before the first byte is read."""
+        if self._started:
+            return []
+        self._started = True
+        return [Start(self.run_id, seq=self.number())]
+
+    def feed(self, event: SourceEvent) -> list[UIEvent]:
+        """Return what `event` makes certain. Raises `ClosedError` behind the end of the run, and `UnreadableSource` for
+        an object that is no source event.
+        """
+        if self._flowing:
+            if type(event) is TextDelta:
+                text = event.text
+                turn = self._turn
+                size = len(text)
+                if turn.room >= size:
+                    turn.room -= size
+                    turn.deltas.append(text)
+                    return self._parse(text)
+                return turn.read(text)
+            if type(event) is ToolCallDelta:
+                call = self._writing.get(event.key)
+                text = event.text
+                if call is not None and call.room >= len(text):  # as `add` of the turn's native calls would
+                    call.room -= len(text)
+                    call.pieces.append(text)
+                    return [CallDelta(call.id, text, self.number())] if self._tells and call.started and text else []
+        return self._feed(event)
+
+    def resume(self, calls: Sequence[ToolCall]) -> list[UIEvent]:
+        """Open a step for calls of an earlier run, which may run now; return how it begins."""
+        events = self.start()
+        self._step += 1
+        events += [StepStart(self._step, seq=self.number()), *(Call(call, seq=self.number()) for call in calls)]
+        self._turn.resume(calls)
+        self.due = list(calls)
+        self._ending.finish = "tool_calls"
+        self._ending.complete = self.waiting = True
+        return events
+
+    def stop(self, why: str) -> list[UIEvent]:
+        """Break off the run, because of a bound of ours: nothing is read or run any more, and `done` says why.
+
+        A run that has failed, and one in which nothing is left to be done, end as they would have.
+        """
+        self.stopped = True
+        if not (self.closed or self._ending.failed or self._is_complete):
+            self._ending.stop(why)
+        return self.start() + self.reset() + self.settle()
+
+    def settle(self) -> list[UIEvent]:
+        """End the step, now that the calls that were taken have been run. Calls that nobody took are pending."""
+        self.pending += self.due
+        self.due = []
+        if not self.waiting:
+            return []
+        self.waiting = False
+        return self._end_step()
+
+    def close(self) -> list[UIEvent]:
+        """Return the last events: the transport has ended. What has not been earned is told truthfully."""
+        if self.closed:
+            return []
+        events = self.start() + self.settle()
+        if not (self._ending.complete or self._ending.is_certain):
+            events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
+            events += self.settle()
+        return events + self._done()
+
+    def cancel(self) -> list[UIEvent]:
+        """Return the last events of a run that is left: nothing is read or run any more.
+
+        A run that has failed, and one in which nothing is left to be done, are told as such.
+        """
+        if self.closed or self._ending.is_certain or self._is_complete:
+            return self.close()
+        return self.start() + self.reset() + self.settle() + self._done(left=True)
+
+    def reset(self) -> list[UIEvent]:
+        """Break off the turn that is open and return how it ends; the run goes on with the next one. Idempotent."""
+        if not self._open:
+            return []
+        self._ending.break_off_turn()
+        return self._end_turn([])
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another request may follow: an answer has ended well, and nothing has stopped the run."""
+        ending = self._ending
+        return self._is_complete and ending.finish in CALLS_MAY_RUN and not (self.closed or ending.is_certain)
+
+    def go_on(self) -> None:
+        """Take note that another request is to follow: until its answer is complete, the run is not."""
+        self._ending.go_on()
+        self.stopped = False
+
+    def rest(self) -> None:
+        """Take note that no other request follows after all."""
+        self._ending.rest()
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether the provider has ended the run, and nothing of it is left to be done."""
+        return self._ending.complete and not (self._open or self.waiting)
+
+    # One turn.
+
+    def _begin_turn(self) -> None:
+        self._parse = self._turn.parser.feed
+        self._open = False
+        self._flowing = False  # a text delta needs nothing but to be remembered and parsed
+        self._usage = None
+        self._taken = []
+        self._noticed = 0  # calls that have become due
+        self._malformed = 0
+
+    def _feed(self, event: SourceEvent) -> list[UIEvent]:
+        if self.closed:
+            raise ClosedError("the run has ended; a new one needs a new machine")
+        if not isinstance(event, SOURCE_EVENTS):
+            raise UnreadableSource(f"{type(event)!r} is no source event")
+        events = [] if self._started else self.start()
+        if self.stopped or self._ending.failed:
+            return events
+        match event:
+            case SourceWarning(code, message, raw, count):
+                if code in (Code.BAD_FRAME, Code.SKIPPED):  # whatever it held is missing from a call that is open
+                    self._turn.lose()
+                    self._lost = True
+                events.append(Warning(code, message, raw, count, seq=self.number()))
+            case SourceRaw(data):
+                events.append(Raw(data, seq=self.number()))
+            case SourceError(message, code, status, cause, generation, url):
+                log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
+                salvaged = self._salvage(generation) if generation else []
+                events += salvaged or self._fail(code, message, status)
+            case SourceUsage(usage) if self._step and not (self._open or self._ending.asked):  # behind its turn
+                self.usage = usage if self.usage is None else self.usage + usage
+                events.append(UsageReport(usage, seq=self.number()))
+            case ChainCompleted(conversation_id):
+                if self._open:  # older formats have no event for the end of a turn
+                    events += self._complete(ProviderCompleted())
+                self._ending.end_chain(conversation_id)
+            case TextDelta("") if not self._open:  # text that begins is one thing, however it is cut
+                pass
+            case _:
+                if not self._open:
+                    events += self._open_turn()
+                if not self.stopped:  # by the guard, at the end of a step that nobody had settled
+                    return events + self._feed_turn(event) if events else self._feed_turn(event)
+        return events
+
+    def _open_turn(self) -> list[UIEvent]:
+        events = self.settle()
+        if self.stopped:
+            return events
+        self._ending.begin_turn()
+        self._turn.begin()
+        self._begin_turn()
+        self._open = True
+        self._flowing = not self._watchful
+        self._step += 1
+        return [*events, StepStart(self._step, seq=self.number())]
+
+    def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
+        native = self._turn.native
+        match event:
+            case TextDelta(text):
+                return self._feed_text(text)
+            case ReasoningDelta(text, signature, block, redacted):
+                told = text or signature or block
+                return [Reasoning(text, self.number(), signature, block, redacted)] if told else []
+            case SourceUsage(usage):
+                self._usage = usage
+                return []
+            case ProviderCompleted():
+                return self._complete(event)
+            case ToolCallStart():
+                return native.start(event)
+            case ToolCallDelta():
+                return native.add(event)
+            case _:
+                assert isinstance(event, NativeToolCall)  # the last of the union
+                events = native.finish(event)
+                if self._eager_native:
+                    self._notice(native.calls)
+                return events
+
+    def _feed_text(self, text: str) -> list[UIEvent]:
+        """Read text that may have consequences for more than the text."""
+        turn = self._turn
+        events = turn.read(text)
+        if self._eager_text:
+            self._notice(turn.parser.calls)
+        if turn.parser.stopped:
+            self._ending.complete = True
+            self.stopped = True
+            events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
+        return events
+
+    def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
+        """End the turn as the provider ends it, or with a `finish` of our own."""
+        self._ending.end_turn(event, finish, self._lost)
+        self._usage = event.usage or self._usage
+        again = event.text is not None or event.tool_calls
+        return self._end_turn(self._turn.reconcile(event.text, event.tool_calls or ()) if again else [])
+
+    def _salvage(self, generation: str) -> list[UIEvent]:
+        """Return how a turn ends well whose provider could not read the call in what its model had written, or []."""
+        found = self._turn.find_calls(generation)
+        if not found:
+            return []
+        events = ([] if self._open else self._open_turn()) + self._turn.adopt(found)
+        return events + self._complete(ProviderCompleted(finish_reason="tool_calls"))
+
+    def _end_turn(self, events: list[UIEvent], fault: tuple[Code, str, int | None] | None = None) -> list[UIEvent]:
+        """Decide what becomes of the turn's calls, and end the step unless some of them are to be run."""
+        self._open = self._flowing = self._lost = False
+        turn, ending = self._turn, self._ending
+        events += turn.close()
+        if fault is not None:
+            events += self._report_failure(*fault)
+        calls, endings, self._malformed = turn.choose(
+            declares_native=self._declares_native, self_contained=self._self_contained
+        )
+        events += endings
+        if ending.finish == "stop" and calls and calls is turn.native.calls:  # some providers say so whatever came
+            ending.finish = "tool_calls"
+        earned = ending.finish in CALLS_MAY_RUN
+        verdict = self._judge(calls) if self._judge and not self._self_contained else None
+        if verdict is not None and verdict.fatal and not earned:
+            verdict = None  # who did not finish cannot be told what is missing; what was forbidden stays so
+        if verdict is not None:
+            events += turn.refuse(verdict.calls, Code.TOOL_CHOICE_VIOLATION, verdict.message)
+            refused = {call.id for call in verdict.calls}
+            calls = [call for call in calls if call.id not in refused]
+        if earned and self._execute != "never":
+            self._notice(calls)
+        else:
+            self.pending += self.due + calls[self._noticed :]
+            self.due = []
+        if ending.finish == "error" and not ending.failed:
+            events += self._report_failure(Code.UPSTREAM_ERROR, "the provider ended the turn with an error", None)
+        if verdict is not None and verdict.fatal:
+            events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, verdict.message, None)
+        self.waiting = bool(self.due or self._taken)
+        return events if self.waiting else events + self._end_step()
+
+    def _end_step(self) -> list[UIEvent]:
+        events: list[UIEvent] = []
+        ending = self._ending
+        if self._usage is not None:
+            self.usage = self._usage if self.usage is None else self.usage + self._usage
+            events.append(UsageReport(self._usage, seq=self.number()))
+            self._usage = None
+        events.append(StepEnd(self._step, ending.finish, seq=self.number()))
+        guard = self._guard if not ending.failed else None
+        if guard is not None and (why := guard(self._malformed, not ending.complete)) is not None:
+            self.stopped = True
+            ending.stop(why)
+        return events
+
+    # The end of the run.
+
+    def _fail(self, code: Code, message: str, status: int | None = None) -> list[UIEvent]:
+        """Report the one fault that the run ends with; what is complete in the open turn is not earned."""
+        if not self._open:
+            return self._report_failure(code, message, status)
+        self._ending.break_off_turn()
+        return self._end_turn([], (code, message, status))
+
+    def _report_failure(self, code: Code, message: str, status: int | None) -> list[UIEvent]:
+        self._ending.failed = True
+        return [Error(code, message, status=status, seq=self.number())]
+
+    def _done(self, *, left: bool = False) -> list[UIEvent]:
+        self.closed = True
+        self._guard = None  # whose it is most likely has this machine: without the cycle, both are freed at once
+        return [self._ending.done(self.pending, self.number(), left=left)]

@@ -1,0 +1,247 @@
+"""One turn of a model: what it says in text and natively, and which of its calls count. Sans-IO.
+
+Text goes through the parser, and what the provider says beside it through `NativeCalls`; at the end of the turn the
+provider may send both once more, whole, and that is compared with what came. A model may have called in both ways.
+Then only the calls of one kind count, so that nothing is done twice; `choose` has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import Call, Error, NativeToolCall, UIEvent, Usage, Warning
+from streamtools.machine.native_calls import NativeCalls
+from streamtools.parsing import DIALECTS, Parser
+from streamtools.parsing.dialects import Dialect, Dialects, watched
+from streamtools.parsing.policies import Options, ParserOptions
+
+_BLOCK = 64 * 1024
+"""Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
+
+_OF_AGENT = "the agent runs its tools itself"
+_BY_TEXT = "the turn holds calls in its text, and those count"
+_BY_NATIVE = "the turn holds native calls, and those count"
+
+
+class Chosen(NamedTuple):
+    """The calls of a turn that count, the events that end the others, and how many were malformed."""
+
+    calls: list[ToolCall]
+    events: list[UIEvent]
+    malformed: int
+
+
+class RunnableCalls:
+    """Which calls of a run may run, and what its turns have cost; `StreamMachine` sets the state."""
+
+    __slots__ = ("_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
+
+    due: list[ToolCall]  # calls that may run now; see `take_due`
+    pending: list[ToolCall]  # calls that nobody has run
+    usage: Usage | None  # of the turns that have ended
+    _taken: list[ToolCall]
+    _noticed: int  # calls of this turn that have become due
+    _turn: Turn
+    _usage: Usage | None  # of the turn that is open
+
+    @property
+    def spent(self) -> int | None:
+        """The tokens of the run so far, with those of the turn whose step has not ended; None if nobody tells."""
+        turns = [usage for usage in (self.usage, self._usage) if usage is not None]
+        return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
+
+    @property
+    def salvaged(self) -> set[str]:
+        """Ids of native calls that were found in a text which the provider could not read."""
+        return self._turn.native.adopted
+
+    def take_due(self) -> list[ToolCall]:
+        """Return the calls that may run now, to somebody who runs them and then, once `waiting`, calls `settle`."""
+        due, self.due = self.due, []
+        self._taken += due
+        return due
+
+    def put_back(self, calls: Sequence[ToolCall]) -> None:
+        """Take back calls that were taken and have not been run: they are pending."""
+        self.pending += calls
+
+    def _notice(self, calls: Sequence[ToolCall]) -> None:
+        """Take note of new calls that may run. Those that nobody can answer stay pending."""
+        for call in calls[self._noticed :]:
+            (self.pending if call.id in self._turn.native.unanswerable else self.due).append(call)
+        self._noticed = len(calls)
+
+
+class Turn:
+    """Reads one turn after the other; every method returns the events that it makes certain.
+
+    `room` and `deltas` are for whoever feeds the text itself, delta by delta: what `room` still has for a delta may be
+    appended to `deltas` and fed to the `parser`, and everything else is for `read`.
+    """
+
+    def __init__(
+        self,
+        dialects: Dialects,
+        tools: Any,
+        options: ParserOptions,
+        number: Callable[[], int],
+        native_tool_calls: bool | None = None,
+    ) -> None:
+        self._may_turn_native = dialects is None and native_tool_calls is None
+        self._dialects = watched() if dialects is None and native_tool_calls else dialects
+        self._tools = tools
+        self._options = options
+        self._number = number
+        chosen = Options(**options)
+        self._limit = chosen.limits.text
+        self.parser = Parser(self._dialects, tools, number=number, **options)
+        self.native = NativeCalls(chosen, number)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the last turn, but for what it has shown: a model that has made a native call is one that does."""
+        if self.native.output.count and not self.native.emulated:
+            self._turn_native()
+        self.parser.reset()
+        self.native.begin_turn()
+        self._apart: Parser | None = None  # it has read a completed text whose calls the deltas do not hold
+        self.deltas: list[str] = []
+        self._blocks: list[str] = []  # what the deltas before held
+        self.room = min(_BLOCK, self._limit)  # characters that the deltas may still hold; negative: there are too many
+        self._spare = self._limit - self.room  # characters that blocks to come may hold
+
+    def resume(self, calls: Sequence[ToolCall]) -> None:
+        """Take note of calls of an earlier run, which go on in this one."""
+        self.native.reserve(call.id for call in calls)
+        if any(call.is_native for call in calls):
+            self._turn_native()
+
+    def _turn_native(self) -> None:
+        """Read no calls in text from here on, between two turns, if nobody has said in which way they are written."""
+        if self._may_turn_native:
+            self._may_turn_native = False
+            self._dialects = watched()
+            self.parser = Parser(self._dialects, self._tools, number=self._number, **self._options)
+
+    def read(self, text: str) -> list[UIEvent]:
+        """Read a piece of text, for which there may be no room."""
+        self.room -= len(text)
+        if self.room < 0:
+            self._begin_block()
+        if self.room >= 0:
+            self.deltas.append(text)
+        return self.parser.feed(text)
+
+    def lose(self) -> None:
+        """Take note that a part of the stream is missing, whatever it held: a call that is open cannot be trusted."""
+        self.parser.lose()
+        self.native.lose()
+
+    def reconcile(self, text: str | None, calls: Sequence[NativeToolCall]) -> list[UIEvent]:
+        """Compare the provider's idea of the turn with what came."""
+        events = [] if text is None or self.room < 0 else self._reconcile_text(text)
+        return events + self.native.reconcile(calls) if calls else events
+
+    def find_calls(self, generation: str) -> list[UIEvent]:
+        """Return what tells of the calls in a text that a model has written, whole, and its provider could not read."""
+        options: ParserOptions = {**self._options, "in_reasoning": False}
+        apart = Parser(_salvage(), self._tools, **options)
+        events = apart.feed(generation) + apart.close()
+        told = {call.id for call in apart.calls}
+        return [event for event in events if _call_id(event) in told]
+
+    def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
+        """Take calls that were found so, unless the provider has told them: they are as good as native ones."""
+        known = {call.fingerprint() for call in self.native.calls}
+        twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
+        new = [event for event in found if _call_id(event) not in twice]
+        message = "the provider refused to read a call, which was found in what the model had written"
+        warning = Warning(Code.SALVAGED, message, seq=self._number())
+        told = [warning, *self.native.give_up()]
+        return told + self.native.adopt(replace(event, seq=self._number()) for event in new)
+
+    def close(self) -> list[UIEvent]:
+        """End what is open."""
+        events = self.parser.close()
+        return events + self.native.close() if self.native.open else events
+
+    def choose(self, *, declares_native: bool | None, self_contained: bool) -> Chosen:
+        """Return which calls of the turn count.
+
+            native calls are declared   the turn holds           what counts
+            yes, or unknown             native calls             these
+            yes, or unknown             calls in text alone      these
+            no                          calls in text            these
+            no                          native calls alone       these, with a warning
+            whatever                    calls of an agent        none: it runs its tools itself
+
+        Calls that came malformed came, too: the model speaks that protocol, and is told what was wrong.
+        """
+        written, bad = self.parser.calls, len(self.parser.errors)
+        if self._apart is not None:
+            written, bad = written + self._apart.calls, bad + len(self._apart.errors)
+        native, seen = self.native.calls, self.native.output.count
+        malformed = bad + seen - len(native)
+        if self_contained:
+            return Chosen([], self.refuse(written + native, Code.SUPERSEDED, _OF_AGENT), 0)
+        if not seen or (declares_native is False and (written or bad)):
+            return Chosen(written, self.refuse(native, Code.SUPERSEDED, _BY_TEXT) if native else [], malformed)
+        events = self.refuse(written, Code.SUPERSEDED, _BY_NATIVE)
+        if declares_native is False and not self.native.emulated:
+            message = "a model that is declared to make no native calls has made one"
+            events.append(Warning(Code.UNDECLARED_NATIVE, message, seq=self._number()))
+        return Chosen(native, events, malformed)
+
+    def _reconcile_text(self, text: str) -> list[UIEvent]:
+        deltas = "".join(self._blocks + self.deltas)
+        if text.startswith(deltas):
+            return self.parser.feed(text[len(deltas) :])
+        if text.strip() == deltas.strip():
+            return []
+        events = self.parser.close()
+        message = "the provider's completed text differs from what it streamed; what was shown stands"
+        events.append(Warning(Code.TEXT_MISMATCH, message, seq=self._number()))
+        return events if self.parser.calls else events + self._read_apart(text)
+
+    def _read_apart(self, text: str) -> list[UIEvent]:
+        """Return the calls of a text that is not shown, and what is malformed in it unless that is known already."""
+        self._apart = apart = Parser(self._dialects, self._tools, **self._options)
+        events = apart.feed(text) + apart.close()
+        told = {call.id for call in apart.calls}
+        if not self.parser.errors:
+            told.update(error.call_id or "" for error in apart.errors)
+        return [replace(event, seq=self._number()) for event in events if _call_id(event) in told]
+
+    def refuse(self, calls: Iterable[ToolCall], code: Code, message: str) -> list[UIEvent]:
+        """End complete calls that do not count."""
+        return [Error(code, message, call_id=call.id, call=call, seq=self._number()) for call in calls]
+
+    def _begin_block(self) -> None:
+        """Make room for what has been asked for, or forget the whole text if there is none."""
+        granted = min(max(_BLOCK, -self.room), self._spare)
+        self._spare -= granted
+        self.room += granted
+        self._blocks.append("".join(self.deltas))
+        self.deltas.clear()
+        if self.room < 0:
+            self._blocks.clear()
+
+
+def _salvage() -> list[Dialect]:
+    """Return the dialects in which a call is looked for that a provider refused to read."""
+    return [each for name, each in DIALECTS.items() if each.auto or name in ("raw_json", "json_array")]
+
+
+def _call_id(event: UIEvent) -> str | None:
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -1,0 +1,42 @@
+"""UI events from an ASGI application: as the body of a response, or over a websocket. Needs the extra `web`.
+
+    @app.post("/chat")
+    async def answer(question: Question) -> Response:
+        return event_stream_response(chat(model, question.messages, tools=tools))
+
+What is returned is a Starlette response and an ASGI application, so that FastAPI, Starlette, Litestar and bare ASGI
+take it.
+"""
+
+try:
+    import starlette  # noqa: F401  # which all of it needs
+except ImportError as error:
+    raise ModuleNotFoundError(
+        "streamtools.outputs.asgi needs Starlette, which comes with the extra `web`: pip install 'streamtools[web]'",
+        name=error.name,
+    ) from error
+
+from streamtools.serving.connection import OnDisconnect, Readable
+from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
+from streamtools.serving.requests import exception_handlers, read_body
+from streamtools.serving.shutdown import Shutdown, shutdown_signal
+from streamtools.serving.websocket_conversation import Handler, Session, serve_websocket
+from streamtools.serving.websockets import AnyWebSocket, send_events
+
+__all__ = [
+    "AnyRequest",
+    "AnyWebSocket",
+    "EventStreamResponse",
+    "Handler",
+    "OnDisconnect",
+    "Readable",
+    "Session",
+    "Shutdown",
+    "event_stream_response",
+    "exception_handlers",
+    "last_event_id",
+    "read_body",
+    "send_events",
+    "serve_websocket",
+    "shutdown_signal",
+]

@@ -1,0 +1,364 @@
+"""The life of a call, from the moment at which one begins to be written to the events that end it.
+
+The interface sees thinking(true), call-start as soon as the name is certain, call-delta for the arguments, a call or an
+error, and thinking(false): `Output` tells these, for calls in text and for native ones alike. A span of text holds one
+call as a rule, and several where a dialect writes them as an array; `WrittenCalls` keeps them until their span ends.
+Each ends as a call or an error that holds its part of the text, so that nothing is lost and good calls survive bad
+siblings.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from itertools import repeat
+
+from streamtools.calls import ReadCall, ToolCall, new_call_id, read_envelope
+from streamtools.errors import Code
+from streamtools.events import Call, CallDelta, CallStart, Error, Markup, Text, Thinking, UIEvent, Warning
+from streamtools.json_values import Decoded, Rejected, decode_json
+from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, keeps_arguments, repair
+from streamtools.parsing.policies import Options
+from streamtools.parsing.reader import RawText
+
+_IDS = 16  # that are made of one block of random bytes: to ask the system for it is what an id costs
+_unnumbered = repeat(0).__next__
+
+
+class OpenCall:
+    """A call that is being written: what is known of it so far. Places count in its span."""
+
+    __slots__ = (
+        "begin", "converted", "dropped", "fault", "id", "json_begin", "json_end", "name", "pieces", "provider_id",
+        "room", "started", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, call_id: str, begin: int = 0, provider_id: str | None = None) -> None:
+        self.id = call_id
+        self.begin = begin
+        self.provider_id = provider_id
+        self.json_begin = self.json_end = -1
+        self.name: str | None = None  # in text, only where it stands outside of the JSON
+        self.converted = False  # the JSON of its arguments is not a part of the span, but what `pieces` hold
+        self.pieces: list[str] = []
+        self.room = 0  # characters that these may still hold, in a native call
+        self.dropped: int | None = None  # characters over the limit; it has been reported then
+        self.fault: Rejected | None = None  # why it cannot be a call, whatever comes
+        self.started = ""  # the name with which its call-start has gone out
+        self.waiting: list[str] = []  # arguments that came before it
+
+    @property
+    def complete(self) -> bool:
+        """Whether its JSON, or what stands in its place, has come to its end."""
+        return self.json_end >= 0
+
+
+class Output:
+    """The events of the current `feed`, numbered, and what the turn has come to."""
+
+    __slots__ = (
+        "call_deltas", "calls", "count", "errors", "events", "make_delta", "make_text", "new_id", "number", "options",
+        "repairs",
+    )  # fmt: skip
+
+    def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
+        """Number events by `number`, or not at all, which the two most frequent kinds of events make use of."""
+        self.options = options
+        self.call_deltas = options.call_deltas
+        self.number = number or _unnumbered
+        self.make_text: Callable[[str], Text] = Text
+        self.make_delta: Callable[[str, str], CallDelta] = CallDelta
+        if number is not None:
+            self.make_text = lambda text: Text(text, number())
+            self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
+        self.events: list[UIEvent] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.calls: list[ToolCall] = []
+        self.errors: list[Error] = []
+        # No block of ids outlives its turn, in which nobody forks a process that would make the same.
+        new_id = self.options.new_id
+        self.new_id = _call_ids().__next__ if new_id is new_call_id else new_id
+        self.count = 0  # calls that were begun
+        self.repairs = MOST_IN_TURN  # characters that may still be put right
+
+    def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
+        """Add an event and number it."""
+        self.events.append(event(*fields, **named, seq=self.number()))
+
+    # The life of a call.
+
+    def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> OpenCall:
+        """Show that a call is being written, from a place of its span on."""
+        call_id = call_id or self.new_id()
+        self.events.append(Thinking(True, call_id, self.number()))
+        self.count += 1
+        return OpenCall(call_id, begin, provider_id)
+
+    def start_call(self, call: OpenCall, name: str) -> None:
+        """Tell the name of a call, which is certain, and the arguments that have waited for it."""
+        call.started = name
+        self.events.append(CallStart(call.id, name, self.number()))
+        if call.waiting:
+            self.events.append(CallDelta(call.id, "".join(call.waiting), self.number()))
+            call.waiting.clear()
+
+    def tell_arguments(self, call: OpenCall, text: str) -> None:
+        """Tell a piece of a call's arguments, as JSON text, once its name is known."""
+        if self.call_deltas and text:
+            if call.started:
+                self.events.append(self.make_delta(call.id, text))
+            else:
+                call.waiting.append(text)
+
+    def complete_call(self, call: OpenCall, result: ToolCall) -> None:
+        """End a call well."""
+        if not call.started:
+            self.start_call(call, result.name)
+        self.calls.append(result)
+        self.events += (Call(result, self.number()), Thinking(False, call.id, self.number()))
+
+    def reject_call(self, call: OpenCall, fault: Rejected, raw: str, dialect: str) -> None:
+        """End a call as an error."""
+        number = self.number
+        error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect, seq=number())
+        if len(self.errors) <= self.options.limits.calls:  # a hostile stream has no end of them
+            self.errors.append(error)
+        self.events += (error, Thinking(False, call.id, number()))
+
+
+def _call_ids() -> Iterator[str]:
+    """Yield ids like those of `new_call_id`."""
+    while True:
+        block = secrets.token_urlsafe(_IDS * 9)  # nine bytes are twelve characters, and no two ids share one
+        for at in range(0, len(block), 12):
+            yield "call_" + block[at : at + 12]
+
+
+_MESSAGES = {
+    Code.INVALID_JSON: "the call is not valid JSON",
+    Code.INVALID_ARGUMENTS: "the arguments are no JSON object",
+    Code.TRUNCATED: "the call was cut off",
+    Code.TOO_LARGE: "the call is too long",
+    Code.TOO_DEEP: "the call nests too deeply",
+    Code.TOO_MANY_CALLS: "the answer holds too many calls",
+    Code.UNRECOGNISED_TOOL_CALL: "there is no call where one should be",
+}
+
+
+class WrittenCalls(RawText):
+    """The calls of a span of text: what its grammar finds out about each, and what becomes of them at its end."""
+
+    __slots__ = (
+        "_calls", "_dialect", "_lost_from", "_output", "_show", "current", "found", "several_lines", "stopped", "told",
+    )  # fmt: skip
+
+    _calls: list[OpenCall]  # those that have not been settled
+    _dialect: str | None  # None: the span is no call, but a result that the model wrote itself
+    _output: Output
+    _show: Callable[[str], bool]  # takes a malformed call that is to be text; returns whether that ends everything
+    _lost_from: int | None  # the first call in which a part of the stream is missing, or behind it
+    current: OpenCall | None  # the call that is being written, or was written last
+    told: str | None  # the call whose arguments go on, and may be told at once
+    found: bool  # one of the calls was one, or an error in the place of one
+    several_lines: bool  # known at the end
+    stopped: bool  # what is still read will not be known when the text is cut elsewhere
+
+    def lose(self) -> None:
+        """Take note that a part of the stream is missing here: what is put together around a gap must not run."""
+        if self._lost_from is None:
+            self._lost_from = sum(call.complete for call in self._calls)
+
+    def exceed(self, code: Code, place: int | None = None) -> None:
+        """Report that a limit is met at `place`, or behind all that has come; from there on nothing is stored."""
+        if place is None:
+            place = self.received
+        raw = self.kept_to(place)
+        self.skip_from(place)
+        self._settle(raw, self.origin, code, True)
+        self.take = self.told = None
+
+    def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
+        """End the span here; its calls are settled.
+
+        Without `code`, each is a call or what it is itself to blame for; with it all are errors, except, if there are
+        `survivors`, those that are complete.
+        """
+        if self.stores:
+            raw = "".join(self.parts)[: self.base + self.at - self.origin]
+            self.several_lines = self.several_lines or "\n" in raw
+            self._settle(raw, self.origin, code, survivors)
+        else:
+            self.several_lines = True  # not known, and likely
+            count = self.skipped
+            if count < 0:  # the limit was met while the grammar looked at what follows: that has been reported
+                self.at, count = self.at - count, 0
+            if count and not self.stopped:
+                self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
+
+    def finish(self, code: Code | None = None) -> None:
+        """End the last call here and hand it out, where the span goes on; it is what `close` would make of it."""
+        if self.stores:
+            origin = self.origin
+            raw = self.hand_out()
+            self.several_lines = self.several_lines or "\n" in raw
+            self._settle(raw, origin, code, False)
+            if self.stopped:
+                self.skip_from(self.place)
+
+    def warn(self, code: Code, message: str) -> None:
+        """Add a warning that repeats no text."""
+        if self.stores:
+            self._output.add(Warning, code, message)
+
+    @property
+    def in_call(self) -> bool:
+        """Whether the last call of the span, or what should be one, is not complete."""
+        return self.current is not None and not self.current.complete
+
+    def begin_call(self, place: int) -> None:
+        """A call, or what stands in its place, begins; the first is the one that the marker began."""
+        if self._dialect is None:
+            return
+        if self.current is None or self.current.json_begin >= 0:
+            if not self.stores:
+                return
+            output = self._output
+            self.current = call = output.begin_call(place)
+            self._calls.append(call)
+            if output.count > output.options.limits.calls:
+                self.exceed(Code.TOO_MANY_CALLS, place + 1)
+        if self.current is not None:
+            self.current.json_begin = place
+
+    def end_call(self, place: int | None = None) -> None:
+        """The last call is complete at `place`, or here."""
+        if self.current is not None:
+            self.current.json_end = self.place if place is None else place
+
+    def call(self, name: str) -> None:
+        """The last call is of this tool; its JSON holds no name, but its arguments."""
+        if self.current is not None:
+            self.current.name = name
+            self.name_call(name)
+
+    def name_call(self, name: str) -> None:
+        """The name of the last call is certain; it is told at once, unless the call may yet turn out to be text."""
+        if self.current is not None and self._output.options.on_malformed == "error" and name.strip():
+            self._output.start_call(self.current, name)
+
+    def identify(self, provider_id: str) -> None:
+        """Take note of the id that the model gave to the last call."""
+        if self.current is not None:
+            self.current.provider_id = provider_id
+
+    def blame(self, code: Code, message: str) -> None:
+        """What makes the last call an error, whatever comes; the first reason counts."""
+        if self.current is not None and self.current.fault is None:
+            self.current.fault = Rejected(code, message)
+
+    def convert(self) -> None:
+        """The arguments of the last call come as the pieces that `write` is given, and not as JSON of the span."""
+        if self.current is not None:
+            self.current.converted = True
+
+    def write(self, text: str) -> None:
+        """Add a piece to the JSON text of the last call's arguments, which are not written as JSON."""
+        call = self.current
+        if call is not None:
+            call.pieces.append(text)
+            if self._output.call_deltas:
+                self._output.tell_arguments(call, text)
+
+    def _settle(self, raw: str, origin: int, code: Code | None, survivors: bool) -> None:
+        """Turn `raw`, the text of the span from `origin` on, into the calls and errors that it holds, as in `close`."""
+        output, calls = self._output, self._calls
+        if self._dialect is None:
+            output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
+            return
+        if output.options.keep_markup:
+            before = raw[: calls[0].begin - origin] if calls else raw
+            if before:
+                output.add(Markup, before)
+        for index, call in enumerate(calls):
+            end = calls[index + 1].begin - origin if index + 1 < len(calls) else len(raw)
+            own = raw[call.begin - origin : end]
+            begin = call.json_begin - origin
+            try:
+                if self._lost_from is not None and index >= self._lost_from:
+                    raise Rejected(Code.TRUNCATED, "a part of the call was lost on its way")
+                if code and not (survivors and call.complete):
+                    raise Rejected(code, _MESSAGES[code])
+                if call.json_end < 0:
+                    raise Rejected(Code.UNRECOGNISED_TOOL_CALL, _MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
+                if call.fault is not None:
+                    raise call.fault
+                text = raw[begin : call.json_end - origin] if not call.converted else "".join(call.pieces)
+                decoded = decode_json(text, strict=output.options.strict, limits=output.options.limits)
+                result = self._read(call, decoded, own)
+            except Rejected as fault:
+                repaired = None
+                if fault.code is Code.INVALID_JSON and output.options.repair and (call.complete or not self.ended):
+                    closing = self.before_closing - origin
+                    whole = call.complete and not code
+                    last = call.json_end - origin if whole else closing if begin < closing < end else end
+                    repaired = self._repair(call, raw[begin:last], own)
+                if repaired is None:
+                    self._reject(call, fault, own)
+                    continue
+                result = repaired
+            self.found = True
+            output.complete_call(call, result)
+        calls.clear()
+        self.current = None
+        if self._lost_from is not None:
+            self._lost_from = 0
+
+    def _read(self, call: OpenCall, decoded: Decoded, raw: str) -> ToolCall:
+        """Return what a call says, whose JSON is `decoded`: all of it, or its arguments where it has a name."""
+        value, name, options = decoded.value, call.name, self._output.options
+        if name and type(value) is dict and not name.isspace():
+            envelope = ReadCall(name, value, None)
+        else:
+            whole = value if name is None else {"name": name, "arguments": value}
+            envelope = read_envelope(whole, strict=options.strict, limits=options.limits)
+        assert self._dialect is not None
+        return ToolCall(
+            id=call.id,
+            name=envelope.name,
+            arguments=envelope.arguments,
+            dialect=self._dialect,
+            raw=raw,
+            repaired=decoded.repaired or envelope.repaired,
+            provider_id=envelope.provider_id or call.provider_id,
+        )
+
+    def _repair(self, call: OpenCall, text: str, raw: str) -> ToolCall | None:
+        """Return what a malformed call was meant to say, whose JSON is `text`; None if that cannot be guessed."""
+        output = self._output
+        if call.json_begin < 0 or call.converted or not 0 < len(text) <= min(MOST, output.repairs):
+            return None
+        output.repairs -= len(text)
+        decoded = repair(text, output.options.limits)
+        if decoded is None:
+            return None
+        try:
+            result = self._read(call, decoded, raw)
+        except Rejected:
+            return None
+        if call.started not in ("", result.name):
+            return None
+        return result if keeps_arguments(text, result.arguments, alone=call.name is not None) else None
+
+    def _reject(self, call: OpenCall, fault: Rejected, raw: str) -> None:
+        output = self._output
+        if output.options.on_malformed == "error":
+            self.found = True
+            assert self._dialect is not None
+            output.reject_call(call, fault, raw, self._dialect)
+        else:
+            output.add(Thinking, False, call.id)
+            output.add(Warning, fault.code, fault.message)
+            self.stopped = self._show(raw)

@@ -1,0 +1,138 @@
+"""What a set of dialects looks for, and where it counts; made once for each set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from streamtools.parsing.declared import Signatures
+from streamtools.parsing.dialects import Dialect, Opener, Tag
+from streamtools.parsing.markdown import IN_CODE, LINE_START, MarkerBeginnings
+from streamtools.parsing.markers import Marker, Markers
+from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
+from streamtools.parsing.visible import NearMisses
+
+Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
+"""What begins here, whose it is, and how many line feeds before it belong to it."""
+
+START = 4  # only white space stands before the place in the message; what Markdown makes of it is added to this
+BEHIND_CALL = 8  # only white space stands between it and a call
+CALLS_ONLY = 16  # results that the model forges, and tags, are of no interest
+_PLACES = {"line_start": LINE_START, "start": START, "behind_call": BEHIND_CALL}
+
+
+class Entry(NamedTuple):
+    """A marker that is looked for."""
+
+    marker: Marker
+    meaning: Meaning
+    in_code: bool  # it counts there too
+
+
+class DialectSet:
+    """What a set of dialects looks for."""
+
+    def __init__(
+        self, dialects: tuple[Dialect, ...], in_code: str | None, reasoning: str, signatures: Signatures
+    ) -> None:
+        """Look for `dialects`, with tools of these `signatures`; the other two are the parser's options."""
+        names = tuple(name for name, _ in signatures)
+        self.by_place: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
+        self._closings: dict[Tag, ReasoningEnd] = {}
+        self._entries: list[Entry] = []
+        thoughts: list[Tag] = []  # tags that open reasoning
+        for dialect in dialects:
+            even_in_code = (in_code or dialect.in_code) == "call"
+            for tag in dialect.tags:  # before openers: what is both is a tag
+                if tag.closings:
+                    thoughts.append(tag)
+                if not tag.closings or (reasoning != "off" and tag.where != "start"):
+                    self._entries.append(Entry(tag.marker, (tag, dialect, 0), even_in_code))
+            for opener in _openers(dialect, signatures, names):
+                self._entries.append(Entry(opener.marker, (opener, dialect, 0), even_in_code))
+                for count in range(opener.line_feeds):
+                    marker = Marker(("\n" * (count + 1), *opener.parts), ahead=opener.ahead)
+                    self._entries.append(Entry(marker, (opener, dialect, count + 1), even_in_code))
+        calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
+        self.holds_line_feeds = any(_is_call(entry) and entry.meaning[2] for entry in self._entries)
+        self.tags = ReasoningTags(
+            TAGS,
+            [entry.marker for entry in calls if entry.marker.where != "start"],
+            [
+                entry.marker
+                for entry in calls
+                if entry.meaning[1].in_reasoning == "call" and entry.marker.where == "anywhere"
+            ],
+            own=[tag for tag in thoughts if tag.where == "start"],
+            others=[tag for tag in thoughts if tag.where != "start"],
+        )
+        inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
+        lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
+        anywhere = {entry.marker.head for entry in inline}
+        if reasoning == "anywhere":
+            anywhere |= {*self.tags.firsts}
+        self.near = near = _near_misses(dialects, calls, names)
+        self.starts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts} | near.starts
+        self.beginnings = MarkerBeginnings(
+            anywhere=anywhere | near.anywhere,
+            line_start={entry.marker.head for entry in lines} | near.line_start,
+            in_code={entry.marker.head for entry in inline if entry.in_code} | near.in_code,
+        )
+
+    def closing(self, tag: Tag) -> ReasoningEnd:
+        """Return how the reasoning ends that a tag opens."""
+        if tag not in self._closings:
+            self._closings[tag] = self.tags.closing(tag.closings, tag.before)
+        return self._closings[tag]
+
+    def markers(self, place: int) -> Markers[Meaning]:
+        """Return the markers that count in a place of this kind: a sum of the constants above and of Markdown's."""
+        markers = self.by_place[place]
+        if markers is None:
+            found = [(entry.marker, entry.meaning) for entry in self._entries if _counts(entry, place)]
+            markers = self.by_place[place] = Markers(found)
+        return markers
+
+
+def _near_misses(dialects: tuple[Dialect, ...], calls: list[Entry], names: tuple[str, ...]) -> NearMisses:
+    """Return what comes near to the `calls` of a set of dialects, and near to those of a dialect without markers."""
+    code = [
+        (
+            Marker(entry.marker.parts + entry.marker.ahead, where=entry.marker.where, not_after=entry.marker.not_after),
+            f"a call of the dialect {entry.meaning[1].id} in code or a quote is text",
+        )
+        for entry in calls
+        if not entry.in_code and entry.marker.where != "start"
+    ]
+    prose = [
+        (near.marker, f"{near.says}: the text is no call of the dialect {dialect.id}")
+        for dialect in dialects
+        for near in dialect.near
+    ]
+    bare = any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls)
+    return NearMisses(prose, code, () if bare else names)
+
+
+def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -> Iterator[Opener]:
+    """Yield the openers of a dialect, with those that depend on the declared tools."""
+    yield from dialect.openers
+    if dialect.openers_for is not None and names:
+        yield from dialect.openers_for(names)
+    if dialect.openers_of is not None:
+        for name, parameters in signatures:
+            yield from dialect.openers_of(name, parameters)
+
+
+def _counts(entry: Entry, place: int) -> bool:
+    where = entry.marker.where
+    here = where == "anywhere" or place & _PLACES[where] > 0
+    return here and (entry.in_code or not place & IN_CODE) and (_is_call(entry) or not place & CALLS_ONLY)
+
+
+def _is_call(entry: Entry) -> bool:
+    thing = entry.meaning[0]
+    return isinstance(thing, Opener) and thing.kind == "call"
+
+
+dialect_set_of = lru_cache(maxsize=64)(DialectSet)

@@ -1,0 +1,348 @@
+"""Calls whose name stands before the JSON of their arguments, behind a token, in an id, or in the header of a message.
+
+    [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
+    <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
+    <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
+
+Here are also three forms with the name in the JSON, because they stand behind the same token, or in messages as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+
+from streamtools.json_values import compact
+from streamtools.parsing.bodies import forged_result
+from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies.named_json import GAP, NAME, AddressedCall, Enclosed, Identity, NamedCall, bare
+from streamtools.parsing.declared import Declared
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn, write_json
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Maybe, OneOf, Part, Some, Where
+from streamtools.parsing.span import Span
+
+# Mistral has two forms behind one token; what follows it tells them apart. Neither has a closing tag: a call ends where
+# its JSON does. Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2,
+# Magistral and Ministral 3.
+
+_MISTRAL = "[TOOL_CALLS]"
+_MISTRAL_RESERVED = (_MISTRAL, "[/TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
+
+
+def mistral_list() -> Dialect:
+    """Return the dialect of the older models, whose tokenizers are those up to v7.
+
+    `[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "9Ae3bDc2F"}]`
+    """
+    calls = json_calls()
+    begins: tuple[tuple[Part, ...], ...] = (("[", SPACES, "{"), ("[", SPACES, "]"), ("{",))
+    return Dialect(
+        id="mistral_list",
+        openers=tuple(Opener((_MISTRAL, SPACES), calls, ahead=begin) for begin in begins),
+        write_call=lambda name, arguments: f"{_MISTRAL} [{write_json(name, arguments)}]",
+        write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
+        reserved=_MISTRAL_RESERVED,
+        tags=(Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
+        models=("mistral(?![a-z])", "mixtral", "ministral", "pixtral", "mathstral"),
+    )
+
+
+def mistral_args() -> Dialect:
+    """Return the dialect of the newer models, whose tokenizers are v11, with an id behind the name, and v13.
+
+    `[TOOL_CALLS]get_weather[CALL_ID]9Ae3bDc2F[ARGS]{"city": "Paris"}`. The token is repeated for each call.
+    """
+    call = bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True))
+    return Dialect(
+        id="mistral_args",
+        openers=(
+            *(Opener((_MISTRAL, GAP), call, ahead=(NAME, GAP, behind)) for behind in ("[ARGS]", "[CALL_ID]", "{")),
+            Opener(("[TOOL_RESULTS]",), forged_result("[/TOOL_RESULTS]"), kind="result"),
+        ),
+        write_call=lambda name, arguments: f"{_MISTRAL}{name}[ARGS]{compact(arguments)}",
+        write_result=lambda name, text: f"[TOOL_RESULTS]{text}[/TOOL_RESULTS]",
+        in_reasoning="call",
+        reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
+        tags=(Tag(("[THINK]",), closings=("[/THINK]",)), *ends_of_turn("</s>")),
+        models=(r"mistral-small-?3\.2", "devstral", "magistral", "ministral-?3", "mistral-(?:medium|large)-?3"),
+    )
+
+
+# DeepSeek has two forms between the same tokens, in which the bars are full-width and the blanks are U+2581. A type,
+# which is always `function`, and a name behind it make a call of V3, a name and JSON behind it one of V3.1. Models
+# leave out the outer tokens, that of the first call, and the fence; some conversions write ASCII bars. Source: the chat
+# templates of deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
+
+_CALLS, _END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+_CALL, _END_OF_CALL, _SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
+_RESULTS, _END_OF_RESULTS = "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"
+_RESULT, _END_OF_RESULT = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"
+
+
+def deepseek_v3() -> Dialect:
+    """Return the dialect of V3, R1 and their distillates: a type, a name, and JSON in a fence, on lines of its own."""
+    function = "function" + _SEPARATOR
+    return _deepseek(
+        "deepseek_v3",
+        (GAP, function, GAP, NAME, Some(r" \t", 0, 4), OneOf(("\n", "\r\n", "`", "{", _END_OF_CALL))),
+        before=function,
+        result=Opener((_RESULTS, GAP, _RESULT), forged_result(_END_OF_RESULTS), kind="result"),
+        write=lambda name, arguments: f"{function}{name}\n```json\n{arguments}\n```",
+        write_result=lambda name, text: f"{_RESULTS}{_RESULT}{text}{_END_OF_RESULT}{_END_OF_RESULTS}",
+        models=(r"deepseek-(?:chat-)?v3(?!\.\d)", "deepseek-r1", "cogito"),
+    )
+
+
+def deepseek_v31() -> Dialect:
+    """Return the dialect of V3.1: a name, and JSON. Where nothing separates the two, it is a call gone bad."""
+    return _deepseek(
+        "deepseek_v31",
+        (GAP, NAME, GAP, _SEPARATOR, GAP, OneOf(("{", '"', "`", _END_OF_CALL))),
+        (GAP, NAME, GAP, "{"),
+        separator=_SEPARATOR,
+        result=Opener((_RESULT,), forged_result(_END_OF_RESULT), kind="result"),
+        write=lambda name, arguments: f"{name}{_SEPARATOR}{arguments}",
+        write_result=lambda name, text: f"{_RESULT}{text}{_END_OF_RESULT}",
+        models=(r"deepseek-v3\.1",),
+    )
+
+
+def _deepseek(
+    id: str,
+    *aheads: tuple[Part, ...],
+    separator: str = "",
+    before: str = "",
+    result: Opener,
+    write: Callable[[str, str], str],
+    write_result: Callable[[str, str], str],
+    models: tuple[str, ...],
+) -> Dialect:
+    """Return a dialect of calls in a wrapper, there without what begins the first one, and without a wrapper.
+
+    One of `aheads` follows the token that begins a call, and `write` writes what stands between its tokens.
+    """
+    bars, openers, tags = ("｜", "|"), list[Opener](), list[Tag]()
+    for bar in bars:
+        every = (_CALLS, _END_OF_CALLS, _CALL, _END_OF_CALL, separator, before, "<｜end▁of▁sentence｜>")
+        calls, end_of_calls, call, end, separates, begins, end_of_turn = (each.replace("｜", bar) for each in every)
+        named = NamedCall(separates, before=begins, fenced=True)
+        wrapped, alone = Enclosed(named, call, end, around=((calls,), (end_of_calls,))), Enclosed(named, call, end)
+        for ahead in (tuple(_spell(part, bar) for part in each) for each in aheads):
+            openers += [Opener((calls, GAP, call), wrapped, ahead), Opener((calls,), wrapped, ahead)]
+            openers += [Opener((call,), alone, ahead)]
+        # of wrappers that are empty or were not opened
+        tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
+    return Dialect(
+        id=id,
+        openers=(*openers, result),
+        write_call=lambda name, arguments: (
+            f"{_CALLS}{_CALL}{write(name, compact(arguments))}{_END_OF_CALL}{_END_OF_CALLS}"
+        ),
+        write_result=write_result,
+        reserved=tuple(f"<{bar}tool▁" for bar in bars),
+        tags=tuple(tags),
+        models=models,
+    )
+
+
+def _spell(part: Part, bar: str) -> Part:
+    if isinstance(part, OneOf):
+        return OneOf(tuple(word.replace("｜", bar) for word in part.words))
+    return part.replace("｜", bar) if isinstance(part, str) else part
+
+
+def kimi_k2() -> Dialect:
+    """Return the dialect of Kimi K2: a section of calls, whose names stand in their ids.
+
+    The id is `functions.`, which some leave out, the name, and the number of the call. Source: the chat template of
+    moonshotai/Kimi-K2-Instruct, and its guide to tool calls, for the ids; the singular spelling of the section comes
+    from models that were seen to write it.
+    """
+    call, arguments_begin, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+    begins, ends = (tuple(f"<|tool_call{s}_section_{which}|>" for s in ("s", "")) for which in ("begin", "end"))
+    begin_any, end_any = (("<|tool_call", OneOf(("s_", "_")), f"section_{which}|>") for which in ("begin", "end"))
+    named = NamedCall(arguments_begin, identify=_identify)
+    return Dialect(
+        id="kimi_k2",
+        openers=(
+            Opener((*begin_any, GAP, call), Enclosed(named, call, end, around=(begins, ends))),
+            Opener((call,), Enclosed(named, call, end), ahead=(GAP, NAME, GAP, arguments_begin)),
+        ),
+        write_call=lambda name, arguments: (
+            f"{begins[0]}{call}functions.{name}:0{arguments_begin}{compact(arguments)}{end}{ends[0]}"
+        ),
+        write_result=lambda name, text: f"## Return of functions.{name}:0\n{text}",
+        in_reasoning="call",
+        reserved=("<|tool_call",),
+        tags=(Tag(end_any), Tag((*begin_any, GAP, *end_any)), *ends_of_turn("<|im_end|>")),
+        models=("kimi-k2",),
+    )
+
+
+_kimi_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch
+
+
+def _identify(word: str, declared: Declared) -> Identity | None:
+    """Return the name that stands in an id, and the id.
+
+    One without a number names a call if the tool is declared; otherwise it is the id of something else.
+    """
+    found = _kimi_id(word)
+    name = word.removeprefix("functions.") if found is None else found[1]
+    return Identity(name, word) if found is not None or name in declared else None
+
+
+def inkling() -> Dialect:
+    """Return the dialect of Inkling, whose messages say what they hold: a call, text, or thoughts.
+
+    `<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {...}}<|end_message|>`
+
+    The name stands in the JSON again, and that is what counts. A token ends the turn, and may do so in the place of the
+    one that ends a message. Source: what inference servers read; the template of the model was not at hand.
+    """
+    message, end, stop = "<|message_model|>", "<|end_message|>", "<|content_model_end_sampling|>"
+    invoke, text, thoughts = "<|content_invoke_tool_json|>", "<|content_text|>", "<|content_thinking|>"
+    call = json_calls(end, ends=(stop, message))
+    begins: tuple[tuple[Part, ...], ...] = ((message, GAP, NAME, GAP), (message, GAP), ())
+    return Dialect(
+        id="inkling",
+        openers=tuple(Opener((*begin, invoke, SPACES), call, ahead=("{",)) for begin in begins),
+        write_call=lambda name, arguments: f"{message}{name}{invoke}{compact({'name': name, 'args': arguments})}{end}",
+        reserved=("<|message_", "<|content_", end),
+        tags=(
+            Tag((message, text)),
+            Tag((text,)),
+            *(Tag((*begin, thoughts), closings=(end, stop), before=(message,)) for begin in ((message,), ())),
+            Tag((end,)),
+            Tag((stop,)),
+        ),
+        models=("inkling",),
+    )
+
+
+def gigachat3() -> Dialect:
+    """Return the dialect of GigaChat 3; 3.1 writes `<|function_call|>` before the same JSON.
+
+    There is no closing tag, and where special tokens do not arrive, `function call` stands alone. Source: what
+    inference servers read of ai-sage/GigaChat3-10B-A1.8B and its successors; their templates were not at hand.
+    """
+    call, message, word, role = json_calls(), "<|message_sep|>", "function call", "<|role_sep|>"
+    return Dialect(
+        id="gigachat3",
+        openers=(
+            Opener((message, SPACES, word, Maybe((role,)), SPACES), call, ahead=("{",)),
+            Opener((word + role, SPACES), call, ahead=("{",), auto="line_start"),
+            Opener(("<|function_call|>", SPACES), call, ahead=("{",)),
+            Opener((word, SPACES), call, ahead=("{", SPACES, '"'), where="line_start", auto=False),
+        ),
+        write_call=lambda name, arguments: f"{message}\n\n{word}{role}\n{write_json(name, arguments)}",
+        reserved=(message, role, "<|function_call|>"),
+        tags=ends_of_turn("</s>"),
+        models=("gigachat-?3",),
+    )
+
+
+_ENDS = ("<|call|>", "<|end|>", "<|return|>")
+_BEGINS = ("<|start|>", "<|channel|>")
+_BLANKS = Some(r" \t", 0, 4)
+_KIND = (OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24))
+_FORMAT: tuple[Part, ...] = (_BLANKS, *_KIND, "<|message|>")
+"""The end of a header: what the content is, like `json`, and the token behind which it begins."""
+_CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
+_TO: tuple[Part, ...] = (Some(r" \t", 1, 4), "to=")
+_ADDRESS = Some(r"^ \t\r\n<>|", 1, 96)
+_STARTS: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
+
+
+def harmony() -> Dialect:
+    """Return the dialect of gpt-oss: messages, each with a header that names its channel.
+
+    `analysis` is reasoning, `final` and every other channel is visible, and a message of any channel that is addressed
+    to somebody is a call. `functions.` before the name is the namespace of the caller's tools; the built-in ones
+    (`python`, `browser.search`) go without. Source: the harmony response format of openai/gpt-oss, and its template.
+
+    The tokens count in code, too. They follow the text of a message without a line end, so that a fence, a code span or
+    a quote in its last line would else hide where it ends, and the call behind it; and the model that writes them
+    writes tokens, which are structure wherever they stand.
+    """
+    message = AddressedCall(r"to=(?:functions\.)?([^ \t\r\n<>|]+)", ends=_ENDS, begins=_BEGINS)
+    answer: tuple[Part, ...] = ("<|start|>functions.", _ADDRESS, *_TO, "assistant", _BLANKS, *_CHANNEL, *_FORMAT)
+    return Dialect(
+        id="harmony",
+        openers=(
+            *(Opener(header, message) for header in _headers(_ADDRESS)),
+            Opener(("<|start|>assistant", *_TO, _ADDRESS, *_FORMAT), message),
+            # the prompt has begun the header
+            Opener((*_TO[1:], _ADDRESS, _BLANKS, *_CHANNEL, *_FORMAT), message, where="start"),
+            Opener(answer, message.result, kind="result"),
+        ),
+        write_call=lambda name, arguments: (
+            f"<|start|>assistant to=functions.{name}<|channel|>commentary json<|message|>{compact(arguments)}<|call|>"
+        ),
+        write_result=lambda name, text: (
+            f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{text}<|end|>"
+        ),
+        in_code="call",
+        reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>"),
+        tags=(
+            *(Tag((*start, "<|channel|>analysis", *_FORMAT), closings=_ENDS, before=_BEGINS) for start in _STARTS),
+            *(Tag((*start, *_CHANNEL, *_FORMAT)) for start in _STARTS),
+            *(Tag(header) for header in _headers(OneOf(("assistant", "user")))),
+            Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
+            *(Tag((end,)) for end in _ENDS),
+        ),
+        models=("gpt-?oss",),
+        notes="Address a message of the commentary channel to the tool; its content is one JSON object.",
+    )
+
+
+def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
+    """Return the headers of a message to a recipient, who stands behind the channel or, in the role, before it.
+
+    Models also name the channel twice, on both sides.
+    """
+    behind = [(*start, *_CHANNEL, *_TO, recipient) for start in _STARTS]
+    between = [(*header, _BLANKS, *_CHANNEL) for header in (*behind, ("<|start|>assistant", *_TO, recipient))]
+    return tuple((*header, *_FORMAT) for header in (*behind, *between))
+
+
+def functionary_v32() -> Dialect:
+    """Return the dialect of functionary v3.2: a chain of messages to recipients, `all` being the user.
+
+    `all`, a line end, and `Let me see.>>>get_weather`, a line end, and `{"city": "Paris"}`. The first of them lacks its
+    `>>>`, because the template has written it. Such a line looks like prose, so only the names of declared tools count.
+    Source: the chat template of meetkai/functionary-small-v3.2.
+    """
+    return Dialect(
+        id="functionary_v32",
+        openers=(),
+        openers_for=_recipients,
+        write_call=lambda name, arguments: f">>>{name}\n{compact(arguments)}",
+        reserved=(">>>",),
+        unmarked=((r"\n", r"[ \t\r\n]{0,32}\{"),),
+        tags=(
+            Tag((">>>all", LINE_END)),
+            Tag(("all", LINE_END), where="start"),
+            *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
+        ),
+        auto=False,
+        models=("functionary.*v3.2",),
+    )
+
+
+def _recipients(names: tuple[str, ...]) -> tuple[Opener, ...]:
+    """Return the openers; names take time to compile, so all that begin alike stand in one."""
+    known = [name for name in names if name != "all"]
+    begins: list[tuple[str, OneOf, Where]] = [(">>>", OneOf(tuple(known)), "anywhere")] if known else []
+    for first in dict.fromkeys(name[0] for name in known):
+        begins.append((first, OneOf(tuple(name[1:] for name in known if name[0] == first)), "start"))
+    return tuple(
+        Opener((first, rest, BLANKS, LINE_END, SPACES), _read_addressed, ahead=("{",), where=where)
+        for first, rest, where in begins
+    )
+
+
+def _read_addressed(span: Span) -> Generator[None, None, None]:
+    """Read one call; the marker has held the name."""
+    name = span.marker.removeprefix(">>>").rstrip(" \t\r\n")
+    return bare(NamedCall(identify=lambda word, declared: Identity(name)))(span)

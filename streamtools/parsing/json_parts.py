@@ -1,0 +1,205 @@
+"""What the scanner of JSON is made of: patterns, where it stands in a value, what it finds; and what is nearly JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from streamtools.json_values import Decoded, Rejected, decode_json
+from streamtools.limits import Limits
+from streamtools.parsing.reader import matcher
+
+WORD_BEGINS = frozenset("-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
+LONGEST_WORD = 16  # characters that are kept of a number or a literal, of which the longest has nine
+NUMERIC = "-+.0123456789eE"
+rest_of_word = matcher(r"[-+.0-9A-Za-z]*")
+numeric = re.compile(r"[-+.0-9eE]*").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class StringPatterns:
+    """How a string goes on. The searches find nothing in text that only continues it."""
+
+    inside: Callable[[str, int], re.Match[str]]
+    """What does not end it, and holds no half of an escape."""
+    leaves: Callable[[str], Any]
+    """Searches text where each escape is whole, and none is of a back-slash."""
+    leaves_escapes: Callable[[str], Any]
+    """Searches any text."""
+    leaves_escaped: Callable[[str], Any]
+    """Searches any text of which the first character is escaped."""
+    leaves_plain: Callable[[str], Any]
+    """Searches text without escapes."""
+
+
+IN_STRING = StringPatterns(
+    matcher(r'[^"\\]*(?:\\.[^"\\]*)*'),
+    re.compile(r'"(?<!\\")|\\(?:\\|\Z)').search,
+    re.compile(r'(?![^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match,
+    re.compile(r'(?!.[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match,
+    re.compile(r'["\\]').search,
+)
+IN_LINE_OF_STRING = StringPatterns(
+    matcher(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*'),
+    re.compile(r'"(?<!\\")|\\(?:\\|\n|\Z)|\n').search,
+    re.compile(r'(?![^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
+    re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
+    re.compile(r'["\\\n]').search,
+)
+"""The same, where a line feed in a string counts too."""
+
+# Text deep in a value with strings, numbers and what separates them, and no bracket. Which group took part last tells
+# where it ends: in a number, elsewhere outside of strings, or inside one, which begins at that group; the first group
+# is where the last string begins before that.
+LAST_STRING, ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 2, 4
+_APART = r"[-+.0-9eE \t\r\n,:]*+"
+_HOPS = rf'{_APART}(?:()"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
+hop_out_of_string = re.compile(rf'[^"\\\n]*"{_HOPS}').match
+hop_into_string = re.compile(_HOPS).match
+
+run = matcher(r'(?:[ \t\r\n,:]++|"[^"\\\n]*"|(?:[-+.0-9eE]++|true|false|null)(?=[ \t\r\n,:}\]]))*+')
+"""The same tokens, and literals, up to what has to be looked at: a bracket, a string or a word that may go on."""
+
+# The part of a string's content in which each escape is whole, and each pair of surrogates, and known to be none if it
+# is none of JSON. What follows it is the beginning of an escape, or of a pair.
+whole_escapes = matcher(
+    r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}[^0-9a-fA-F]))*"
+)
+_each_escape = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
+).sub
+
+
+def unescape(text: str) -> str:
+    """Return what the content of a JSON string stands for; an escape that JSON does not have stands for itself."""
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return _each_escape(_unescape_one, text)
+
+
+def _unescape_one(escape: re.Match[str]) -> str:
+    try:
+        return str(json.loads(f'"{escape[0]}"', strict=False))
+    except ValueError:
+        return escape[0]
+
+
+FIELD = "field"  # what a scanner wants of the text that follows: a key, or the name of the tool
+RAW = "raw"  # arguments that are an object or an array
+TEXT = "text"  # arguments that are a string which holds JSON
+
+BEGIN, ARGUMENTS, NAME, PIECE, END = "begin", "arguments", "name", "piece", "end"
+CALL, BLAME = "call", "blame"
+Fact: TypeAlias = tuple[str, Any]
+"""What has been read: that a call, or what stands in its place, begins at a place of the span, or its ARGUMENTS do; its
+NAME; a PIECE of its arguments, as JSON text; its END, as a place; that it is a CALL of a tool which no member names, or
+what it is to BLAME for.
+"""
+
+
+class Nesting:
+    """Where a scanner stands in a JSON value: in a string, in a number, how deep."""
+
+    __slots__ = (
+        "_beyond", "_leaves", "_limit", "_lines", "_numeric", "_patterns", "_stack", "_word", "escaped", "in_string",
+        "leaves", "outer", "passes", "string_begin",
+    )  # fmt: skip
+
+    _limit: int
+    _lines: bool  # line feeds in strings count
+    _patterns: StringPatterns
+    _leaves: Callable[[str], Any]
+    _stack: list[str]
+    _beyond: int  # levels beyond the limit: only their number is kept
+    _word: str | None  # the beginning of a number or a literal, which may go on
+    _numeric: bool
+    outer: int  # tokens at this depth and above are of interest
+    in_string: bool
+    string_begin: int  # the place where the string begins that was read last
+    escaped: bool  # in a string, behind a back-slash
+    leaves: Callable[[str], Any] | None
+    """What finds nothing in text that only continues the open string, or None where each character counts."""
+    passes: bool  # `pass_over` may be asked
+
+    @property
+    def depth(self) -> int:
+        """How many containers are open."""
+        return len(self._stack) + self._beyond
+
+    def _pass_over_escapes(self, text: str) -> bool:
+        leaves = self._patterns.leaves_escaped if self.escaped else self._patterns.leaves_escapes
+        if leaves(text) is not None:
+            return False
+        if text[-1] == "\\":
+            slashes = len(text) - len(text.rstrip("\\"))
+            self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
+        else:
+            self.escaped = False
+        self.leaves = None if self.escaped else self._leaves
+        return True
+
+    def _skip_escaped(self, text: str, at: int, over_line: bool) -> int:
+        """Return the place behind what is a part of the open string whatever it is."""
+        if over_line:
+            at += 1
+        if self.escaped and at < len(text):
+            self.escaped = False
+            if not (self._lines and text[at] == "\n"):
+                at += 1
+        return at
+
+    def _add_to_word(self, text: str) -> None:
+        self._word = ((self._word or "") + text)[:LONGEST_WORD]
+        self._numeric = self._numeric and numeric(text) is not None
+
+
+# JSON that is nearly JSON, put right by `json-repair`: an option, since it guesses what was meant.
+#
+# It is asked only about a call that was malformed and not cut off, and its answer goes through the same reading as all
+# calls, so that limits and the rules about names and arguments hold. An answer that has lost what stood in the
+# arguments is none. The library takes about 2 µs a character, on some hostile texts 75, and on others its cost grows
+# with their square (0.25 s at 4,096 characters): hence the two bounds.
+
+MOST: Final = 4096
+"""Characters of one call's JSON that are looked at; longer JSON is not put right."""
+
+MOST_IN_TURN: Final = 4 * MOST
+"""Characters of all calls of a turn."""
+
+
+def load_library() -> Callable[..., object]:
+    """Return the function of the library that does it. Raises ImportError that names the extra."""
+    try:
+        from json_repair import repair_json
+    except ImportError as error:
+        raise ImportError("repair=True needs json-repair: install 'streamtools[repair]'") from error
+    return repair_json
+
+
+def repair(text: str, limits: Limits) -> Decoded | None:
+    """Return the object that `text` was meant to be the JSON of, or None."""
+    try:
+        value = load_library()(text, return_objects=True, skip_json_loads=True)
+        if not isinstance(value, dict):
+            return None
+        return Decoded(decode_json(json.dumps(value), limits=limits).value, repaired=True)
+    except Rejected:
+        return None
+    except Exception:  # whatever it stumbles over: it was not made for text that means harm
+        return None
+
+
+def keeps_arguments(text: str, arguments: dict[str, object], *, alone: bool) -> bool:
+    """Whether there are `arguments`, or `text` has none: they may be all that it holds (`alone`), or a part of it."""
+    if arguments:
+        return True
+    bare = "".join(text.split())
+    return "{}" in bare or bare.count("{") <= (0 if alone else 1)

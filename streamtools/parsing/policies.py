@@ -1,0 +1,81 @@
+"""The policies of a parser: explicit, few, and with defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from streamtools.calls import IdFactory, new_call_id
+from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.parsing.json_parts import load_library
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How text is read. Every field has the default that fits a model which is taught one of the default dialects."""
+
+    in_reasoning: bool = False
+    """The template has already opened the reasoning, so the text starts inside it."""
+    call_deltas: bool = False
+    """Tell arguments while they arrive."""
+    reasoning: Literal["start", "anywhere", "off"] = "start"
+    """Where tags like `<think>` count: where the text or what follows a call starts; anywhere but in code; never."""
+    on_malformed: Literal["error", "text"] = "error"
+    """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as the text that it is."""
+    after_call: Literal["show", "hide", "stop"] = "show"
+    """What becomes of text behind a call: weak models invent the tool's result there."""
+    in_code: Literal["text", "call"] | None = None
+    """What a complete call in a fence, a code span or a quote is; None leaves it to each dialect."""
+    strict: bool = False
+    """Refuse raw control characters inside JSON strings, the only repair that is on by default."""
+    repair: bool = False
+    """Put the JSON of malformed calls right where that can be guessed; needs the extra `repair`. Never of cut calls."""
+    trim: bool = False
+    """Take white space next to a call out of the visible text."""
+    keep_markup: bool = False
+    """Yield `markup` events too, so that all events together hold every character."""
+    limits: Limits = DEFAULT_LIMITS
+    """What one model may make us hold."""
+    new_id: IdFactory = new_call_id
+    """Makes the ids of calls; inject one to make replays repeat."""
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {getattr(self, name)!r}")
+        if not isinstance(self.limits, Limits):
+            raise ValueError(f"limits is a Limits, not {self.limits!r}")
+        if not callable(self.new_id):
+            raise ValueError(f"new_id is a function, not {self.new_id!r}")
+        if self.repair:
+            load_library()
+
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "reasoning": ("start", "anywhere", "off"),
+    "on_malformed": ("error", "text"),
+    "after_call": ("show", "hide", "stop"),
+    "in_code": ("text", "call", None),
+}
+
+
+class OtherOptions(TypedDict, total=False):
+    """The fields of `Options` that have no parameter of their own, for functions that pass them on."""
+
+    reasoning: Literal["start", "anywhere", "off"]
+    on_malformed: Literal["error", "text"]
+    after_call: Literal["show", "hide", "stop"]
+    in_code: Literal["text", "call"] | None
+    strict: bool
+    repair: bool
+    trim: bool
+    keep_markup: bool
+    limits: Limits
+    new_id: IdFactory
+
+
+class ParserOptions(OtherOptions, total=False):
+    """All fields of `Options`, for functions that pass them on."""
+
+    in_reasoning: bool
+    call_deltas: bool

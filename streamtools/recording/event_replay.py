@@ -1,0 +1,110 @@
+"""A recording straight to UI events: the whole pipeline over recorded bytes, for tests and for a second look."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from os import PathLike
+from typing import Any, Self, Unpack, cast
+
+from streamtools import sources
+from streamtools.errors import RecordingError
+from streamtools.events import UIEvent
+from streamtools.recording.exchanges import DETECT, open_exchange
+from streamtools.recording.file_reader import OpenRecording
+from streamtools.recording.playback import PLAYBACK, PlaybackOptions, ReplayBytes
+from streamtools.stream.tool_stream import StreamOptions, ToolStream
+from streamtools.tools.registry import ToolsLike
+
+
+class ReplayOptions(PlaybackOptions, StreamOptions, total=False):
+    """How a recording is played, and how its stream is read."""
+
+
+class RecordedResponse(ReplayBytes):
+    """A recorded response, with what a source asks of one: a status, headers, bytes."""
+
+    def __init__(self, recording: OpenRecording, options: PlaybackOptions) -> None:
+        super().__init__(recording, **options)
+        response = recording.head.response
+        self.status_code = response.status if response else 200
+        self.headers = dict(response.headers) if response else {}
+        self.fault: RecordingError | None = None  # the file turned out to be no whole recording
+
+    def aiter_bytes(self) -> Self:
+        """Return the bytes, for the only reader that there may be."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await super().__anext__()
+        except RecordingError as error:
+            self.fault = error
+            raise
+
+
+class Replay:
+    """What `replay` returns: awaited, a list of events; entered, a `ToolStream`."""
+
+    def __init__(
+        self, path: str | PathLike[str], exchange: int | None, tools: ToolsLike | None, options: ReplayOptions
+    ) -> None:
+        self._path = path
+        self._exchange = exchange
+        self._tools = tools
+        self._playing = cast(PlaybackOptions, {name: each for name, each in options.items() if name in PLAYBACK})
+        self._reading = cast(StreamOptions, {name: each for name, each in options.items() if name not in PLAYBACK})
+        self._response: RecordedResponse | None = None
+        self._stream: ToolStream | None = None
+
+    async def __aenter__(self) -> ToolStream:
+        recording = open_exchange(self._path, self._exchange)
+        try:
+            self._response = RecordedResponse(recording, self._playing)
+            source = sources.Source(self._response, _adapter(recording))
+            self._stream = ToolStream(source, tools=self._tools, **self._reading)
+        except BaseException:
+            recording.close()
+            raise
+        return await self._stream.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> None:
+        assert self._stream is not None
+        assert self._response is not None
+        await self._stream.__aexit__(*raised)
+        if raised[1] is None and self._response.fault is not None:
+            raise self._response.fault
+
+    def __await__(self) -> Generator[Any, None, list[UIEvent]]:
+        return self._collect().__await__()
+
+    async def _collect(self) -> list[UIEvent]:
+        async with self as stream:
+            return [event async for event in stream]
+
+
+def _adapter(recording: OpenRecording) -> sources.Adapter:
+    if recording.head.source == DETECT:
+        response = recording.head.response
+        return sources.Undecided(response.headers.get("content-type", "") if response else "")
+    try:
+        return sources.adapter(recording.head.source)
+    except LookupError as error:
+        raise RecordingError(f"{recording.name}: {error}") from None
+
+
+def replay(
+    path: str | PathLike[str],
+    *,
+    exchange: int | None = None,
+    tools: ToolsLike | None = None,
+    **options: Unpack[ReplayOptions],
+) -> Replay:
+    """Return the UI events of a recording, or of a response that was saved as it came, whichever provider's it is.
+
+    `events = await replay("weather.jsonl", tools=tools)` is a list; `async with replay(...) as stream` streams. One
+    exchange is played: of a file with several, the one of this number, from 1; a whole conversation is what
+    `ReplayTransport` plays. `speed` is 0 for no waiting and 1 for the recorded timing; `cut` cuts the bytes anew;
+    `reset_after` and others put faults in: see `streamtools.recording.Playback`. All else are options of `ToolStream`.
+    Raises `RecordingError` for a file that is no recording or breaks off, or holds several and no number is given.
+    """
+    return Replay(path, exchange, tools, options)

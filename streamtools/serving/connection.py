@@ -1,0 +1,272 @@
+"""What all connections share: a reading of what they send, one way out, and a client that is listened to meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from math import inf
+from time import monotonic
+from typing import Any, Literal, TypeAlias
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from streamtools.events import Done, UIEvent
+from streamtools.serving.run import Run
+from streamtools.serving.shutdown import Shutdown
+from streamtools.stream.driver import Driver, Startable, close
+from streamtools.stream.tool_stream import ToolStream
+from streamtools.tools.approval import Decidable
+
+_CLOSING = 30.0  # seconds that a stream may take to close; a `ToolStream` bounds the closing of its source by itself
+
+Readable: TypeAlias = "Run | AbstractAsyncContextManager[AsyncIterable[UIEvent]] | AsyncIterable[UIEvent]"
+"""A run, a `ToolStream` or a chat or another context manager that gives UI events, or just an iterable of them."""
+
+OnDisconnect: TypeAlias = Literal["stop", "detach"]
+"""What a reader that has gone means for what it read."""
+
+
+class Reading:
+    """One reading of a run, a stream or an iterable, for one connection; who sends the events over it inherits this.
+
+    *Leaving* is for a client that has gone: what it read is closed, or a run goes on without it. *Stopping* ends what
+    is read, and the rest of it, its truthful `done` above all, is still read; to what cannot say so itself,
+    `done(cancelled)` is added. The task is shielded from whoever cancels the connection, because what a provider
+    charges for has to be closed.
+
+    `after` is the `seq` of the last event that a reader of a run has seen. `on_disconnect` is `"stop"` or `"detach"`:
+    by default a run is detached from and anything else is stopped. Raises ValueError where it cannot be done.
+    """
+
+    def __init__(self, readable: Readable, *, after: int = 0, on_disconnect: OnDisconnect | None = None) -> None:
+        self._run = readable if isinstance(readable, Run) else None
+        if on_disconnect not in (None, "stop", "detach"):
+            raise ValueError(f"on_disconnect is 'stop' or 'detach', not {on_disconnect!r}")
+        if self._run is None:
+            if not (hasattr(readable, "__aenter__") or hasattr(readable, "__aiter__")):
+                raise TypeError(f"{type(readable)!r} is neither a run nor a stream, nor does it give events")
+            if on_disconnect == "detach":
+                raise ValueError("only a run goes on without its readers: start the stream with Runs.start()")
+            if after:
+                raise ValueError("only a run can be read from a position")
+        self.left = False
+        """Whether the client has gone."""
+        self.last: UIEvent | None = None
+        """The last event that `take` has been given."""
+        self._readable: Readable | None = readable
+        self._after = after
+        self._stops = on_disconnect == "stop"
+        self._stopped = False
+        self._driver: Driver | None = None  # made late: an endpoint may run in a thread, without a loop
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether what is to be read goes on already: a run does, and the server's end does not keep one from it."""
+        return self._run is not None
+
+    @property
+    def decidable(self) -> Decidable | None:
+        """What takes decisions about the calls of what is read, if that is something which asks for them."""
+        read = self._run or self._entered
+        return read if isinstance(read, Decidable) else None
+
+    @property
+    def _entered(self) -> AsyncIterable[UIEvent] | None:
+        return self._driver.events if self._driver is not None else None
+
+    def leave(self) -> None:
+        """Say that the client has gone. May be called from any task, and more than once."""
+        self.left = True
+        if self._driver is not None:
+            self._driver.cut()
+
+    async def stop(self) -> None:
+        """End what is read, for all of its readers; the rest of it is still read."""
+        if self._run is not None:
+            await self._run.stop()
+        elif isinstance(self._entered, ToolStream):
+            await self._entered.aclose()
+        elif not self._stopped:
+            self._stopped = True
+            if self._driver is not None:
+                self._driver.cut()
+
+    async def read(self) -> None:
+        """Open, read to the end, and close. Raises what the readable raises."""
+        if not self.left and not self._stopped:
+            self._driver = Driver(self._open(), shield=True, closing=_CLOSING)
+            await self._driver.drive(self)
+        if self._stopped and self._entered is None:  # before there was anything to read
+            await self.begin()
+            await self.finish()
+
+    async def begin(self) -> None:
+        """Send what comes before the events."""
+
+    async def take(self, event: UIEvent, /) -> None:
+        """Send the next event, and note it as the `last`."""
+        raise NotImplementedError
+
+    async def end(self) -> None:
+        """Send what comes behind the events."""
+
+    async def finish(self) -> None:
+        """Send the end; first, where the last event says nothing of a stop, that there was one."""
+        if not self.left:
+            last = self.last
+            if self._stopped and type(last) is not Done:
+                await self.take(Done("cancelled", None, None, [], seq=last.seq + 1 if last is not None else 1))
+            await self.end()
+
+    async def close(self) -> None:
+        """Do what is left to do behind `read`, or instead of it."""
+        if self._run is None:
+            if self._driver is None:
+                await close(self._readable, seconds=_CLOSING)
+        elif self.left and self._stops:
+            with anyio.move_on_after(_CLOSING, shield=True):
+                await self._run.stop()
+        # What was cancelled beside us keeps us until the garbage is collected, but not what was read.
+        self._readable = self._driver = None
+
+    def _open(self) -> Startable:
+        readable: Any = self._readable
+        if isinstance(readable, Run):
+            return readable.attach(self._after)
+        if isinstance(readable, AbstractAsyncContextManager):
+            return readable
+        return aclosing(readable) if hasattr(readable, "aclose") else nullcontext(readable)
+
+
+async def attend(
+    deliver: Callable[[], Awaitable[object]],
+    *,
+    listen: Callable[[TaskGroup], Awaitable[object]],
+    watch: Callable[[], Awaitable[object]],
+    leave: Callable[[], object],
+    shutdown: Shutdown | None,
+    stop: Callable[[], Awaitable[object]],
+) -> Exception | None:
+    """Deliver to a client until all is delivered, or the client has gone; return what was raised by that.
+
+    `listen` returns when the client has gone, and may start tasks in the group that it is given; `watch` returns when
+    the client is to be given up. `leave` is called for both, and when we are cancelled. When `shutdown` has let streams
+    go on for as long as it does, `stop` is called, and the delivery comes to its end.
+    """
+    fault: Exception | None = None
+
+    async def deliver_all() -> None:
+        nonlocal fault
+        try:
+            await deliver()
+        except Exception as error:  # and the group is not shown it: it would wrap it
+            fault = error
+        finally:
+            group.cancel_scope.cancel()
+
+    async def look_on() -> None:
+        await watch()
+        leave()
+        group.cancel_scope.cancel()
+
+    async def wait_for_shutdown(shutdown: Shutdown) -> None:
+        await shutdown.wait_over()
+        await stop()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(deliver_all)
+        group.start_soon(look_on)
+        if shutdown is not None:
+            group.start_soon(wait_for_shutdown, shutdown)
+        try:
+            await listen(group)
+        finally:
+            leave()
+        group.cancel_scope.cancel()
+    return fault
+
+
+# One connection's way out: what is sent one at a time, and a clock that looks on, which speaks up when nothing was sent
+# for a while, and gives up on a client that takes nothing. It never interrupts a reader, who therefore loses no event,
+# and does not speak while a client is slow.
+
+
+_ROW = 4
+"""Messages that are sent at once. A server hears of a client that has gone when the event loop turns, and asyncio logs
+each message behind the fifth that is written to such a one until then."""
+
+
+class Outlet:
+    """Sends messages through `send`, one after the other, whichever task they come from.
+
+    `keep_alive` and `send_timeout` are in seconds; None is never. Raises ValueError for others. `now` and
+    `sleep` are the clock.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Any], Awaitable[None]],
+        *,
+        keep_alive: float | None,
+        send_timeout: float | None,
+        now: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self._send = send
+        self._keep_alive = seconds("keep_alive", keep_alive)
+        self._send_timeout = seconds("send_timeout", send_timeout)
+        self._now = now
+        self._sleep = sleep
+        self._since = now()  # when the last sending began
+        self._sending = False
+        self._row = 0  # messages since the loop has turned for certain
+        self._free: anyio.Event | None = None  # until nobody sends; a lock would cost each event more
+
+    async def put(self, message: Any) -> None:
+        """Send one message, once nobody else sends. Raises what the server raises."""
+        while self._sending:
+            if self._free is None:
+                self._free = anyio.Event()
+            await self._free.wait()
+        self._since = self._now()
+        self._sending = True
+        try:
+            await self._send(message)
+            self._row += 1
+            if self._row == _ROW:
+                self._row = 0
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self._sending = False
+            if self._free is not None:
+                self._free.set()
+                self._free = None
+
+    async def watch(self, fill: Callable[[], Awaitable[None]]) -> None:
+        """Call `fill` in each silence; return when a message takes too long."""
+        look = min(self._keep_alive, self._send_timeout)
+        while look < inf:
+            now = self._now()
+            next_look = self._since + (self._send_timeout if self._sending else self._keep_alive)
+            if next_look > now:
+                await self._sleep(min(next_look - now, look))
+                continue
+            if self._sending:
+                return
+            with anyio.move_on_after(self._send_timeout) as scope:
+                await fill()
+            if scope.cancelled_caught:
+                return
+            self._since = now
+        await anyio.sleep_forever()
+
+
+def seconds(name: str, value: float | None) -> float:
+    """Return a number of seconds, endless for None. Raises ValueError for one that is not positive."""
+    if value is None:
+        return inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} is a positive number of seconds or None, not {value!r}")
+    return value

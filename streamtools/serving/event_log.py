@@ -1,0 +1,386 @@
+"""What runs have said, kept for those who come later or come back.
+
+A reader knows one number, the `seq` of the event that it read last, which is its position, and needs nothing else to go
+on: not the connection, not the process that it came from. So a log is two verbs, and each log of more than one process
+(Redis Streams, a table) has them too.
+
+In memory, a run is a list of events. A reader is an index into it: it is registered nowhere, so that leaving needs no
+farewell. Those who have read everything wait on one event together, which the next `append` sets; the appends that
+follow before a reader is back to wait cost no wake.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from operator import attrgetter
+from typing import Protocol, Self
+from urllib.parse import quote
+
+import anyio
+import structlog
+from msgspec.structs import replace
+
+from streamtools.errors import Code, RunNotFound
+from streamtools.events import Done, Start, Text, UIEvent, Warning
+from streamtools.events.source_events import ITSELF, weigh
+from streamtools.tools.call import loggable
+
+log = structlog.get_logger(__name__)
+
+_PATIENCE = 10.0  # seconds that a log may take over one event; one that took longer is left alone for as long
+_TEXTS = 32  # texts that are counted together
+_seq_of = attrgetter("seq")
+
+
+def log_key(owner: str, run_id: str) -> str:
+    """Return the key under which a log keeps a run: another for each owner, whatever characters the two hold.
+
+    >>> log_key("ann@example.org", "run_1")
+    'ann%40example.org/run_1'
+    """
+    return "/".join(quote(name, safe="", errors="surrogatepass") for name in (owner, run_id))
+
+
+def resync(seq: int) -> Warning:
+    """Return what a reader gets in the place of the events up to `seq`."""
+    return Warning(Code.RESYNC, "events before the next one are kept no more", seq=seq)
+
+
+class EventLog(Protocol):
+    """Where runs keep what they say. A `key` names an owner and a run (`log_key`), and its events come in order.
+
+    A log bounds itself: how many events of a run it keeps, and for how long. What `append` raises, or ten seconds of
+    its silence, does not end the run: the event is missing in the log, and readers get `warning(resync)` in its place.
+    """
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        """Keep an event, and return its `seq`. An event that is there already is left as it is."""
+        ...
+
+    def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
+        """Return an iterator of what is kept behind `after`, a `seq`, and then of what comes, to `done`.
+
+        If events behind `after` are kept no more, or the run never came so far, it yields one `warning(resync)`
+        whose `seq` is that of the last event that was dropped (0 if none was), and goes on with all that is kept.
+        Raises `RunNotFound` for a key under which nothing is kept, here or when the first event is asked for.
+        An asynchronous generator will do: a read that is cancelled is begun again behind the last event that came.
+        """
+        ...
+
+
+class Ended:
+    """Keys of runs in the order in which they ended; `most` of them are kept, for `age` seconds; None is no bound."""
+
+    def __init__(self, most: float | None, age: float | None, clock: Callable[[], float]) -> None:
+        self._most = math.inf if most is None else most
+        self._age = math.inf if age is None else age
+        self._clock = clock
+        self._times: dict[str, float] = {}
+
+    def add(self, key: str) -> None:
+        self._times[key] = self._clock()
+
+    def discard(self, key: str) -> None:
+        self._times.pop(key, None)
+
+    def pop_old(self) -> Iterator[str]:
+        """Yield those that are kept no more. Each is looked at once, when it goes."""
+        while self._times:
+            key, ended = next(iter(self._times.items()))
+            if len(self._times) <= self._most and self._clock() - ended < self._age:
+                break
+            del self._times[key]
+            yield key
+
+
+class MemoryEventLog:
+    """An event log in the memory of this process; for the event loop that it is used in, and not for other threads.
+
+    Of each run the last `max_events` are kept, or up to an eighth fewer, and of these as many as hold `max_bytes`, or
+    an eighth less (None: no such bound); the very last is kept, however large it is. An event holds the characters of
+    its text, or else of its JSON, and 64 bytes for itself; up to 32 texts are counted, and dropped, together. A run
+    that has ended is forgotten `max_age` seconds later, and earlier if `max_ended` runs have ended after it (None: no
+    such bound). Both
+    are looked at when the log is used, and nothing runs in between. A run that goes on is kept. Raises ValueError for
+    wrong bounds.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_events: int = 50_000,
+        max_bytes: int | None = 16 * 1024 * 1024,
+        max_age: float | None = 600.0,
+        max_ended: int | None = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not max_events >= 1:
+            raise ValueError(f"max_events is at least 1, not {max_events!r}")
+        if not (max_bytes is None or max_bytes >= 1):
+            raise ValueError(f"max_bytes is at least 1, or None, not {max_bytes!r}")
+        if not (max_age is None or max_age >= 0):
+            raise ValueError(f"max_age is a number of seconds, or None, not {max_age!r}")
+        if not (max_ended is None or max_ended >= 0):
+            raise ValueError(f"max_ended is at least 0, or None, not {max_ended!r}")
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._kept: dict[str, _Kept] = {}
+        self._ended = Ended(max_ended, max_age, clock)
+
+    def __len__(self) -> int:
+        """How many runs are kept."""
+        self._forget_old()
+        return len(self._kept)
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        """Keep an event, unless its `seq` is not higher than the last: it is there, or was. Return that `seq`.
+
+        Raises ValueError for an event without a `seq`.
+        """
+        seq = event.seq
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._begin(key, event)
+        if seq <= kept.last:
+            return seq
+        kept.last = seq
+        events = kept.events
+        events.append(event)
+        is_text = type(event) is Text
+        if not is_text or len(events) >= kept.full:
+            kept.count(self._max_events, self._max_bytes)
+            if type(event) is Done:
+                kept.ended = True
+                self._ended.add(key)
+                self._forget_old()
+        if kept.news is not None:
+            kept.wake()
+        return seq
+
+    def _begin(self, key: str, event: UIEvent) -> _Kept:
+        if event.seq < 1:
+            raise ValueError(f"an event of a run has a number, from 1, as its seq, and not {event.seq}")
+        self._forget_old()
+        kept = self._kept[key] = _Kept()
+        kept.dropped = event.seq - 1  # what was before the first is not here
+        return kept
+
+    def read(self, key: str, /, after: int = 0) -> MemoryReader:
+        """Return an iterator of what is kept behind `after` and then of what comes, as `EventLog.read` says."""
+        self._forget_old()
+        kept = self._kept.get(key)
+        if kept is None:
+            raise RunNotFound("nothing is kept of this run")
+        return MemoryReader(kept, after)
+
+    def forget(self, key: str) -> None:
+        """Keep nothing of a run any more. Those who read it come to the end of what it has said until now."""
+        kept = self._kept.pop(key, None)
+        self._ended.discard(key)
+        if kept is not None:
+            kept.ended = True
+            kept.wake()
+
+    def _forget_old(self) -> None:
+        for key in self._ended.pop_old():
+            del self._kept[key]
+
+
+class _Kept:
+    """What is kept of one run."""
+
+    __slots__ = ("counted", "dropped", "ended", "events", "first", "full", "last", "news", "size", "sizes")
+
+    def __init__(self) -> None:
+        self.events: list[UIEvent] = []
+        self.counted = 0  # of how many, among all that there were, the bytes are known
+        self.size = 0  # and what those of them hold that are kept
+        self.sizes: deque[tuple[int, int]] = deque()  # how many, among all, had been counted when, and what was new
+        self.full = 0  # how many there may be until they are counted
+        self.first = 0  # how many events have been dropped
+        self.dropped = 0  # the seq of the last of them
+        self.last = 0  # the seq of the last
+        self.ended = False
+        self.news: anyio.Event | None = None  # for those who have read everything
+
+    def count(self, most: int, most_bytes: int | None) -> None:
+        """Count what is new, and drop the oldest events if there are too many, or they hold too much."""
+        if most_bytes is not None:
+            *texts, last = self.events[self.counted - self.first :]  # what is no text is counted at once
+            written = "".join([each.text for each in texts])  # type: ignore[union-attr]
+            new = ITSELF * len(texts) + len(written) + weigh(last)
+            self.size += new
+            self.counted = self.first + len(self.events)
+            self.sizes.append((self.counted, new))
+            if self.size > most_bytes:
+                self.drop(self._find_rest(most_bytes - most_bytes // 8))
+        if len(self.events) > most:
+            self.drop(len(self.events) - most + most // 8)
+        self.full = most + 1 if most_bytes is None else min(most + 1, len(self.events) + _TEXTS)
+
+    def _find_rest(self, most_bytes: int) -> int:
+        """Return behind how many events the others hold at most so much, or are only one."""
+        left = self.size
+        for count, size in self.sizes:
+            left -= size
+            if left <= most_bytes:
+                return min(count - self.first, len(self.events) - 1)
+        return len(self.events) - 1
+
+    def drop(self, many: int) -> None:
+        """Drop the oldest events, an eighth more than is too many: then it is rarely done."""
+        if many:
+            self.dropped = self.events[many - 1].seq
+            del self.events[:many]
+            self.first += many
+            while self.sizes and self.sizes[0][0] <= self.first:
+                self.size -= self.sizes.popleft()[1]
+
+    def wake(self) -> None:
+        if self.news is not None:
+            self.news.set()
+            self.news = None
+
+
+class MemoryReader:
+    """Reads one run of a `MemoryEventLog`. A read that is cancelled has taken nothing; several tasks share the events.
+
+    It may be dropped at any time; `aclose()` ends it for those who wait in it.
+    """
+
+    __slots__ = ("_index", "_kept", "_left", "_waiting")
+
+    def __init__(self, kept: _Kept, after: int) -> None:
+        self._kept = kept
+        self._left = False
+        self._waiting = 0  # how many wait in it
+        self._index = -1  # of the next event, among all that there were; one that is kept no more makes a resync
+        if kept.dropped <= after <= kept.last:
+            self._index = kept.first + bisect_right(kept.events, after, key=_seq_of)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        while (event := self.take()) is None:
+            if self._left or self._kept.ended:
+                raise StopAsyncIteration
+            if self._kept.news is None:
+                self._kept.news = anyio.Event()
+            self._waiting += 1
+            try:
+                await self._kept.news.wait()
+            finally:
+                self._waiting -= 1
+        return event
+
+    def take(self) -> UIEvent | None:
+        """Return the next event if it is there, without waiting for it."""
+        kept = self._kept
+        place = self._index - kept.first
+        if place >= len(kept.events) or self._left:
+            return None
+        if place < 0:
+            self._index = kept.first
+            return resync(kept.dropped)
+        self._index += 1
+        return kept.events[place]
+
+    async def aclose(self) -> None:
+        """End the reading, also for those who wait in it."""
+        self.close()
+
+    def close(self) -> None:
+        """Do so at once."""
+        self._left = True
+        if self._waiting:
+            self._kept.wake()
+
+
+class Journal:
+    """What one run writes into its log, and what its readers have to know beside the log.
+
+    A log may fail, and the run goes on then: its tools are at work, its answer is wanted, and a run without readers is
+    nothing unusual. What could not be written is missing in the log, and is owned up to: by one `warning(resync)`
+    before the next event that can be written, or, where the log has not come back by the end, by what the readers in
+    this process get beside it.
+    """
+
+    def __init__(self, events: EventLog, owner: str, run_id: str) -> None:
+        self.log = events
+        self.key = log_key(owner, run_id)
+        self.last = 0  # the seq of the last event of the run
+        self.logged = 0  # and of the last in the log
+        self.done: Done | None = None
+        self.begun = anyio.Event()  # there is something to read
+        self.waiting: set[anyio.CancelScope] = set()  # in each of them, somebody waits for the log
+        self.is_sure = type(events) is MemoryEventLog  # the log neither fails nor waits
+        self._run_id = run_id
+        self._is_closed = False
+        self._missing = 0  # the seq of the last event that should be in the log and is not
+        self._again = -math.inf  # when the log may be tried again
+
+    async def write(self, event: UIEvent) -> bool:
+        """Take note of what the run says, and return whether it is its end.
+
+        The first is a `start` that names it, and each `seq` is one more.
+        """
+        if event.seq != self.last + 1 or not self.last:
+            event = await self._adjust(event)
+        self.last = event.seq
+        if type(event) is Done:
+            self.done = event
+        if self.is_sure:
+            await self.log.append(self.key, event)
+            if not self.logged:
+                self.begun.set()
+            self.logged = self.last
+        else:
+            await self._try(event)
+        return type(event) is Done
+
+    def close(self) -> None:
+        """Note that the run is over. Readers who wait for a `done` that could not be written wait no longer."""
+        self.begun.set()
+        if self._missing:
+            for scope in self.waiting:
+                scope.cancel()
+        self._is_closed = True
+
+    def rest(self, after: int) -> list[UIEvent]:
+        """Return what a reader behind `after` gets that the log will never have: nothing, as a rule."""
+        if self.done is None or not (self._is_closed and self._missing and self.logged <= after < self.done.seq):
+            return []
+        is_gap = max(after, self.logged) < self.done.seq - 1
+        return [*([resync(self.done.seq - 1)] if is_gap else []), self.done]
+
+    async def _adjust(self, event: UIEvent) -> UIEvent:
+        if not self.last:
+            if isinstance(event, Start):
+                return replace(event, run_id=self._run_id, seq=1)
+            await self.write(Start(self._run_id, seq=1))
+        return replace(event, seq=self.last + 1)
+
+    async def _try(self, event: UIEvent) -> None:
+        if anyio.current_time() < self._again and type(event) is not Done:
+            self._missing = event.seq
+            return
+        try:
+            with anyio.fail_after(_PATIENCE, shield=True):  # half a write would be read as a whole one, or as none
+                if self._missing:
+                    await self.log.append(self.key, resync(self._missing))
+                await self.log.append(self.key, event)
+        except Exception as error:
+            if not self._missing:
+                log.warning("events_not_logged", run_id=self._run_id, **loggable(error))
+            self._missing = event.seq
+            if isinstance(error, TimeoutError):
+                self._again = anyio.current_time() + _PATIENCE
+        else:
+            self._missing = 0
+            self.logged = event.seq
+            self.begun.set()

@@ -1,0 +1,98 @@
+"""What a request may bring, and how one is turned away: bodies with a bound, and 503 while nothing is begun any more.
+
+What reads a body has the event loop to itself meanwhile, and with it all other clients wait. JSON and messages are read
+at some megabytes in a second, so that a long body is read in a thread, between whose steps Python lets the loop go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse, Response
+
+from streamtools.errors import Draining, StreamToolsError, TooManyRuns
+from streamtools.serving.shutdown import RETRY_AFTER
+
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of a request's body."""
+
+IN_THREAD = 64 * 1024
+"""Bytes of a body that is read in a thread, if it has more."""
+
+_Read = TypeVar("_Read")
+
+
+class AnyBody(Protocol):
+    """A request, of whichever framework."""
+
+    @property
+    def headers(self) -> Any: ...
+    def stream(self) -> AsyncGenerator[bytes, None]: ...
+
+
+async def read_body(
+    request: AnyBody,
+    read: Callable[[bytes], _Read],
+    *,
+    max_body: int = MAX_BODY,
+    timeout: float | None = 60.0,
+) -> _Read:
+    """Return what `read` makes of the body of a request, as `json.loads` does.
+
+    A body of more than 64 KiB is read in a thread, so that other clients are answered meanwhile: let `read` do all that
+    takes long, such as `chat(…)` itself, which reads the messages. What it raises as ValueError, as pydantic and
+    msgspec do too, or as LookupError or TypeError, is the client's fault; our own errors are raised as they are.
+
+    Raises Starlette's HTTPException, with which its frameworks answer: 413 for more than `max_body` bytes, 408 for one
+    that has not come in `timeout` seconds (None: no bound), 400 for one that breaks off or that `read` refuses.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_body):
+        raise _too_large(max_body)
+    body = bytearray()
+    try:
+        with anyio.fail_after(timeout):
+            async with aclosing(request.stream()) as chunks:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) > max_body:
+                        raise _too_large(max_body)
+    except TimeoutError:
+        raise HTTPException(408, "the body has not come in time", {"connection": "close"}) from None
+    except ClientDisconnect:
+        raise HTTPException(400, "the request breaks off") from None
+    try:
+        if len(body) > IN_THREAD:
+            return await anyio.to_thread.run_sync(read, bytes(body))
+        return read(bytes(body))
+    except StreamToolsError:
+        raise
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise HTTPException(400, "the body is not what is wanted here") from None
+
+
+def _too_large(most: int) -> HTTPException:
+    return HTTPException(413, f"the body may have {most} bytes")
+
+
+def unavailable(message: str = "the server is about to end") -> Response:
+    """Return the response to a client that may come again in a moment: 503, with `Retry-After`."""
+    return PlainTextResponse(message, 503, {"retry-after": str(RETRY_AFTER)})
+
+
+async def _turn_away(message: str, request: Any, error: Exception) -> Response:
+    return unavailable(message)
+
+
+exception_handlers: dict[Any, Any] = {
+    Draining: partial(_turn_away, "the server is about to end"),
+    TooManyRuns: partial(_turn_away, "too many answers are being given at the same time"),
+}
+"""For an application of Starlette or FastAPI: what `Runs.start` raises because of others is answered with 503."""

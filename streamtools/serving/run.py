@@ -1,0 +1,357 @@
+"""One run, driven by a task of its own, and its readers, who come and go and have no part in it.
+
+The run's driver writes each event into the log. What ends the run is its own end, `stop`, or the closing of what holds
+it; what it still has to say then, its `done` above all, goes into the log like the rest. A reader reads the log, and
+knows its position, which is the `seq` of the event that it read last.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.lowlevel
+import structlog
+
+from streamtools.errors import Code, DecisionRefused
+from streamtools.events import Done, DoneReason, Error, UIEvent
+from streamtools.serving.client_frames import Mailbox
+from streamtools.serving.event_log import EventLog, Journal, MemoryReader
+from streamtools.stream.driver import STRETCH, Driver, Startable, close, read_into
+from streamtools.stream.result import Collector, TurnResult
+from streamtools.tools.approval import Decidable, Decision, Question, Suspension
+from streamtools.tools.call import is_failure, loggable
+
+log = structlog.get_logger(__name__)
+
+_REST = 10_000  # events that a stream which was left may still have to say
+
+
+class Attachment:
+    """An asynchronous iterator of the events of a run, and a context manager that detaches from it at its end.
+
+    It ends behind `done`. Nothing of what it does touches the run: not `break`, nor an exception, nor a reader that is
+    too slow, nor one that is forgotten. A read that is cancelled has taken nothing. `position` is the `seq` of the
+    last event that was read, behind which another attachment may go on. What the log raises comes out of it, and so
+    does `RunNotFound` where the events are kept no more.
+    """
+
+    def __init__(self, journal: Journal, after: int, on_leave: Callable[[Attachment], None]) -> None:
+        if not isinstance(after, int):
+            raise TypeError(f"after is the seq of an event, and not {after!r}")
+        self.position = after
+        self._journal = journal
+        self._on_leave = on_leave
+        self._scopes: set[anyio.CancelScope] = set()  # in each of them, somebody waits
+        self._events: AsyncIterator[UIEvent] | None = None
+        self._memory: MemoryReader | None = None  # instead, where nothing has to be closed or begun anew
+        self._taken = 0
+        self._has_left = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.detach()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        self._taken += 1
+        if not self._taken % STRETCH:
+            await anyio.lowlevel.checkpoint()
+        memory = self._memory
+        event = None if memory is None else memory.take()
+        try:
+            if event is None:
+                event = await (self._wait() if memory is None else anext(memory))
+        except StopAsyncIteration:  # forgotten before its `done`, or none is behind this position, or detached
+            await self._end()
+            raise
+        if type(event) is Done:
+            await self._end()
+        self.position = event.seq
+        return event
+
+    async def detach(self) -> None:
+        """Read no more, and leave the run alone. Those who wait in this attachment come to its end."""
+        self._leave()
+        if not self._scopes:
+            await self._close()
+        for scope in self._scopes:  # those who are cancelled in there close what they read
+            scope.cancel()
+
+    aclose = detach
+
+    def __del__(self) -> None:
+        if not getattr(self, "_has_left", True):
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            if self._memory is not None:
+                self._memory.close()
+                self._memory = None
+            self._on_leave(self)
+
+    async def _wait(self) -> UIEvent:
+        """Return the next event. Whoever is cancelled in here goes on with a new reading from the same position."""
+        journal = self._journal
+        while not self._has_left:
+            if rest := journal.rest(self.position):
+                return rest[0]
+            with anyio.CancelScope() as scope:
+                self._scopes.add(scope)
+                journal.waiting.add(scope)
+                try:
+                    if journal.begun.is_set():
+                        return await self._read()
+                    await journal.begun.wait()
+                finally:
+                    self._scopes.discard(scope)
+                    journal.waiting.discard(scope)
+        raise StopAsyncIteration
+
+    async def _read(self) -> UIEvent:
+        journal = self._journal
+        if self._events is None:
+            self._events = journal.log.read(journal.key, self.position)
+            if journal.is_sure and isinstance(self._events, MemoryReader):
+                self._memory, self._events = self._events, None
+                return await anext(self._memory)
+        try:
+            return await anext(self._events)
+        except (Exception, anyio.get_cancelled_exc_class()):
+            await self._close()
+            raise
+
+    async def _end(self) -> None:
+        await self._close()
+        self._leave()
+
+    async def _close(self) -> None:
+        events, self._events = self._events, None
+        await close(events, complaint="log_not_closed")
+
+
+class Run(Decidable):
+    """A stream that is driven to its end, with or without readers. `Runs.start` makes it.
+
+    `id` is that of its `start` event, and `owner` who may find it. `conversation` and `note` are what it was started
+    with: `Runs.latest` finds it by the former, and the latter is whatever its application wants to find with it.
+    """
+
+    def __init__(
+        self,
+        stream: Startable,
+        run_id: str,
+        owner: str,
+        events: EventLog,
+        *,
+        patience: float | None,
+        on_end: Callable[[Run], None],
+        conversation: str | None = None,
+        note: Any = None,
+    ) -> None:
+        self.id = run_id
+        self.owner = owner
+        self.conversation = conversation
+        self.note = note
+        self._waiting: tuple[Suspension, list[Any]] | None = None  # what an ended run waits for, and its history
+        self.mailbox: Mailbox | None = None
+        """Where the results of its tools come from clients, over whichever connection; each may bring them."""
+        self._journal = Journal(events, owner, run_id)
+        self._driver: Driver | None = Driver(stream)  # until the run is over
+        self._collector: Collector | None = Collector(())  # for a stream that has no result of its own
+        self._result = TurnResult()
+        self._fault: BaseException | None = None
+        self._raised_at: TracebackType | None = None
+        self._on_end = on_end
+        self._over = anyio.Event()
+        self._patience = patience
+        self._readers: set[int] = set()
+        self._thread = threading.get_ident()
+        self._wait_for_readers()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {'ended' if self.ended else 'goes on'}>"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has come to its end, and what is behind it is closed.
+
+        Readers see `done` before this: `await run.wait()` before you read what the stream's own code has kept.
+        """
+        return self._over.is_set()
+
+    @property
+    def result(self) -> TurnResult:
+        """What the run has come to so far; complete once it has ended."""
+        if self._collector is not None:
+            return self._collector.read()
+        result = getattr(self._events, "result", None)
+        return result if isinstance(result, TurnResult) else self._result
+
+    @property
+    def suspension(self) -> Suspension | None:
+        """What the run waits for, once it has ended with calls that somebody has to decide about; None if nothing.
+
+        It is kept with the run and found with it, by its owner alone: the way to resume what a client decides about.
+        """
+        if self._waiting is not None:
+            return self._waiting[0]
+        return getattr(self._events, "suspension", None) if isinstance(self._events, Decidable) else None
+
+    @property
+    def history(self) -> list[Any]:
+        """The conversation to resume it with: that of a chat that goes on, or waits for somebody; else empty."""
+        return list(getattr(self._events, "history", ()) if self._waiting is None else self._waiting[1])
+
+    @property
+    def questions(self) -> list[Question]:
+        """What the stream asks, with `ask="now"`, in that order."""
+        return self._events.questions if isinstance(self._events, Decidable) else []
+
+    def decide(self, call_id: str, decision: Decision) -> None:
+        """Say what becomes of a call that waits for it; from any task of the event loop.
+
+        Raises `DecisionRefused` if nothing waits for this.
+        """
+        if not isinstance(self._events, Decidable):
+            raise DecisionRefused(f"call {call_id!r} waits for no decision: there is nothing that asks")
+        self._events.decide(call_id, decision)
+
+    @property
+    def _events(self) -> object:
+        """What the stream gave when it was entered."""
+        return self._driver and self._driver.events
+
+    def attach(self, after: int = 0) -> Attachment:
+        """Return an iterator of the events behind `after`, a `seq` (0: from the first), then of those to come.
+
+        If events behind it are kept no more, or the run never came so far, there is first one `warning(resync)` with
+        the `seq` of the last that was dropped, and then all that is kept. Raises TypeError for what is no number.
+
+        Readers see `done` before the stream is left, and so before what stands behind the `yield` of a context manager
+        has run: `await run.wait()` before you read what it has kept.
+        """
+        attachment = Attachment(self._journal, after, self._lose_reader)
+        self._readers.add(id(attachment))
+        if self._driver is not None:
+            self._driver.scope.deadline = math.inf
+        return attachment
+
+    async def stop(self) -> None:
+        """End the run for all its readers with `done(cancelled)`, and wait until what is behind it is closed.
+
+        From any task. A run that has ended stays as it is; one that has said its end already is not changed by it.
+        """
+        self.cancel()
+        await self._over.wait()
+
+    def cancel(self, *, leaving: bool = False) -> None:
+        """Have the run stopped, without waiting for it; its `leaving` of the stream too, if that takes too long."""
+        if self._driver is not None:
+            self._driver.cut(leaving=leaving)
+
+    async def wait(self) -> TurnResult:
+        """Return what the run has come to, once it has ended. Raises what its stream raised, apart from events."""
+        await self._over.wait()
+        if self._fault is not None:
+            raise self._fault.with_traceback(self._raised_at)  # which grows with each raising
+        return self._result
+
+    def _lose_reader(self, attachment: Attachment) -> None:
+        self._readers.discard(id(attachment))
+        if not self._readers and threading.get_ident() == self._thread:  # one may be collected in any thread
+            self._wait_for_readers()
+
+    def _wait_for_readers(self) -> None:
+        if self._patience is not None and self._driver is not None:
+            self._driver.scope.deadline = anyio.current_time() + self._patience
+
+    # The task.
+
+    async def drive(self) -> None:
+        """Enter the stream, write what it says into the log, and leave it."""
+        assert self._driver is not None
+        try:
+            await self._driver.drive(self)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            self._fault, self._raised_at = error, error.__traceback__
+            log.warning("run_failed", run_id=self.id, **loggable(error))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end()
+
+    async def give_up(self) -> None:
+        """End a run whose task asyncio has cancelled before its first step, as it may at the end of a program."""
+        try:
+            await close(self._driver and self._driver.stream)
+        finally:
+            await self._end()
+
+    async def begin(self) -> None:
+        """See `Sink`."""
+        if isinstance(getattr(self._events, "result", None), TurnResult):
+            self._collector = None
+
+    @property
+    def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:
+        """See `Sink`: write the event, and end behind `done`. As a rule, there is nothing else to do."""
+        return self._journal.write if self._collector is None and self._patience is None else self._write
+
+    async def finish(self) -> None:
+        """See `Sink`: the end is said when the stream has been left."""
+
+    async def _write(self, event: UIEvent) -> bool:
+        is_last = await self._journal.write(event)
+        if self._collector is not None:
+            self._collector.add((event,))
+        if not self._readers and self._driver is not None and self._driver.scope.deadline == math.inf:
+            self._wait_for_readers()  # the last of them was collected in another thread
+        return is_last
+
+    async def _end(self) -> None:
+        """Let the run have its one `done`, and everybody know."""
+        try:
+            await self._say_end()
+        finally:  # asyncio's own cancellation knows no shields
+            self._journal.close()
+            self._result = self.result
+            if (suspension := self.suspension) is not None:
+                self._waiting = suspension, self.history
+            self._driver = self._collector = None
+            self._on_end(self)
+            self._over.set()
+
+    async def _say_end(self) -> None:
+        driver = self._driver
+        assert driver is not None
+        if driver.is_cut and not driver.was_cut:
+            log.info("run_abandoned", run_id=self.id)
+        if self._journal.done is None and driver.events is not None:
+            with anyio.CancelScope() as scope, suppress(Exception):  # of what cannot be read once it was left
+                scope.cancel()  # what it has said is not waited for
+                await read_into(driver.events, self.take, stretch=_REST)
+        if self._journal.done is None:
+            reason: DoneReason = "cancelled"
+            if driver.is_exhausted or (self._fault is not None and not driver.is_cut):
+                ours = self._fault is not None  # and nothing that a provider has done
+                message = "the run failed on the server" if ours else "the stream ended before it was complete"
+                await self._write(Error(Code.STREAM_INTERRUPTED, message))
+                reason = "failed"
+            await self._write(Done(reason, None, None, []))
+        if isinstance(driver.events, AsyncGenerator):
+            await close(driver.events)

@@ -1,0 +1,217 @@
+"""All runs of an app, in one task group, which lives as long as the app does."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
+from streamtools.serving.event_log import Ended, EventLog, MemoryEventLog, log_key
+from streamtools.serving.run import Run
+from streamtools.serving.shutdown import Shutdown
+from streamtools.stream.driver import Startable, close
+
+
+class Runs:
+    """Starts runs, and finds them again for their owners. Enter it where the app begins, leave it where the app ends.
+
+    What runs say goes into `log`, in memory unless another is given. `max_running` run at the same time. One that has
+    ended is kept for `keep` seconds, and for less if `max_kept` have ended after it. A run that nobody reads, from its
+    start or since its last reader has left, goes on to its end, or is stopped after `stop_when_abandoned` seconds;
+    whoever waits for its result is no reader.
+
+    When all is closed, or `shutdown` begins, no run is started any more, and those that go on have `drain` seconds to
+    finish (those of `shutdown`, if there is one). What has not is stopped; streams have `grace` seconds to be left, and
+    what they do then is cancelled. Raises ValueError for bounds that are none.
+
+    A fault in one run is reported by its events and raised by its `wait()`, and touches nothing else.
+    """
+
+    def __init__(
+        self,
+        log: EventLog | None = None,
+        *,
+        max_running: int = 1_000,
+        keep: float = 600.0,
+        max_kept: int = 1_000,
+        stop_when_abandoned: float | None = None,
+        drain: float | None = None,
+        shutdown: Shutdown | None = None,
+        grace: float = 15.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        bounds = ("max_running", max_running, 1), ("max_kept", max_kept, 0), ("keep", keep, 0), ("grace", grace, 0)
+        for name, value, least in bounds:
+            if not (isinstance(value, int | float) and value >= least):
+                raise ValueError(f"{name} is a number of at least {least}, not {value!r}")
+        if not (stop_when_abandoned is None or stop_when_abandoned >= 0):
+            raise ValueError(f"stop_when_abandoned is a number of seconds, or None, not {stop_when_abandoned!r}")
+        if not (shutdown is None or drain is None):
+            raise ValueError("the drain is that of the shutdown")
+        self.log: EventLog = MemoryEventLog(max_age=None, max_ended=None) if log is None else log
+        self._max_running = max_running
+        self._patience = stop_when_abandoned
+        self._grace = grace
+        self._shutdown = shutdown
+        self._closing = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
+        self._running: dict[str, Run] = {}  # by the key of the log
+        self._kept: dict[str, Run] = {}  # those that have ended
+        self._latest: dict[str, Run] = {}  # of each conversation, by its key for its owner
+        self._ended = Ended(max_kept, keep, clock)
+        self._tasks: TaskGroup | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        if self._tasks is not None or self._is_closed:
+            raise ClosedError("runs are entered once")
+        self._tasks = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None
+        if error is not None:  # it is no server that ends in good order
+            self._closing.end()
+        try:
+            await self.aclose()
+        finally:
+            self._tasks.cancel_scope.cancel()
+            try:
+                await self._tasks.__aexit__(None, None, None)  # the group is not shown the error: it would wrap it
+            finally:
+                async with AsyncExitStack() as stack:  # each of them, whatever another raises
+                    for run in self._running.values():
+                        stack.push_async_callback(run.give_up)
+
+    @property
+    def running(self) -> int:
+        """How many runs go on."""
+        return len(self._running)
+
+    async def start(self, stream: Startable, *, owner: str, conversation: str | None = None, note: Any = None) -> Run:
+        """Return a run that drives `stream` in a task of its own, which enters it and leaves it.
+
+        `conversation` is an id by which `latest` finds it, until another is started there; the client may choose it,
+        because it is one of this owner's. `note` is kept with the run. The run has the stream's `run_id`, or one that
+        cannot be guessed. The stream is not waited for: what goes wrong when it is entered is reported like all that
+        comes later. If the run cannot be started, the stream is closed. Raises `TooManyRuns`; `Draining` when the runs
+        are closing or the server is about to end, and ClosedError before they are entered; ValueError if this owner has
+        a run of this id; TypeError for what cannot be entered.
+        """
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            run = self._admit(stream, owner, conversation, note)
+        except BaseException:
+            await close(stream)
+            raise
+        assert self._tasks is not None
+        self._tasks.start_soon(run.drive, name=f"run {run.id}")
+        return run
+
+    async def find(self, run_id: str, *, owner: str) -> Run:
+        """Return a run that goes on or is kept. Raises `RunNotFound`, for the run of another owner as for none."""
+        self._forget_old()
+        key = log_key(owner, run_id)
+        run = self._running.get(key) or self._kept.get(key)
+        if run is None:
+            raise RunNotFound(f"there is no run {run_id[:64]!r}")
+        return run
+
+    async def latest(self, conversation: str, *, owner: str) -> Run | None:
+        """Return the last run of this owner's that was started in a conversation, while it goes on or is kept.
+
+        None for the conversation of another owner, as for one that there is not.
+        """
+        self._forget_old()
+        return self._latest.get(log_key(owner, conversation))
+
+    async def aclose(self) -> None:
+        """Start no other runs, let those that go on finish for as long as they may, stop them, and wait until what is
+        behind them is closed. From any task.
+        """
+        self._is_closed = True
+        running = list(self._running.values())
+        await self._let_finish(running)
+        for run in running:
+            run.cancel()
+        with anyio.move_on_after(self._grace):
+            for run in running:
+                await run.stop()
+        for run in running:  # where it still goes on
+            run.cancel(leaving=True)
+        for run in running:
+            await run.stop()
+
+    async def _let_finish(self, running: list[Run]) -> None:
+        """Wait until these have ended by themselves, or the drain is over."""
+        shutdown = self._closing
+        if self._shutdown is not None and self._shutdown.begun and not shutdown.over:
+            shutdown = self._shutdown
+        shutdown.begin()
+        if shutdown.over:
+            return
+        async with anyio.create_task_group() as group:
+
+            async def give_up() -> None:
+                await shutdown.wait_over()
+                group.cancel_scope.cancel()
+
+            group.start_soon(give_up)
+            for run in running:
+                with suppress(Exception):  # it has been reported
+                    await run.wait()
+            group.cancel_scope.cancel()
+
+    def _admit(self, stream: Startable, owner: str, conversation: str | None, note: Any) -> Run:
+        if self._is_closed or (self._shutdown is not None and self._shutdown.begun):
+            raise Draining("the server is about to end, and starts no run any more")
+        if self._tasks is None:
+            raise ClosedError("runs are started inside `async with Runs() as runs:`")
+        if not (hasattr(stream, "__aenter__") and hasattr(stream, "__aexit__")):
+            raise TypeError(f"a run drives an asynchronous context manager, and {type(stream)!r} is none")
+        self._forget_old()
+        if len(self._running) >= self._max_running:
+            raise TooManyRuns(f"{self._max_running} runs are going on, and no more are allowed at the same time")
+        run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
+        key = log_key(owner, run_id)
+        if key in self._running or key in self._kept:
+            raise ValueError(f"there is a run {run_id!r} already")
+        run = Run(
+            stream,
+            run_id,
+            owner,
+            self.log,
+            patience=self._patience,
+            on_end=self._keep_ended,
+            conversation=conversation,
+            note=note,
+        )
+        self._running[key] = run
+        if conversation is not None:
+            self._latest[log_key(owner, conversation)] = run
+        return run
+
+    def _keep_ended(self, run: Run) -> None:
+        key = log_key(run.owner, run.id)
+        self._kept[key] = self._running.pop(key)
+        self._ended.add(key)
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        for key in self._ended.pop_old():
+            run = self._kept.pop(key)
+            if run.conversation is not None:
+                place = log_key(run.owner, run.conversation)
+                if self._latest.get(place) is run:
+                    del self._latest[place]
+            if isinstance(self.log, MemoryEventLog):
+                self.log.forget(key)

@@ -1,0 +1,194 @@
+"""What all providers say, each in terms of its own: why a turn ended, what it cost, what went wrong.
+
+The adapters look terms up here, so that one meaning has one spelling downstream. Nothing in this module trusts a
+shape: values of an unexpected type count as not sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from streamtools.events import FinishReason, SourceError, Usage
+from streamtools.json_values import whole
+
+MESSAGE_LENGTH = 500
+"""Characters of a provider's message that are shown; some echo the whole prompt."""
+
+_TERMS: dict[FinishReason, str] = {
+    "stop": "stop end_turn stop_sequence completed",
+    "tool_calls": "tool_calls tool_use function_call requires_action",
+    "length": "length max_tokens max_output_tokens max_messages model_context_window_exceeded budget_exceeded"
+    " incomplete"  # Responses: it does not tell why
+    " model_length",  # Mistral: the context window is full
+    "content_filter": "content_filter refusal"
+    " safety recitation blocklist prohibited_content spii model_armor"  # Gemini, as are the following
+    " image_safety image_prohibited_content image_recitation image_other",
+    "error": "error failed malformed_function_call malformed_response unexpected_tool_call too_many_tool_calls"
+    " missing_thought_signature",
+    "pause": "pause_turn compaction steered continuation interrupted requires_continuation",
+    "cancelled": "cancelled abort",  # the second of vLLM
+}
+_REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.split()}
+
+_MESSAGES = ("message", "error", "errors", "detail", "msg")
+_KINDS = ("type", "name", "code")
+_BODIES = ("body", "error", "details")  # of exceptions: OpenAI's and Anthropic's and their like, Ollama's, Google's
+_STATUSES = ("status_code", "statusCode", "code", "status")
+
+
+_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # a type or a code, and no sentence
+_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # which some providers repeat when it is wrong
+
+
+def finish_reason(raw: str | None) -> FinishReason:
+    """Return the normalised reason; a turn that ended without naming one has stopped."""
+    return _REASONS.get(raw.lower().replace("-", "_"), "other") if raw else "stop"
+
+
+def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None:
+    """Return the usage that `value` holds; `table` lists under which keys, dotted where nested, each field stands."""
+    if not isinstance(value, dict):
+        return None
+    counts = {field: count for field, paths in table.items() if (count := _count(value, paths)) is not None}
+    if not counts:
+        return None
+    reasoning, total = counts.get("reasoning", 0), counts.get("total")
+    if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
+        counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning apart; ours includes it
+    return Usage(**counts)
+
+
+def shown_url(url: object) -> str | None:
+    """Return the host and the path of a URL, for the log, or None; a query or a user may be a credential."""
+    host, slash, path = re.split("[?#]", str(url).partition("://")[2], maxsplit=1)[0].partition("/")
+    shown = host.rpartition("@")[2] + slash + path
+    return bounded(shown, 300) or None
+
+
+def url_of(response: object) -> str | None:
+    """Return what a response says that was asked, as `shown_url` does, or None where it does not say."""
+    try:
+        url = getattr(response, "url", None)
+    except RuntimeError:  # of httpx, where a response was made by hand
+        return None
+    return None if url is None else shown_url(url)
+
+
+class Fault(NamedTuple):
+    """What a provider reports as an error. `kind` holds its types and codes: for the log, not for a reader."""
+
+    message: str
+    kind: str
+    status: int | None
+    failed_generation: str | None = None
+    """What the model wrote, whole, where the provider refused to read a call in it."""
+
+    def event(self, otherwise: str = "the provider reported an error") -> SourceError:
+        """Return the error event, with the message `otherwise` where the provider gives none."""
+        return SourceError(
+            self.message or otherwise,
+            status=self.status,
+            cause=self.kind or None,
+            failed_generation=self.failed_generation,
+        )
+
+
+def read_fault(value: Any) -> Fault:
+    """Return the fault in any of the usual shapes: a text, `{error: …}`, `{message}`, `{detail}`, a list of them."""
+    message, kinds, status, failed = "", [], None, None
+    for _ in range(8):  # errors nest, but never for long
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if not isinstance(value, dict):
+            break
+        kinds += [kind for key in _KINDS if (kind := str(value.get(key) or "")) != "error" and _word.fullmatch(kind)]
+        if value.get("code") == "tool_use_failed" and isinstance(written := value.get("failed_generation"), str):
+            failed = whole(written) or None  # Groq
+        status = next((known for key in _STATUSES if (known := read_status(value.get(key)))), status)
+        value = next((value[key] for key in _MESSAGES if value.get(key)), None)
+    if isinstance(value, str):
+        message = bounded(_key.sub("…", value))
+    return Fault(message, bounded(" ".join(kinds), 200), status, failed)
+
+
+def read_status(value: Any) -> int | None:
+    """Return an HTTP status of an error, which may be written as a string; other codes are none."""
+    if isinstance(value, str) and len(value) == 3 and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value <= 599 else None
+
+
+def raised_error(error: Exception) -> SourceError | None:
+    """Return what the provider says through an exception of its SDK, or None if that tells of the transport alone."""
+    body = next((each for name in _BODIES if isinstance(each := _get(error, name), dict | list | str) and each), None)
+    status = read_status(_get(error, "status_code")) or read_status(_get(error, "code"))
+    if body is None and status is None:
+        return None
+    if isinstance(body, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            body = json.loads(body)
+    fault = read_fault(body)
+    message = fault.message or _get(error, "message")
+    return fault._replace(
+        message=bounded(message) if isinstance(message, str) else "",
+        kind=fault.kind or ("" if fault.message else name_of(error)),
+        status=status or fault.status,
+    ).event()
+
+
+def name_of(error: Exception) -> str:
+    """Return the type of an exception, for the log; its text may hold an address with a key, or what a user wrote."""
+    module = type(error).__module__
+    return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
+
+
+def _get(error: Exception, name: str) -> object:
+    with contextlib.suppress(Exception):  # it may be a property that fails
+        return getattr(error, name, None)
+    return None
+
+
+def string(value: Any) -> str | None:
+    """Return a string that is not empty as what UTF-8 can hold, and None for anything else."""
+    return whole(value) if isinstance(value, str) and value else None
+
+
+def text_in(value: Mapping[str, Any], *names: str) -> str | None:
+    """Return the first of these members that is a text with something in it, as it came."""
+    return next((text for name in names if isinstance(text := value.get(name), str) and text), None)
+
+
+def text_under(value: Any, *names: str) -> str | None:
+    """Return the first of these members in the dicts that `value` holds, one for each service or provider."""
+    dicts = [each for each in value.values() if isinstance(each, dict)] if isinstance(value, dict) else []
+    return next((text for each in dicts if (text := text_in(each, *names))), None)
+
+
+def escaped(text: str) -> str:
+    """Return `text` as it stands in a JSON string; the halves of a pair that is cut stay apart, and join there."""
+    try:
+        return msgspec.json.encode(text)[1:-1].decode()
+    except UnicodeEncodeError:
+        return json.dumps(text)[1:-1]
+
+
+def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
+    """Return at most `length` characters of `text`, on one line and without control characters."""
+    line = "".join(each if each.isprintable() else " " for each in text[: length + 1]).strip()
+    return line if len(text) <= length else line[: length - 1] + "…"
+
+
+def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
+    for path in paths:
+        found: Any = value
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 2**53:
+            return int(found)
+    return None

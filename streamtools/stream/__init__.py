@@ -1,0 +1,6 @@
+"""The pipeline as one asynchronous iterator: source, machine and tools, driven by a task of its own."""
+
+from streamtools.stream.result import TurnResult, extract_tool_calls
+from streamtools.stream.tool_stream import StreamOptions, ToolStream
+
+__all__ = ["StreamOptions", "ToolStream", "TurnResult", "extract_tool_calls"]

@@ -1,0 +1,159 @@
+"""From the task that drives a run to whoever iterates over its events.
+
+Events are handed out before anything else is waited for, so that their order is that of their numbers and a run that is
+cancelled loses none. What may go on without end, the stream itself and the progress of tools, waits for room
+afterwards: so a slow consumer slows the provider. A read that is cancelled disturbs nothing but itself.
+
+What waits is bounded in events and in bytes. Bytes are counted only while the consumer is behind, so that one who keeps
+up pays nothing for it; and what he takes is not subtracted, but counted anew when the bound seems to be met.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Self
+
+import anyio
+
+from streamtools.errors import ClosedError
+from streamtools.events import Progress, UIEvent
+from streamtools.events.source_events import weigh
+from streamtools.parsing.dialects import Dialect
+from streamtools.stream.result import TOGETHER, Collector, TurnResult
+
+BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
+BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
+AHEAD = 8  # events that may wait uncounted
+
+
+LEFT_ELSEWHERE = (
+    "a stream is left in the task that entered it, and this is another; an asynchronous generator around a stream is "
+    "closed where it is read: `async with aclosing(generator)`, or give the stream itself to whoever reads"
+)
+
+
+class Handover:
+    """The iterator of a run's events, and its result so far. Who drives the run inherits from it.
+
+    What is at fault on our caller's side (`_fault`) is raised to whoever iterates, behind the last event.
+    """
+
+    def __init__(self, dialects: tuple[Dialect, ...]) -> None:
+        self._collector = Collector(dialects)
+        self._ready: deque[UIEvent] = deque()
+        self._news: anyio.Semaphore | None = None  # for those who wait for events; one for all time, as they wait often
+        self._waiting = 0  # how many they are
+        self._woken = 0  # and for how many of them there are news that they have not taken
+        self._room: anyio.Event | None = None  # for us when there are too many
+        self._low = 0  # of how many there is room again
+        self._held = 0  # bytes of those that wait, or more: of all since they were counted
+        self._over = False
+        self._fault: Exception | None = None
+        self._most: int | None = None  # characters of the result, until there are more
+
+    @property
+    def result(self) -> TurnResult:
+        """What the run has come to so far; complete behind the `async with`."""
+        return self._collector.read()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        while not self._ready:
+            if self._over:
+                self._raise_fault()
+                raise StopAsyncIteration
+            if self._news is None:
+                raise ClosedError("a stream is read inside `async with stream as events:`")
+            self._waiting += 1
+            try:
+                await self._news.acquire()
+                self._woken -= 1
+            finally:
+                self._waiting -= 1
+        event = self._ready.popleft()
+        if self._room is not None and len(self._ready) <= self._low:
+            self._room.set()
+            self._room = None
+        return event
+
+    def _open(self) -> None:
+        """Let it be read, from inside an event loop."""
+        self._news = anyio.Semaphore(0, fast_acquire=True)
+
+    def _end(self) -> None:
+        """Take note that there will be no more events."""
+        self._over = True
+        self._wake()
+
+    def _raise_fault(self) -> None:
+        """Raise what our caller gave us and is at fault, once."""
+        if self._fault is not None:
+            fault, self._fault = self._fault, None
+            raise fault
+
+    async def _send(self, event: UIEvent) -> None:
+        if len(self._ready) >= AHEAD:
+            self._held += weigh(event)
+        if type(event) is not Progress:
+            self._hand_out((event,))
+            return
+        self._ready.append(event)  # which is nothing to the result, and may be large
+        self._wake()
+        await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        """Wait, if too many or too large events do, until half of them have been taken."""
+        while True:
+            if self._held >= BUFFERED_BYTES:
+                self._held, self._low = self._count()
+            elif len(self._ready) >= BUFFERED:
+                self._low = BUFFERED // 2
+            else:
+                return
+            if len(self._ready) > self._low:
+                if self._room is None:
+                    self._room = anyio.Event()
+                await self._room.wait()
+
+    def _count(self) -> tuple[int, int]:
+        """Return how many bytes the last events hold that are half of what may wait, and how many events these are."""
+        held = 0
+        for count, event in enumerate(reversed(self._ready)):
+            size = weigh(event)
+            if held + size > BUFFERED_BYTES // 2 or count == BUFFERED // 2:
+                return held, count
+            held += size
+        return held, len(self._ready)
+
+    def _hand_out(self, events: Sequence[UIEvent]) -> None:
+        if events:
+            collector = self._collector  # as its `add` does; a call fewer for each event
+            collector.new += events
+            if len(collector.new) >= TOGETHER:
+                self._look()
+            self._ready += events
+            if self._waiting > self._woken:
+                self._wake()
+
+    def _look(self) -> None:
+        """Let the result take what is new, and have the run broken off when it has become too large."""
+        self._collector.look()
+        if self._most is not None and self._collector.size > self._most:
+            self._most = None
+            self._break_off()
+
+    def _break_off(self) -> None:
+        """End the run, because its result is too large."""
+        raise NotImplementedError
+
+    def _wake(self) -> None:
+        """Wake all who wait and have not been woken. One who was, and has been cancelled before he could read, wakes
+        another one for nothing, once.
+        """
+        assert self._news is not None
+        while self._woken < self._waiting:
+            self._woken += 1
+            self._news.release()

@@ -1,0 +1,335 @@
+"""What a run has come to, and how it goes back to the model.
+
+The history that a model sees holds what it wrote, the raw text of its calls included, and what its tools answered;
+never what an interface puts in between. Malformed calls are answered too, so that it can write them again. Calls that
+another kind superseded are in no history: nobody answers them.
+
+A response that was not streamed comes to its calls: `extract_tool_calls`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Unpack
+
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    CallStart,
+    Done,
+    DoneReason,
+    Error,
+    Event,
+    Reasoning,
+    StepEnd,
+    Text,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from streamtools.history import (
+    CallResult,
+    Format,
+    Step,
+    Thought,
+    Unanswered,
+    steps_to_history,
+    write_behind,
+    write_messages,
+)
+from streamtools.limits import DEFAULT_LIMITS
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.parsing.dialects import Dialect, Dialects
+from streamtools.parsing.policies import ParserOptions
+from streamtools.sources.detection import finished
+from streamtools.tools import Tool, ToolOutcome, ToolRegistry
+
+TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
+_WARNINGS = 1000  # of a run are kept; all of them are events
+_NOTED = frozenset((Reasoning, CallStart, Call, Error, Warning, UsageReport, StepEnd, Done))  # beside texts
+
+
+@dataclass
+class TurnResult:
+    """What a run has come to so far; complete when `reason` is not None.
+
+    `calls` are those that count: of a turn with native calls and calls in text, those of one kind. `errors` holds
+    malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
+    failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
+    the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
+    `steps` has them apart. `resumed` are calls of an earlier run, which this one has gone on with: the results of these
+    are its own. The rest is that of `done`.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    outcomes: list[ToolOutcome] = field(default_factory=list)
+    errors: list[Error] = field(default_factory=list)
+    warnings: list[Warning] = field(default_factory=list)
+    pending: list[ToolCall] = field(default_factory=list)
+    usage: Usage | None = None
+    reason: DoneReason | None = None
+    finish_reason: str | None = None
+    conversation_id: str | None = None
+    steps: list[Step] = field(default_factory=list, repr=False)
+    resumed: list[ToolCall] = field(default_factory=list, repr=False)
+    dialects: tuple[Dialect, ...] = field(default=(), repr=False)
+
+    def messages(self, format: Format = "openai", *, answer_pending: bool | None = None) -> list[dict[str, Any]]:
+        """Return the messages that continue the history: for each turn the assistant's, and those with the results.
+
+        They are those of a provider's request, `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`, by
+        the rules of `write_messages`. Results of calls in text stand in one user message, one block a call, in the form
+        of the call's dialect. Raises ValueError for another format.
+
+        Providers want each call answered before the history goes on. One that nobody has run is, where a turn follows
+        or the run did not come to its end (it was cancelled, cut, stopped, or it failed): that it was not run. At the
+        end of a finished run, who runs it puts the result in; `answer_pending` says otherwise, for either.
+        """
+        if answer_pending is None:
+            answer_pending = self.reason not in (None, "finished")
+        unanswered: Unanswered = "cancelled" if answer_pending else None
+        history = steps_to_history(self.steps)
+        if self.resumed:
+            return write_behind(self.resumed, history, format, dialects=self.dialects, unanswered=unanswered)
+        return write_messages(history, format, dialects=self.dialects, unanswered=unanswered)
+
+
+class _Pieces:
+    """A text that grows by small pieces. Packed, many of them become one, which takes a fraction of the room."""
+
+    __slots__ = ("_blocks", "recent")
+
+    def __init__(self) -> None:
+        self._blocks: list[str] = []
+        self.recent: list[str] = []
+
+    def pack(self) -> None:
+        self._blocks.append("".join(self.recent))
+        self.recent.clear()
+
+    def join(self) -> str:
+        """Return all of it."""
+        self._blocks = ["".join(self._blocks + self.recent)]
+        self.recent.clear()
+        return self._blocks[0]
+
+
+class Collector:
+    """Gathers a result from the events as they go out; costs nearly nothing until there are many, or it is read."""
+
+    def __init__(self, dialects: tuple[Dialect, ...]) -> None:
+        self.result = TurnResult(dialects=dialects)
+        self.size = 0
+        """Characters of what the result keeps of the model's words: text, reasoning, and calls as they were written."""
+        self.new: list[Event | list[ToolOutcome]] = []
+        """What has been handed out and not been looked at, and what came of the calls of a step, in call order; after
+        `TOGETHER` of them, `look` is called."""
+        self._shown = _Pieces()
+        self._thought = _Pieces()
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._written = _Pieces()  # with the raw text of calls
+        self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that nobody has run
+        self._names: dict[str, str] = {}  # of calls that have begun
+        self._native: dict[str, ToolCall] = {}
+        self._in_text: dict[str, ToolCall] = {}
+        self._thoughts: list[Thought] = []
+        self._block: list[str] = []  # the reasoning that no signature has ended
+        self._superseded: list[ToolCall] = []
+        self._flooded = False  # there were too many calls
+        self._resumed: frozenset[str] = frozenset()  # ids of calls that an earlier run has put into the history
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Take note of events."""
+        self.new += events
+        if len(self.new) >= TOGETHER:
+            self.look()
+
+    def resume(self, calls: Iterable[ToolCall]) -> None:
+        """Take note that these calls of the step that begins were made in an earlier run, and stand in the history."""
+        self.result.resumed = list(calls)
+        self._resumed = frozenset(call.id for call in calls)
+
+    def read(self) -> TurnResult:
+        """Return the result as it stands."""
+        self.look()
+        self.result.text = self._shown.join()
+        self.result.reasoning = self._thought.join()
+        return self.result
+
+    def look(self) -> None:
+        """Look at what is new. Neighbouring texts are one, which both the reader and the model have before them."""
+        texts: list[str] = []
+        for event in self.new:
+            if type(event) is Text:
+                texts.append(event.text)
+                continue
+            kind = type(event)
+            if texts and (kind in _NOTED or kind is list):
+                self._show(texts)
+            if kind in _NOTED:
+                self._add(event)  # type: ignore[arg-type]  # which is no list
+            elif isinstance(event, list):
+                self._add_outcomes(event)
+        if texts:
+            self._show(texts)
+        self.new.clear()
+        for pieces in (self._shown, self._written, self._thought):
+            if pieces.recent:
+                pieces.pack()
+
+    def _show(self, texts: list[str]) -> None:
+        text = "".join(texts)
+        self.size += len(text)
+        self._shown.recent.append(text)
+        self._written.recent.append(text)
+        texts.clear()
+
+    def _add_outcomes(self, outcomes: list[ToolOutcome]) -> None:
+        self.result.outcomes += outcomes
+        for outcome in outcomes:
+            failed = outcome.error is not None
+            self._results[outcome.call.id] = _result(outcome.call, outcome.text, outcome.neutralise, is_error=failed)
+
+    def _add(self, event: Event) -> None:
+        result = self.result
+        match event:
+            case Reasoning(text):
+                self.size += len(text) + len(event.signature or "")
+                self._thought.recent.append(text)
+                self._block.append(text)
+                if event.signature:
+                    self._end_block(event.signature, event.id, event.redacted)
+            case CallStart(call_id, name):
+                self._names[call_id] = name
+            case Call(call):
+                self.size += len(call.raw)
+                result.calls.append(call)
+                if call.id in self._resumed:
+                    return
+                self._written.recent.append(call.raw)
+                self._results[call.id] = None
+                (self._native if call.dialect == NATIVE else self._in_text)[call.id] = call
+            case Error():
+                self._add_error(event)
+            case Warning():
+                if len(result.warnings) < _WARNINGS:
+                    self.size += len(event.raw or "")
+                    result.warnings.append(event)
+            case UsageReport(usage):
+                result.usage = usage if result.usage is None else result.usage + usage
+            case StepEnd():
+                self._end_block()
+                results = [result for result in self._results.values() if result is not None]
+                native, in_text = list(self._native.values()), list(self._in_text.values())
+                step = Step(self._written.join(), results, native, self._thoughts, in_text)
+                for call in self._superseded:
+                    step.text = step.text.replace(call.raw, "", 1)
+                result.steps.append(step)
+                self._begin_step()
+            case Done(reason, finish_reason, _, pending, conversation_id):
+                result.reason, result.finish_reason = reason, finish_reason
+                result.pending, result.conversation_id = pending, conversation_id
+
+    def _add_error(self, error: Error) -> None:
+        """Take note of an error, unless it is that of a tool, which comes as an outcome too."""
+        self.size += len(error.raw or "")
+        call = error.call
+        if call is not None:
+            if error.code is Code.TOOL_CHOICE_VIOLATION:
+                self.result.errors.append(error)
+                self._results[call.id] = _result(call, error.message, is_error=True)
+            elif error.code is Code.SUPERSEDED:
+                self.result.calls.remove(call)
+                del self._results[call.id]
+                self._native.pop(call.id, None)
+                self._in_text.pop(call.id, None)
+                self._superseded.append(call)
+            return
+        if error.dialect != NATIVE:
+            self._written.recent.append(error.raw or "")
+        if error.code is Code.TOO_MANY_CALLS:
+            if self._flooded:
+                return
+            self._flooded = True
+        self.result.errors.append(error)
+        if error.call_id is None:
+            return
+        if error.dialect == NATIVE:
+            name = self._names.get(error.call_id, "unknown")
+            self._native[error.call_id] = ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE)
+        text = f"{error.message}; send the call again"
+        self._results[error.call_id] = CallResult(error.dialect, "error", text, error.call_id, is_error=True)
+
+    def _end_block(self, signature: str | None = None, id: str | None = None, redacted: bool = False) -> None:
+        text = "".join(self._block)
+        self._block.clear()
+        if text or signature:
+            self._thoughts.append(Thought(text, signature, id, redacted, len(self._native)))
+
+
+def _result(call: ToolCall, text: str, neutralise: bool = True, *, is_error: bool) -> CallResult:
+    return CallResult(call.dialect, call.name, text, call.id, neutralise, is_error)
+
+
+# The calls of a finished response: a run of the machine over a stream that came at once.
+#
+# Which calls count, native ones or those in the text, is decided by the same table as in a stream, and what is
+# malformed is an error by the same rules. `ToolRegistry.process_tool_calls` finds the same native calls; it differs in
+# that it reads none in the text, runs none of an answer that was cut off, and refuses null and Gemini's responses,
+# since what it reads has to go back with the results.
+
+
+class Extracted(NamedTuple):
+    """The calls that count, in order, and how the others ended: malformed, truncated, or superseded."""
+
+    calls: list[ToolCall]
+    errors: list[Error]
+
+
+def extract_tool_calls(
+    response: object,
+    *,
+    native_tool_calls: bool | None = None,
+    self_contained: bool = False,
+    dialects: Dialects = None,
+    tools: Any = None,
+    **options: Unpack[ParserOptions],
+) -> Extracted:
+    """Return the calls of a response that was not streamed.
+
+    `response` is a whole response of OpenAI (chat completions or Responses), Anthropic, Gemini or Ollama, a message, a
+    list of content blocks, a list of calls, or a text; as a dict or as an object of an SDK. None holds no calls.
+    `tools` is what `ToolStream` takes (a registry, tools, functions, a mapping of names to functions), or definitions
+    as dicts in the form of any provider. The other parameters are those of `StreamMachine`. Raises `UnreadableSource`
+    for a response that is none of these, and TypeError for `tools` that are none.
+
+    >>> calls, errors = extract_tool_calls({"role": "assistant", "content": '###:{"name": "now"}'})
+    >>> calls[0].name, errors
+    ('now', [])
+    """
+    machine = StreamMachine(
+        dialects=dialects,
+        tools=_declare(tools),
+        execute="never",
+        native_tool_calls=native_tool_calls,
+        self_contained=self_contained,
+        **options,
+    )
+    events = [out for event in finished(response, options.get("limits", DEFAULT_LIMITS)) for out in machine.feed(event)]
+    events += machine.close()
+    return Extracted(machine.pending, [event for event in events if isinstance(event, Error) and event.call_id])
+
+
+def _declare(tools: Any) -> Any:
+    """Return `tools` with functions made into tools, and definitions as they are."""
+    if isinstance(tools, Mapping):
+        return ToolRegistry(tools) if all(map(callable, tools.values())) else tools
+    if isinstance(tools, Iterable) and not isinstance(tools, str | bytes | ToolRegistry):
+        return [_declare(each) for each in tools]
+    return ToolRegistry(tools) if callable(tools) and not isinstance(tools, Tool) else tools

@@ -1,0 +1,399 @@
+"""The pipeline as one asynchronous iterator: source, machine and tools, with one owner.
+
+A task of our own reads the source, feeds the machine and runs the tools; a bounded buffer stands between it and whoever
+iterates. So a read that is cancelled (`wait_for(anext(stream), 1)`), a `break`, a consumer in another task or one that
+never comes back disturb nothing but themselves; a slow consumer fills the buffer and thereby slows the provider. What
+ends is ended by leaving the `async with`: the tools stop, the response is closed, and the run gets its one `done`.
+
+The iterator is a class and not an asynchronous generator, and nothing here yields inside a task group or a cancel scope
+(PEP 789), because a generator's cleanup belongs to whoever happens to iterate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, Unpack
+
+import anyio
+from anyio.abc import TaskGroup
+
+from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.events import SourceError, SourceEvent, Text, UIEvent
+from streamtools.events.source_events import weigh
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.parsing.dialects import Dialects, armed, choose_dialects
+from streamtools.parsing.policies import ParserOptions
+from streamtools.stream.driver import close, read_into
+from streamtools.stream.handover import AHEAD, BUFFERED, BUFFERED_BYTES, LEFT_ELSEWHERE, Handover
+from streamtools.stream.step import StepCalls
+from streamtools.tools import Runner, ToolRegistry
+from streamtools.tools.approval import Approvals, Decidable, Decision, Question, Suspension, take_up
+from streamtools.tools.call import is_stray
+from streamtools.tools.call_rules import Guards, Stop, ToolChoice, Watch, check_choice, find_violation, parse_choice
+from streamtools.tools.invocation import Threads
+from streamtools.tools.ledger import CallLedger
+from streamtools.tools.registry import ToolsLike
+from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
+
+
+class EventSource(Protocol):
+    """What a stream reads from: batches of source events, and a way to stop."""
+
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> Sequence[SourceEvent]: ...
+    async def aclose(self) -> None: ...
+
+
+class StreamOptions(ParserOptions, total=False):
+    """The parameters of `ToolStream` but for its source and its tools, for those that pass them on."""
+
+    dialects: Dialects
+    execute: Literal["completed", "eager", "never"]
+    tool_choice: ToolChoice | str | Mapping[str, Any] | None
+    on_tool_result: OnToolResult | None
+    native_tool_calls: bool | None
+    self_contained: bool
+    concurrency: int
+    tool_timeout: float
+    tool_state: Any
+    result_limit: int | None
+    guards: Guards | Watch | None
+    ask: Literal["later", "now"]
+    decision_timeout: float | None
+    resume: Suspension | str | None
+    decisions: Mapping[str, Decision | bool] | None
+    ledger: CallLedger | None
+    run_id: str | None
+
+
+class ToolStream(Handover, Decidable):
+    """One run, as an asynchronous context manager that is also the iterator of its UI events.
+
+    `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
+    calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
+    `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
+    `on_tool_result(call, outcome)` is called for each outcome; what it raises is logged and changes nothing.
+    `tool_state` is what tools find as `state` in their context. `result_limit` is how many characters of one result the
+    model gets; the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are
+    one run to it. Times are in seconds.
+
+    Calls that need approval, and those of tools of the front end, are left: the run ends, `suspension` is what it waits
+    for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id; one that does
+    not fit raises `DecisionRefused`. With `ask="now"` the run waits itself: for `approve`, `deny` or `answer`. Behind
+    `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The
+    `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
+    ledger that both share.
+
+    The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
+    and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+
+    What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
+    to whoever iterates, or at the latest on leaving.
+
+    Enter and leave it in one task. `aclose()` may be called from any task: it stops the run and waits for its end.
+    """
+
+    def __init__(
+        self,
+        source: EventSource,
+        *,
+        tools: ToolsLike | None = None,
+        dialects: Dialects = None,
+        execute: Literal["completed", "eager", "never"] = "completed",
+        tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
+        on_tool_result: OnToolResult | None = None,
+        native_tool_calls: bool | None = None,
+        self_contained: bool = False,
+        concurrency: int = 8,
+        tool_timeout: float = 60.0,
+        tool_state: Any = None,
+        result_limit: int | None = RESULT_LIMIT,
+        guards: Guards | Watch | None = None,
+        ask: Literal["later", "now"] = "later",
+        decision_timeout: float | None = None,
+        resume: Suspension | str | None = None,
+        decisions: Mapping[str, Decision | bool] | None = None,
+        ledger: CallLedger | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ParserOptions],
+    ) -> None:
+        if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
+            raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
+        _check_options(
+            concurrency=concurrency,
+            result_limit=result_limit,
+            tool_timeout=tool_timeout,
+            on_tool_result=on_tool_result,
+            ask=ask,
+            decision_timeout=decision_timeout,
+        )
+        registry = ToolRegistry.of(tools if tools is not None else ())
+        wish = parse_choice(tool_choice)
+        check_choice(wish, registry.names, eager=execute == "eager")
+        if tools is None and execute in ("completed", "eager"):
+            execute = "never"
+        self._resumed = take_up(resume, decisions, ledger)
+        super().__init__(armed(dialects, native_tool_calls))
+        self._source = source
+        self._wish = wish
+        self._watch = Watch.of(guards)
+        self._most = self._watch.guards.size
+        self._executes = execute != "never"
+        self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
+        self._step = StepCalls(
+            partial(
+                StreamMachine,
+                dialects=dialects,
+                tools=registry,
+                execute=execute,
+                native_tool_calls=native_tool_calls,
+                self_contained=self_contained,
+                judge=None if wish.mode == "auto" else lambda calls: find_violation(self._wish, calls),
+                run_id=run_id,
+                **options,
+            ),
+            choose_dialects(dialects),  # in which results may have been told before, too
+            executes=self._executes,
+            watch=self._watch,
+            approvals=self._approvals,
+            resumed=self._resumed,
+            make_runner=partial(
+                Runner,
+                registry,
+                concurrency=concurrency,
+                timeout=tool_timeout,
+                result_limit=result_limit,
+                on_tool_result=on_tool_result,
+                state=tool_state,
+                ledger=ledger,
+            ),
+            note=self._collector.new.append,
+        )
+        self._machine = self._step.machine
+        self._ended: anyio.Event | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._bound: anyio.CancelScope  # in which the run is driven until it is to stop, and why it does
+        self._why: Stop = "time_limit"
+        self._task = 0  # the id of the one that has entered it
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run, as in its `start` event."""
+        return self._machine.run_id
+
+    @property
+    def threads(self) -> Threads:
+        """How many threads of tools have been left behind because they could not be stopped: `left` are still at work,
+        `dropped` came to an end too late.
+        """
+        return self._step.runner.threads
+
+    @property
+    def suspension(self) -> Suspension | None:
+        """What the run waits for, once it has ended: the calls that somebody has to decide about; None if none."""
+        return self._step.suspend(self.result.pending)
+
+    @property
+    def questions(self) -> list[Question]:
+        """What waits to be decided about now, in the order in which it was asked."""
+        return self._approvals.questions
+
+    def decide(self, call_id: str, decision: Decision) -> None:
+        """Say what becomes of a call that waits for it. Raises `DecisionRefused` if nothing waits for this."""
+        self._approvals.answer(call_id, decision)
+
+    async def __aenter__(self) -> Self:
+        if self._tasks is not None or self._over:
+            raise ClosedError("a stream is entered once")
+        self._ended = anyio.Event()
+        self._task = anyio.get_current_task().id
+        self._open()
+        self._scope = anyio.CancelScope()
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._hand_out(self._machine.start())
+        self._tasks.start_soon(self._produce, self._scope)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None
+        assert self._scope is not None
+        if not self._over:
+            self._scope.cancel()
+        if anyio.get_current_task().id != self._task:  # on trio, the group would wait for ever
+            await self.aclose()
+            raise ClosedError(LEFT_ELSEWHERE)
+        # The group is not shown the error: it would wrap it.
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            if not self._over:  # asyncio may cancel a task before its first step, which then is never taken
+                try:
+                    await self._close_source()
+                finally:
+                    self._finish()
+        if error is None:
+            self._raise_fault()
+
+    async def aclose(self) -> None:
+        """Stop the tools, close the response, and wait until both are done. What was not handed out still is."""
+        if self._scope is None or self._ended is None:
+            self._over = True
+            await self._source.aclose()
+        else:
+            self._scope.cancel()
+            await self._ended.wait()
+
+    # The task that drives the run.
+
+    async def _produce(self, scope: anyio.CancelScope) -> None:
+        unreadable: str | None = None  # the name of what made it so
+        try:
+            with scope:
+                with anyio.move_on_after(self._watch.begin(anyio.current_time())) as self._bound:
+                    async with anyio.create_task_group() as tools:
+                        try:
+                            take, step = self._taker(tools), self._step
+                            reads = await self._resume(tools)
+                            while True:
+                                if reads:
+                                    await read_into(self._source, take)
+                                    if step.running:  # eager calls of a turn that never became complete
+                                        self._hand_out(await step.end())
+                                reads = True
+                                following = await self._follow()
+                                if following is None:
+                                    break
+                                await self._close_source()
+                                self._source = following
+                        except BaseException as error:
+                            if isinstance(error, Exception):
+                                self._fault = error  # and the group is not shown it: it would wrap it
+                            elif not is_stray(error):  # which our consumer would take for its own
+                                raise
+                            unreadable = type(error).__qualname__
+                            tools.cancel_scope.cancel()
+                if self._bound.cancelled_caught:
+                    self._hand_out(self._step.end_calls())
+                    self._hand_out(self._machine.stop(self._why))
+                if unreadable is not None:
+                    fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=unreadable)
+                    self._hand_out(self._machine.feed(fault))
+                    self._hand_out(self._step.end_calls())
+                self._hand_out(self._machine.close())
+        except BaseException as error:
+            if not is_stray(error):  # as one that came while we were stopped
+                raise
+        finally:
+            try:
+                await self._close_source()
+            finally:  # asyncio's own cancellation knows no shields
+                self._finish()
+
+    def _finish(self) -> None:
+        """Let the run have its one end, and everybody know."""
+        assert self._ended is not None
+        self._hand_out(self._step.end_calls())
+        self._hand_out(self._machine.cancel())
+        self._end()
+        self._ended.set()
+
+    def _break_off(self) -> None:
+        self._why = "size_limit"
+        self._bound.cancel()
+
+    def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool]]:
+        """Return what is handed each batch of a source, and runs in `tools` what may run then."""
+        machine, step = self._machine, self._step
+        feed, hand_out, ready = machine.feed, self._hand_out, self._ready
+
+        async def take(batch: Sequence[SourceEvent]) -> bool:
+            if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
+                raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
+            if not batch:  # of a frame that spans several chunks; the one before it may have been as large
+                self._look()
+                return False
+            events: list[UIEvent] = []
+            try:
+                for source_event in batch:
+                    events += feed(source_event)
+                    if machine.due or (step.running and machine.waiting):
+                        hand_out(events)
+                        events = []
+                        hand_out(await step.run_due(tools, self._send))
+            finally:
+                if events:
+                    hand_out(events)
+            if machine.stopped:
+                return True
+            if len(ready) > AHEAD:
+                for event in events:
+                    self._held += len(event.text) if type(event) is Text else weigh(event)
+                if len(ready) >= BUFFERED or self._held >= BUFFERED_BYTES:
+                    await self._wait_for_room()
+            return False
+
+        return take
+
+    async def _close_source(self) -> None:
+        await close(self._source, complaint="source_not_closed", run_id=self.run_id)
+
+    # The seam: what a stream of ours that goes on, such as a chat, does otherwise. It overrides the two methods below,
+    # and no other private member of this class or of `Handover`; `tests/whole/test_layers.py` has which it may use.
+    # `_watch` and `_wish`, to which each turn is held at its end, are its own to set. Both methods are called in the
+    # task that drives the run: what they raise ends the run with an error and is raised to the caller, and they may be
+    # cancelled wherever they wait.
+
+    async def _resume(self, tools: TaskGroup) -> bool:
+        """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked.
+
+        While anything of it stays open, nothing more is read: what is left at the end of a run is of one run. Called
+        once, before anything is read. An override awaits this one first, and answers for itself what is read.
+        """
+        if self._resumed is not None:
+            calls = self._resumed.calls
+            self._collector.resume(calls)
+            self._hand_out(self._machine.resume(calls))
+            if self._executes:
+                self._hand_out(await self._step.run_due(tools, self._send))
+            else:
+                self._hand_out(self._machine.settle())
+        return not self._machine.pending
+
+    async def _follow(self) -> EventSource | None:
+        """Return the source that is read next, None at the end. In a run of one request there is no other.
+
+        Called when a source has been read to its end and what could run has been run; whether its answer was complete
+        is what `may_go_on` of the machine says. An override that returns a source has found it so and said `go_on` to
+        the machine, and sees to it that a run has a last request; one that changes its mind says `rest`. Whoever called
+        closes the source that was read, unless the override has, and the one that is returned.
+        """
+        return None
+
+
+def _check_options(
+    *,
+    concurrency: int,
+    result_limit: int | None,
+    tool_timeout: float,
+    on_tool_result: object,
+    ask: str,
+    decision_timeout: float | None,
+) -> None:
+    """Raise ValueError for a value that is not allowed."""
+    if not (isinstance(concurrency, int) and concurrency >= 1):
+        raise ValueError(f"concurrency is a number of at least 1, not {concurrency!r}")
+    if result_limit is not None and not (isinstance(result_limit, int) and result_limit >= 1):
+        raise ValueError(f"result_limit is a number of at least 1, or None, not {result_limit!r}")
+    if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
+        raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
+    if not (on_tool_result is None or callable(on_tool_result)):
+        raise ValueError(f"on_tool_result is a function, not {on_tool_result!r}")
+    if ask not in ("later", "now"):
+        raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
+    if decision_timeout is not None and not decision_timeout > 0:
+        raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")

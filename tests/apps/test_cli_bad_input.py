@@ -1,0 +1,331 @@
+"""Bad input to the command: one line on standard error and an exit status, whatever it is, and never a traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from streamtools.apps.cli import main
+from streamtools.apps.cli.complaints import Complaints
+from streamtools.recording import shipped
+from tests.support.command import COMMAND, ENVIRONMENT, run, start
+
+_HEADINGS = str(shipped()["headings"])
+_NO_CALL = str(shipped()["no-call"])
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line that was written to standard error, when nothing was written to standard output."""
+    shown = capsys.readouterr()
+    assert "" == shown.out
+    assert 1 == shown.err.count("\n")
+    assert shown.err.startswith("streamtools: ")
+    return shown.err.removeprefix("streamtools: ").removesuffix("\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "does not exist"),
+        (b"", "is empty"),
+        (bytes(range(256)), "is a binary file, not a recording"),
+        (b"Dear diary,\n", "is not a recording: its line 1 is not the head of one"),
+        (b'{"streamtools":"recording","version":7}\n', "is a recording of version 7"),
+        (
+            b'{"streamtools":"recording","version":1,"source":"nobody"}\n',
+            "no adapter is named 'nobody'; there are openai",
+        ),
+    ],
+)
+def test_a_file_that_is_no_recording(
+    content: bytes | None, reason: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line names the file and says what it is instead; the status is that of a wrong command line."""
+    path = tmp_path / "file"
+    if content is not None:
+        path.write_bytes(content)
+    assert 2 == main(["replay", str(path), *options])
+    line = complaint(capsys)
+    assert line.startswith(str(path))
+    assert reason in line
+
+
+def test_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory is called one."""
+    assert 2 == main(["replay", str(tmp_path)])
+    assert f"{tmp_path} is a directory, not a recording" == complaint(capsys)
+
+
+def test_a_name_cannot_break_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters of a file's name do not reach the terminal."""
+    assert 2 == main(["replay", str(tmp_path / "a\nb\x1b[2J")])
+    assert complaint(capsys).endswith("/a b␛[2J does not exist")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_recording_that_breaks_off(
+    options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What there is, is shown; then the line says where it breaks off, and the status is 1."""
+    path = tmp_path / "half.jsonl"
+    path.write_bytes(Path(_HEADINGS).read_bytes()[:8000])
+    assert 1 == main(["replay", str(path), "--speed", "0", *options])
+    shown = capsys.readouterr()
+    assert "Coffee" in shown.out
+    (line,) = shown.err.splitlines()
+    assert line.startswith(f"streamtools: {path}, line ")
+    assert line.endswith(" breaks off in the middle")
+
+
+@pytest.mark.parametrize(
+    ("tools", "reason"),
+    [
+        ("weather", "--tools takes MODULE:NAME, such as weather:tools, and not 'weather'"),
+        (":tools", "--tools takes MODULE:NAME, such as weather:tools, and not ':tools'"),
+        ("no_such:tools", "--tools: there is no module 'no_such', neither in the current directory nor installed"),
+        ("no_such.part:tools", "--tools: there is no module 'no_such.part', neither"),
+        ("mine.py:tools", "a module is named without its .py: mine"),
+        ("mine:nothing", "--tools: the module 'mine' has no 'nothing'; there are tools, one"),
+        ("plain:nothing", "--tools: the module 'plain' has no 'nothing'"),
+        ("plain:text", "--tools plain:text: these are no tools: 'text' is no tool"),
+        ("plain:none", "--tools plain:none: these are no tools: it is None"),
+        ("raises:tools", "--tools: the module 'raises' cannot be imported: ZeroDivisionError: division by zero"),
+        ("exits:tools", "--tools: the module 'exits' cannot be imported: SystemExit: 0"),
+        ("imports:tools", "--tools: the module 'imports' cannot be imported: No module named 'no_such'"),
+        ("syntax:tools", "--tools: the module 'syntax' cannot be imported: SyntaxError: "),
+        (".mine:tools", "--tools: the module '.mine' cannot be imported: TypeError: "),
+    ],
+)
+def test_tools_that_cannot_be_had(
+    tools: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is wrong with the module or what it holds is said in one line."""
+    modules = {
+        "mine": "from streamtools import ToolRegistry, tool\ntools = ToolRegistry()\n@tool\ndef one(): pass\n",
+        "plain": "text = 'text'\nnone = None\n",
+        "raises": "1 / 0\n",
+        "exits": "raise SystemExit(0)\n",
+        "imports": "import no_such\n",
+        "syntax": "def\n",
+    }
+    for name, source in modules.items():
+        (tmp_path / f"{name}.py").write_text(source)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert 2 == main(["replay", _NO_CALL, "--tools", tools])
+    for name in modules:
+        sys.modules.pop(name, None)
+    assert reason in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((), "the following arguments are required: COMMAND (see streamtools --help)"),
+        (("play",), "invalid choice: 'play'"),
+        (("replay",), "the following arguments are required: FILE (see streamtools replay --help)"),
+        (("replay", _NO_CALL, "more"), "unrecognized arguments: more"),
+        (("replay", _NO_CALL, "--speed", "fast"), "a speed is 0 or a factor such as 0.5 or 2, and 'fast' is neither"),
+        (("replay", _NO_CALL, "--speed=-1"), "and '-1' is neither"),
+        (("replay", _NO_CALL, "--speed", "nan"), "and 'nan' is neither"),
+        (("demo", "--speed", "inf"), "and 'inf' is neither"),
+        (("replay", _NO_CALL, "--dialects", "klingon"), "no dialect 'klingon'; there are hash_marker, tilde_fence"),
+    ],
+)
+def test_a_wrong_command_line(arguments: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The line says what is wrong and what there is; the usage is left to --help."""
+    assert 2 == main(arguments)
+    assert reason in complaint(capsys)
+
+
+@pytest.mark.parametrize("command", ["replay", "demo"])
+def test_without_rich(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the extra the line says what to install; JSON needs nothing."""
+    monkeypatch.delitem(sys.modules, "streamtools.apps.cli.transcript", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    arguments = [command, _NO_CALL] if command == "replay" else [command]
+    assert 2 == main(arguments)
+    expected = 'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without)'
+    assert expected == complaint(capsys)
+    assert 0 == main(["replay", _NO_CALL, "--json", "--speed", "0"])
+    assert '"type":"done"' in capsys.readouterr().out
+
+
+def test_rich_is_not_blamed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of ours that is missing is a broken installation, which no extra repairs."""
+    monkeypatch.delitem(sys.modules, "streamtools.apps.cli.transcript", raising=False)
+    monkeypatch.setitem(sys.modules, "streamtools.apps.cli.recordings", None)
+    with pytest.raises(ModuleNotFoundError, match=r"streamtools\.apps\.cli\.recordings"):
+        main(["replay", _NO_CALL])
+
+
+def broken_pipe() -> io.TextIOWrapper:
+    """Return a text file that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return open(writing, "w", encoding="utf-8")  # noqa: PTH123 - it is a pipe
+
+
+@pytest.mark.parametrize(
+    "arguments", [("replay", _NO_CALL, "--speed", "0"), ("replay", _NO_CALL, "--json"), ("demo",), ("--version",)]
+)
+def test_an_output_that_nobody_reads(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command stops at the first write that fails, and what it could not write is no further trouble."""
+    with broken_pipe() as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert 1 == main(arguments)
+    assert "the output cannot be written: Broken pipe" == complaint(capsys)
+
+
+def test_no_output_at_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A process can be started without a standard output."""
+    monkeypatch.setattr(sys, "stdout", None)
+    assert 1 == main(["replay", _NO_CALL])
+    assert "streamtools: standard output is closed\n" == capsys.readouterr().err
+    assert 2 == main(["replay"])
+    assert 0 == main(["--version"])
+
+
+def test_no_standard_error_at_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nobody can be told, the status tells; nothing lands on standard output instead."""
+    monkeypatch.setattr(sys, "stderr", None)
+    assert 2 == main(["replay", "no such file", "--json"])
+    assert "" == capsys.readouterr().out
+    with broken_pipe() as output:
+        monkeypatch.setattr(sys, "stderr", output)
+        assert 2 == main(["replay", "no such file", "--json"])
+        with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - it is no path
+            os.dup2(nowhere.fileno(), output.fileno())
+    assert "" == capsys.readouterr().out
+
+
+class Terminal(io.StringIO):
+    """A file that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_does_not_land_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal that has both, the unfinished line of the transcript is ended before standard error is used."""
+    monkeypatch.setenv("TERM", "xterm")
+    half = tmp_path / "half.jsonl"
+    half.write_bytes(Path(_HEADINGS).read_bytes()[:8000])
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert 1 == main(["replay", str(half), "--speed", "0"])
+    assert f"\nstreamtools: {half}, line" in screen.getvalue()
+
+
+def test_a_terminal_that_has_gone_is_no_trouble() -> None:
+    """Room for the line may not be had any more; the line is written all the same."""
+
+    def no_room() -> None:
+        raise BrokenPipeError
+
+    lines = io.StringIO()
+    complaints = Complaints(lines)
+    complaints.make_room = no_room
+    complaints.write("sorry")
+    assert "streamtools: sorry\n" == lines.getvalue()
+
+
+def test_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C at any time is status 130 and one line."""
+    (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert 130 == main(["replay", _NO_CALL, "--tools", "interrupted:tools"])
+    assert "interrupted" == complaint(capsys)
+
+
+def test_a_thread_that_does_not_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The process does not wait for a tool that does not stop; one that does, it lets end."""
+    statuses: list[int] = []
+    end = threading.Event()
+    stuck = threading.Thread(target=end.wait)
+    quick = threading.Thread(target=end.wait)
+    for thread in (stuck, quick, threading.Thread(target=end.wait, daemon=True)):
+        thread.start()
+
+    def leave(status: int) -> None:
+        statuses.append(status)
+        end.set()
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(sys, "argv", ["streamtools", "frobnicate"])
+    main()
+    stuck.join()
+    quick.join()
+    assert [2] == statuses
+    assert "frobnicate" in complaint(capsys)
+
+
+# What only a process shows: the whole way to its exit status, with Python's own words at its end.
+
+
+def test_a_process_refuses_in_one_line(tmp_path: Path) -> None:
+    """A binary file, from the shell's side."""
+    path = tmp_path / "image.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    expected = (2, "", f"streamtools: {path} is a binary file, not a recording\n")
+    assert expected == run("replay", path)
+
+
+def test_a_process_whose_reader_leaves() -> None:
+    """As with `| head -1`: one line, status 1, and no complaint of Python's at the exit."""
+    process = start("replay", _HEADINGS, "--speed", "4")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert b"# Coffee\n" == process.stdout.readline()
+    process.stdout.close()
+    with process.stderr:
+        assert b"streamtools: the output cannot be written: Broken pipe\n" == process.stderr.read()
+    assert 1 == process.wait(timeout=120)
+
+
+def test_a_process_without_an_output() -> None:
+    """As with `>&-`."""
+    ended = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *COMMAND, "replay", _NO_CALL],
+        capture_output=True,
+        env=ENVIRONMENT,
+        check=False,
+        timeout=120,
+    )
+    assert (1, b"streamtools: standard output is closed\n") == (ended.returncode, ended.stderr)
+
+
+@pytest.mark.parametrize("sleeping", ["time.sleep(600)", "await anyio.sleep(600)"])
+def test_a_process_that_is_interrupted_while_a_tool_works(sleeping: str, tmp_path: Path) -> None:
+    """Ctrl-C ends it with status 130 and one line, even if a tool in a thread cannot be stopped."""
+    kind = "async def" if sleeping.startswith("await") else "def"
+    (tmp_path / "slow.py").write_text(
+        f"import time, anyio\n{kind} get_weather(city: str) -> str:\n    {sleeping}\n    return city\n"
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "replay", str(shipped()["tilde-call"]), "--speed", "0", "--tools", "slow:get_weather"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
+    assert process.stdout is not None
+    while b"Executing" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, complaints = process.communicate(timeout=120)
+    assert (130, b"streamtools: interrupted\n") == (process.returncode, complaints)

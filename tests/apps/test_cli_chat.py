@@ -1,0 +1,442 @@
+"""`streamtools chat`: a conversation in a terminal, against servers on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from streamtools.apps.cli import main
+from streamtools.events import read_ui_event
+from streamtools.recording import read_recording, read_recordings, shipped
+from tests.apps.test_cli_bad_input import Terminal, complaint
+from tests.apps.test_cli_replay import sse
+from tests.support.command import COMMAND, ENVIRONMENT, start
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+
+DEMO = ("--tools", "streamtools.apps.cli.demo:TOOLS")
+KEY = "sk-do-not-tell"
+
+
+@contextlib.contextmanager
+def serving(*answers: Loopback) -> Iterator[Provider]:
+    """Serve these answers, in a thread, for as long as the block lasts."""
+    provider = Provider(*answers)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
+        yield provider
+
+
+def recorded(name: str) -> Loopback:
+    """Return a shipped recording as an answer, chunk by chunk."""
+    return Loopback([chunk.data for chunk in read_recording(shipped()[name]).chunks])
+
+
+def saying(*texts: str, **options: Any) -> Loopback:
+    """Return an answer of text."""
+    return Loopback([sse(*texts)], **options)
+
+
+def to(server: Provider, *more: str) -> list[str]:
+    """Return a command line."""
+    return ["chat", "--url", server.url, "--model", "m", *more]
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of tests are asked directly, and with a key."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> StringIO:
+    """What is on standard input, to be written by the test."""
+    lines = StringIO()
+    monkeypatch.setattr(sys, "stdin", lines)
+    return lines
+
+
+def test_one_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """Question, call, execution, follow-up, answer, summary: the model is taught the dialect, and no tools are sent."""
+    with serving(recorded("tilde-call"), saying("It rains, at 14 °C.")) as server:
+        options = ["--dialect", "tilde_fence", "--few-shot", *DEMO, "--option", "temperature=0", "--option", "stop=END"]
+        assert 0 == main(to(server, *options, "--once", "What is the weather in Paris?"))
+
+    shown = capsys.readouterr()
+    head, _, rest = shown.out.partition("Executed get_weather")
+    assert (
+        "❯ What is the weather in Paris?\n\n"
+        "I will look up the weather in Paris.\n\n"
+        "🔧 Waiting for tool call completion...\n"
+        '→ get_weather(city="Paris")\n\n'
+        "One moment, please.\n\n"
+        "🔧 Executing tool: get_weather...\n"
+        "🔧 "
+    ) == head
+    told, _, rest = rest.partition("\n")
+    assert told.startswith(": Paris: light rain, 14 °C (")
+    answer, _, summary = rest.rpartition("\n\n")
+    assert "↩ The results go back to the model.\n\nIt rains, at 14 °C." == answer
+    assert summary.startswith("✔ finished (stop) · 1 call: 1 executed · 2 steps · ")
+    assert "" == shown.err
+    first, second = server.bodies
+    assert ("m", 0, "END") == (first["model"], first["temperature"], first["stop"])
+    assert "tools" not in first
+    assert "~~~tool_call" in first["messages"][0]["content"]
+    assert {"role": "user", "content": "What does get_weather say about Berlin?"} in first["messages"]
+    assert first["messages"] == second["messages"][: len(first["messages"])]
+    assert second["messages"][-1]["content"].startswith("~~~tool_result get_weather\n14 °C, light rain\n")
+
+
+def test_calls_as_the_model_wrote_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --raw the text of a call is shown, which is otherwise told in our words."""
+    with serving(recorded("tilde-call"), saying("Rain.")) as server:
+        assert 0 == main(to(server, "--raw", *DEMO, "--once", "?"))
+    assert (
+        '\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n~~~\n\nOne' in capsys.readouterr().out
+    )
+
+
+def test_native_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a dialect the provider's own calls are used; --raw has no text of them to show."""
+    function = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
+    delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
+    chunks = [{"choices": [{"index": 0, "delta": delta}]}, {"choices": [{"index": 0, "finish_reason": "tool_calls"}]}]
+    called = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+    with serving(Loopback([called]), saying("Three.")) as server:
+        assert 0 == main(to(server, "--raw", *DEMO, "--system", "Be brief.", "--once", "1 + 2?"))
+    assert "→ add(a=1, b=2)\n\n🔧 Executing tool: add..." in capsys.readouterr().out
+    first, second = server.bodies
+    assert ["get_weather", "add"] == [each["function"]["name"] for each in first["tools"]]
+    assert {"role": "system", "content": "Be brief."} == first["messages"][0]
+    assert {"role": "tool", "tool_call_id": "call_1", "content": "3.0"} == second["messages"][-1]
+
+
+@pytest.mark.parametrize(
+    ("api", "path", "header"),
+    [
+        ("openai", "chat/completions", "authorization"),
+        ("responses", "responses", "authorization"),
+        ("anthropic", "v1/messages", "x-api-key"),
+        ("ollama", "api/chat", "authorization"),
+        ("gemini", "models/m:streamGenerateContent?alt=sse", "x-goog-api-key"),
+    ],
+)
+def test_each_api_has_its_client(
+    api: str, path: str, header: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The request goes where the provider wants it, with the key of its variable, which is neither shown nor recorded;
+    an answer that is an error is one line and status 1."""
+    refused = Loopback([b'{"error":{"message":"no such model"}}'], status=400, declared="application/json")
+    record = tmp_path / "refused.jsonl"
+    with serving(refused) as server:
+        assert 1 == main(to(server, "--api", api, "--record", str(record), "--once", "Hello?"))
+    shown = capsys.readouterr()
+    assert "❌ Stream error: no such model (upstream_error, status 400)" in shown.out
+    assert "streamtools: m: the stream failed: no such model\n" == shown.err
+    (head,) = server.heads
+    assert f"POST /{path} HTTP/1.1" == head[""]
+    assert KEY in head[header]
+    (exchange,) = read_recordings(record)
+    assert exchange.head.response is not None
+    assert (api, 400) == (exchange.head.source, exchange.head.response.status)
+    assert KEY not in shown.out + shown.err + record.read_text()
+
+
+def test_questions_are_lines_of_standard_input(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is asked with all that was said before; where nobody reads a prompt there is none, and /quit is the end."""
+    typed.write("What is coffee?\n\n  And tea? \n/quit\nnever asked\n")
+    typed.seek(0)
+    with serving(saying("A drink."), saying("Too.")) as server:
+        assert 0 == main(to(server))
+    shown = capsys.readouterr().out
+    assert shown.startswith("❯ What is coffee?\n\nA drink.\n\n✔ finished (stop) · no calls · ")
+    assert "\n\n❯ And tea?\n\nToo.\n\n✔ finished" in shown
+    assert ["What is coffee?", "A drink.", "And tea?"] == [each["content"] for each in server.bodies[1]["messages"]]
+    assert 2 == len(server.bodies)
+
+
+def test_a_question_that_failed_is_forgotten(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    """The chat goes on without it, and its end tells that not all went well."""
+    typed.write("one\ntwo")
+    typed.seek(0)
+    with serving(saying(status=400), saying("Yes?")) as server:
+        assert 1 == main(to(server))
+    assert "Yes?\n\n✔" in capsys.readouterr().out
+    assert [["one"], ["two"]] == [[each["content"] for each in body["messages"]] for body in server.bodies]
+
+
+def test_no_standard_input_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process can be started without one."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert 0 == main(["chat", "--model", "m"])
+
+
+def test_on_a_terminal_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands below a blank line, behind what tells who answers; the question is on the screen already."""
+    monkeypatch.setenv("TERM", "dumb")
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal("Hello\n"))
+    monkeypatch.setattr(sys, "stdout", screen)
+    with serving(saying("Hi.")) as server:
+        assert 0 == main(to(server))
+    before, _, after = screen.getvalue().partition("\n\n❯ ")
+    assert f"m at {server.url}chat/completions. Ctrl-C stops an answer; /quit ends the chat." == " ".join(
+        before.split()
+    )
+    assert after.startswith("\nHi.\n\n✔ finished (stop) · ")  # the line feed of the question is the terminal's
+    assert after.endswith(" ms\n\n❯ \n")
+
+
+def test_ctrl_c_at_the_prompt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends the chat as it ends any command, on a line of its own."""
+
+    class Interrupted(Terminal):
+        def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # typeshed's StringIO has two bases
+            raise KeyboardInterrupt
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    monkeypatch.setattr(sys, "stdout", screen)
+    assert 130 == main(["chat", "--model", "m"])
+    assert screen.getvalue().endswith("\n\n❯ \n")
+    assert "streamtools: interrupted\n" == capsys.readouterr().err
+
+
+def test_json_is_events_and_nothing_else(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    """One run a question, one event a line."""
+    typed.write("one\ntwo\n")
+    typed.seek(0)
+    with serving(recorded("hash-call"), saying("41.5"), saying("Yes.")) as server:
+        assert 0 == main(to(server, "--json", *DEMO))
+    shown = capsys.readouterr()
+    types = [read_ui_event(line).type for line in shown.out.splitlines()]
+    assert (2, 2, 1, 1) == tuple(types.count(each) for each in ("start", "done", "follow-up", "executed"))
+    assert "" == shown.err
+
+
+def test_a_recording_holds_the_whole_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each request is an exchange with the bytes as the network gave them, and the file can be replayed."""
+    record = tmp_path / "chat.jsonl"
+    with serving(recorded("tilde-call"), saying("Rain.")) as server:
+        arguments = to(server, *DEMO, "--dialect", "tilde_fence", "--record", str(record), "--once", "Weather?")
+        assert 0 == main(arguments)
+    first, second = read_recordings(record)
+    assert read_recording(shipped()["tilde-call"]).data == first.data
+    assert sse("Rain.") == second.data
+    assert ["end", "end"] == [each.end.kind for each in (first, second) if each.end is not None]
+    assert server.bodies == [each.head.request.body for each in (first, second) if each.head.request is not None]
+    assert 0o600 == record.stat().st_mode & 0o777
+    capsys.readouterr()
+    assert 0 == main(["replay", str(record), "--speed", "0", *DEMO])
+    assert "🔧 Executed get_weather: Paris: light rain, 14 °C (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_a_recorded_chat_goes_through_the_proxy(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment says of proxies holds with and without --record."""
+    with serving(saying("Yes.")) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("http://", scheme))
+        monkeypatch.setenv("no_proxy", "other.example")
+        for more in ([], ["--record", str(tmp_path / "chat.jsonl")]):
+            assert 0 == main(["chat", "--url", "http://models.example/v1", "--model", "m", "--once", "?", *more])
+    assert ["POST http://models.example/v1/chat/completions HTTP/1.1"] * 2 == [head[""] for head in proxy.heads]
+
+
+def test_a_recording_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer is shown all the same; then the line says why there is no recording of it."""
+    with serving(saying("Yes.")) as server:
+        assert 1 == main(to(server, "--once", "?", "--record", "/dev/full"))
+    shown = capsys.readouterr()
+    assert "Yes.\n\n✔ finished" in shown.out
+    assert "streamtools: the recording cannot be written: No space left on device\n" == shown.err
+
+
+def test_calls_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
+    """The model is asked which tools it needs, and the call is run."""
+    decided = saying('{"tools": [{"tool": "add", "arguments": {"a": 1, "b": 2}}]}')
+    with serving(decided, saying('{"tools": []}'), saying("Three.")) as server:
+        assert 0 == main(to(server, "--emulate", "force", *DEMO, "--once", "1 + 2?"))
+    shown = capsys.readouterr().out
+    assert "🔧 Executed add → 3.0 (" in shown
+    assert "Three.\n\n✔ finished" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--url", "localhost:8000"), "a base URL begins with http:// or https:// and a host"),
+        (("--few-shot", *DEMO), "--few-shot shows calls of --tools in a --dialect, and needs both"),
+        (("--few-shot", "--dialect", "tilde_fence"), "--few-shot shows calls of --tools in a --dialect"),
+        (("--dialect", "klingon"), "no dialect 'klingon'; there are hash_marker"),
+        (("--dialect", "auto"), "one dialect is taught, and 'auto' is not one"),
+        (("--dialect", ""), "one dialect is taught, and '' is not one"),
+        (("--dialect", "kimi_k2"), "hold tokens of a chat template, which no prompt can write"),
+        (("--option", "temperature"), "an option is NAME=VALUE, such as temperature=0, and 'temperature' is not"),
+        (("--emulate", "force"), "emulation is forced, and there are no function tools"),
+        (("--record", "no/such/folder"), "--record: no/such/folder cannot be written: No such file or directory"),
+        (("--record", "\0"), "cannot be written: embedded null byte"),
+        (("--api", "telnet"), "invalid choice: 'telnet'"),
+    ],
+)
+def test_what_is_of_no_use_is_refused(
+    options: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line says what is wrong before anything is asked."""
+    assert 2 == main(["chat", "--model", "m", *options])
+    assert reason in complaint(capsys)
+
+
+def test_a_key_that_no_header_can_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused without being shown."""
+    monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
+    with serving(saying("never")) as server:
+        assert 2 == main(to(server, "--once", "?"))
+    told = capsys.readouterr().err
+    assert "holds characters that no header can" in told
+    assert "schlüssel" not in told
+    assert [] == server.requests
+
+
+INTERRUPTING = """
+import os, signal, anyio
+
+async def interrupt(times: int, wait: int = 3600) -> str:
+    for _ in range(times):
+        os.kill(os.getpid(), signal.SIGINT)
+    await anyio.sleep(wait)
+    return "never"
+"""
+
+
+def calling(times: int, wait: int = 3600) -> Loopback:
+    """Return an answer that interrupts whoever reads it so many times, and then waits so many seconds."""
+    return saying(f'Now: ###:{{"tool":"interrupt","parameters":{{"times":{times},"wait":{wait}}}}}')
+
+
+@pytest.fixture
+def interrupting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """The option for a tool that presses Ctrl-C."""
+    (tmp_path / "interrupting.py").write_text(INTERRUPTING)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "--tools", "interrupting:interrupt"
+    sys.modules.pop("interrupting", None)
+
+
+def test_ctrl_c_stops_an_answer_and_keeps_the_chat(
+    interrupting: tuple[str, str], typed: StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was said until then stays said, the call is answered, and the next question is asked."""
+    typed.write("one\ntwo\n")
+    typed.seek(0)
+    with serving(calling(1), saying("Yes?")) as server:
+        assert 0 == main(to(server, *interrupting))
+    shown = capsys.readouterr()
+    assert "■ cancelled" in shown.out
+    assert "\n\n❯ two\n\nYes?\n\n✔ finished" in shown.out
+    assert "" == shown.err
+    messages = server.bodies[1]["messages"]
+    assert "one" == messages[0]["content"]
+    assert messages[1]["content"].startswith("Now: ###:{")
+    assert messages[-1]["content"].endswith('was cancelled before it ended"}\n\ntwo')
+    assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
+
+
+def test_ctrl_c_at_the_only_answer(interrupting: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """With --once the chat ends with it, and the status is that of an interrupt."""
+    with serving(calling(1)) as server:
+        assert 130 == main(to(server, *interrupting, "--once", "?"))
+    shown = capsys.readouterr()
+    assert "■ cancelled" in shown.out
+    assert "streamtools: interrupted\n" == shown.err
+
+
+def test_ctrl_c_twice_ends_the_chat(
+    interrupting: tuple[str, str], typed: StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second one does not wait for the first to have its way."""
+    typed.write("one\ntwo\n")
+    typed.seek(0)
+    with serving(calling(2)) as server:
+        assert 130 == main(to(server, *interrupting))
+    assert capsys.readouterr().err.endswith("streamtools: interrupted\n")
+    assert 1 == len(server.requests)
+
+
+def test_ignored_interrupts_stay_ignored(interrupting: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A chat in the background of a shell is not stopped by the keys of the foreground."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with serving(calling(2, 0), saying("Done.")) as server:
+            assert 0 == main(to(server, *interrupting, "--once", "?"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "Done.\n\n✔ finished" in capsys.readouterr().out
+
+
+def read_until(file: IO[bytes], text: str) -> str:
+    """Return what comes, up to and including `text`."""
+    data = b""
+    while text.encode() not in data:
+        more = os.read(file.fileno(), 4096)
+        assert more, data.decode(errors="replace")
+        data += more
+    return data.decode()
+
+
+def test_a_real_signal_to_a_real_process() -> None:
+    """The provider's connection is closed at once, the next question is answered, and a chat that ends ends well."""
+    silent = saying("Let me think", hold=True)
+    provider = Provider(silent, saying("Yes?"))
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
+        process = start(*to(provider), stdin=subprocess.PIPE)
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"one\n")
+            process.stdin.flush()
+            read_until(process.stdout, "Let me think")
+            process.send_signal(signal.SIGINT)
+            read_until(process.stdout, "■ cancelled")
+            portal.call(silent.disconnected.wait)
+            process.stdin.write(b"two\n")
+            process.stdin.flush()
+            assert "❯ two\n\nYes?\n\n✔ finished" in read_until(process.stdout, "✔ finished")
+            _, complaints = process.communicate(timeout=120)
+    assert (0, b"") == (process.returncode, complaints)
+
+
+def test_a_real_terminal(tmp_path: Path) -> None:
+    """Prompt, answer, prompt again, and Ctrl-C there: status 130."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    with serving(saying("Hi there.")) as server, os.fdopen(ours, "rb+", buffering=0) as terminal:
+        environment = ENVIRONMENT | {"TERM": "dumb"}
+        with subprocess.Popen(
+            [*COMMAND, *to(server)], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment
+        ) as process:
+            os.close(theirs)
+            assert "/quit ends" in read_until(terminal, "❯ ")
+            terminal.write(b"Hello\n")
+            shown = read_until(terminal, "✔ finished")
+            assert "Hi there." in shown
+            if "❯ " not in shown.partition("✔ finished")[2]:
+                read_until(terminal, "❯ ")
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(OSError):  # it has gone already
+                terminal.write(b"\n")  # Python notices a signal between its prompt and its wait with the next line only
+            _, complaints = process.communicate(timeout=120)
+    assert (130, b"streamtools: interrupted\n") == (process.returncode, complaints)

@@ -1,0 +1,95 @@
+"""`streamtools demo`: recorded answers on the whole way that an answer takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamtools.apps.cli import main
+from streamtools.apps.cli.demo import FEATURED
+from streamtools.recording import (
+    Chunk,
+    End,
+    EndKind,
+    Head,
+    Recording,
+    RecordingWriter,
+    Request,
+    Response,
+    read_recording,
+    shipped,
+)
+
+_BODY = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "stream": True}
+
+
+def made(*chunks: bytes, end: EndKind = "end", response: Response | None = None) -> Recording:
+    """Return a recording of an answer to `_BODY`."""
+    request = Request(method="POST", url="https://example.org/v1/chat/completions", body=_BODY)
+    head = Head(source="openai", title="Made up", request=request, response=response)
+    return Recording(head, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), End(end, 9.0))
+
+
+def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A call of each dialect is executed, headings stay, and no text of a call is to be seen."""
+    assert 0 == main(["demo", "--speed", "20"])
+    shown = capsys.readouterr()
+    assert "" == shown.err
+    assert "gemma-3-270m answers, recorded. The tools run here" in shown.out
+    assert "their weather is invented" in shown.out
+    assert "❯ What is the weather in Paris?\n\nI will look up the weather in Paris.\n\n" in shown.out
+    assert "🔧 Executed get_weather: Paris: light rain, 14 °C (" in shown.out
+    assert "🔧 Executed add → 41.5 (" in shown.out
+    assert "\n\n###### Note\n\nDo not let it boil.\n\n### Summary\n\n" in shown.out
+    assert [0, 0, 0] == [shown.out.count(text) for text in ("~~~", "###:", '{"')]
+    assert 3 == shown.out.count("✔ finished (stop)")
+
+
+def test_all_recordings_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--all` plays every recording: quoted markers are text, a call that was cut is told as cut and not executed."""
+    assert 0 == main(["demo", "--all", "--speed", "0"])
+    shown = capsys.readouterr()
+    assert "" == shown.err
+    assert [1] * len(shipped()) == [shown.out.count(f"── {name}: ") for name in shipped()]
+    assert "```\n~~~tool_call\n{" in shown.out
+    assert "✂ truncated (length) · 1 malformed call ·" in shown.out
+    assert 8 == shown.out.count("🔧 Executed ")
+    assert "demo --all" not in shown.out
+
+
+def test_the_featured_recordings_hold_a_call_of_each_dialect_and_headings() -> None:
+    """They are what the demo is for, and no answer among them quotes a marker."""
+    texts = []
+    for name in FEATURED:
+        frames = read_recording(shipped()[name]).data.decode().split("\n\n")
+        chunks = [json.loads(frame.removeprefix("data: ")) for frame in frames if frame.startswith("data: {")]
+        texts.append("".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"]))
+    tilde, hashes, headings = texts
+    assert (1, 0) == (tilde.count("~~~tool_call"), tilde.count("###"))
+    assert (1, 0) == (hashes.count("###:"), hashes.count("~~~"))
+    assert (0, 0, True) == (headings.count("###:"), headings.count("~~~"), headings.startswith("# "))
+
+
+def test_an_answer_that_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A connection that breaks is a failed stream and status 1; the other answers are shown."""
+    paths = {}
+    for name, kind in {"good": "end", "bad": "reset"}.items():
+        data = b'data: {"choices":[{"index":0,"delta":{"content":"Be"},"finish_reason":%b}]}\n\n'
+        recording = made(data % (b'"stop"' if kind == "end" else b"null"), end="end" if kind == "end" else "reset")
+        request = Request(method="POST", url="http://127.0.0.1/", body={**_BODY, "user": name})
+        paths[name] = tmp_path / name
+        with RecordingWriter(paths[name], Head(source="openai", request=request)) as writer:
+            for at, data in recording.chunks:
+                writer.chunk(data, at)
+            writer.end("end" if kind == "end" else "reset", 9.0)
+    monkeypatch.setattr("streamtools.apps.cli.demo.shipped", lambda: paths)
+    monkeypatch.setattr("streamtools.apps.cli.demo.FEATURED", ("bad", "good"))
+    assert 1 == main(["demo", "--speed", "0"])
+    shown = capsys.readouterr()
+    assert "✘ failed (stream_interrupted)" in shown.out
+    assert "✔ finished (stop)" in shown.out
+    assert shown.err.startswith("streamtools: bad: the stream failed: the connection to the provider was lost: ")

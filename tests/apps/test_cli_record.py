@@ -1,0 +1,239 @@
+"""`streamtools record`: what a provider streams, or what was saved, into a recording; and what may go wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from streamtools.apps.cli import main
+from streamtools.events import read_ui_event
+from streamtools.recording import read_recording, shipped
+from tests.apps.test_cli_bad_input import complaint
+from tests.apps.test_cli_replay import recorded, saved, sse
+from tests.support.loopback import Loopback
+from tests.support.planted import KEYS, found
+
+KEY = KEYS["openai"]
+
+
+@contextmanager
+def serving(*chunks: bytes, **options: Any) -> Iterator[Loopback]:
+    """Give a provider, in a thread of its own, that answers with these chunks."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Loopback(chunks, **options)) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of the tests names no proxy."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_an_answer_is_recorded_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The body is posted with the headers, the answer is shown as it comes, and the file holds it without keys."""
+    body, out = saved(tmp_path, b'{"stream": true}', "body.json"), tmp_path / "out.jsonl"
+    answer = sse("Your key is ", KEY, " indeed")
+    headers = ["--header", f"authorization: Bearer {KEY}", "--header", "accept:*/*"]
+    with serving(answer[:90], answer[90:]) as server:
+        arguments = ["record", "--url", server.url + "?key=1", "--out", str(out), "--body", body, *headers]
+        assert 0 == main([*arguments, "--redact", "indee[a-d]"])
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"Your key is {KEY} indeed\n\n✔ finished (stop) · no calls · ")
+    assert shown.out.endswith(f"\n\nRecorded in {out}.\n")
+    assert "" == shown.err
+    (request,) = server.requests
+    assert request.startswith(b"POST /?key=1 HTTP/1.1\r\n")
+    assert f"authorization: Bearer {KEY}".encode() in request
+    assert b"content-type: application/json\r\n" in request
+    assert request.endswith(b'\r\n\r\n{"stream": true}')
+    recording = read_recording(out)
+    assert recording.head.request is not None
+    assert {"stream": True} == recording.head.request.body
+    assert len(answer) == len(recording.data)
+    assert b'"' + b"*" * len(KEY) + b'"' in recording.data
+    assert b'" ******"' in recording.data
+    assert [] == found(out.read_bytes())
+    assert 0o600 == stat.S_IMODE(out.stat().st_mode)
+
+
+def test_events_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json the output is events and nothing else; without a body it is a GET; a source can be named."""
+    out = tmp_path / "out.jsonl"
+    with serving(sse("Hi.")) as server:
+        assert 0 == main(["record", "--url", server.url, "--out", str(out), "--json", "--source", "openai"])
+    shown = capsys.readouterr()
+    assert ["start", "step-start", "text", "step-end", "done"] == [
+        read_ui_event(line).type for line in shown.out.splitlines()
+    ]
+    assert "" == shown.err
+    assert server.requests[0].startswith(b"GET / ")
+    assert "openai" == read_recording(out).head.source
+
+
+def test_a_body_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A body can be piped; its content type can be told."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a=b")))
+    out = tmp_path / "out.jsonl"
+    with serving(sse("Hi.")) as server:
+        arguments = ["--body", "-", "--header", "Content-Type: application/x-www-form-urlencoded"]
+        assert 0 == main(["record", "--url", server.url, "--out", str(out), *arguments])
+    assert server.requests[0].endswith(b"\r\n\r\na=b")
+    assert 1 == server.requests[0].lower().count(b"content-type")
+    monkeypatch.setattr(sys, "stdin", None)
+    capsys.readouterr()
+    assert 2 == main(["record", "--url", server.url, "--out", str(out), "--body", "-"])
+    assert "--body: standard input is closed" == complaint(capsys)
+
+
+def test_an_answer_that_fails_is_recorded_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error of the provider, and a connection that breaks, are recorded as they came; the status is 1."""
+    out = tmp_path / "out.jsonl"
+    with serving(b'{"error":{"message":"no such key"}}', status=401, declared="application/json") as server:
+        assert 1 == main(["record", "--url", server.url + "?key=1", "--out", str(out)])
+    shown = capsys.readouterr()
+    assert "no such key" in shown.out
+    assert f"streamtools: {server.url}?key=%5Bredacted%5D: the stream failed: no such key\n" == shown.err
+    assert b'{"error":{"message":"no such key"}}' == read_recording(out).data
+    with serving(sse("Hi.", finish=None), drop=True) as server:
+        assert 1 == main(["record", "--url", server.url, "--out", str(out)])
+    end = read_recording(out).end
+    assert end is not None
+    assert "reset" == end.kind
+
+
+def test_a_server_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says so, without what is secret in the address; the recording tells that there was no answer."""
+    with serving() as server:
+        url = server.url
+    out = tmp_path / "out.jsonl"
+    assert 1 == main(["record", "--url", f"{url}?key=s3cret", "--out", str(out)])
+    assert f"{url}?key=%5Bredacted%5D does not answer: ConnectError" == complaint(capsys)
+    assert read_recording(out).head.response is None
+
+
+@pytest.mark.parametrize("name", ["a.sse", "a.chunks.txt", "a.jsonl"])
+def test_a_saved_stream_becomes_a_recording(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is read is shown, and redacted; the file that is read stays."""
+    data = sse("Your key: ", KEY)
+    contents = {
+        "a.sse": data,
+        "a.chunks.txt": data.replace(b"data: ", b"").replace(b"\n\n", b"\n"),
+        "a.jsonl": Path(recorded(tmp_path, data, "end")).read_bytes(),
+    }
+    path, out = saved(tmp_path, contents[name], name), tmp_path / "out.jsonl"
+    assert 0 == main(["record", "--from", path, "--out", str(out)])
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Your key: sk-****")
+    assert "" == shown.err
+    assert data.replace(KEY.encode(), b"sk-" + b"*" * (len(KEY) - 3)) == read_recording(out).data
+
+
+def test_a_saved_stream_that_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is imported as it is, and its failure is told as that of a replay."""
+    path, out = saved(tmp_path, sse("Hel", finish=None)), tmp_path / "out.jsonl"
+    assert 1 == main(["record", "--from", path, "--out", str(out), "--json"])
+    assert (
+        f"streamtools: {out}: the stream failed: the stream ended before it was complete\n" == capsys.readouterr().err
+    )
+
+
+def test_several_exchanges_are_shown_one_behind_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a file with several exchanges all are replayed and imported; a failure names the one that failed."""
+    data = Path(recorded(tmp_path, sse("One."), "end")).read_bytes()
+    data += Path(recorded(tmp_path, sse("Two.", finish=None), "reset")).read_bytes()
+    path, out = saved(tmp_path, data, "both.jsonl"), tmp_path / "out.jsonl"
+    for arguments, name in (
+        (["replay", path, "--speed", "0"], path),
+        (["record", "--from", path, "--out", str(out)], out),
+    ):
+        assert 1 == main(arguments)
+        shown = capsys.readouterr()
+        assert shown.out.index("One.") < shown.out.index("Two.")
+        assert shown.err.startswith(f"streamtools: {name}, exchange 2: the stream failed: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((), "the following arguments are required: --out (see streamtools record --help)"),
+        (("--out", "x"), "one of the arguments --url --from is required"),
+        (("--out", "x", "--url", "y", "--from", "z"), "argument --from: not allowed with argument --url"),
+        (
+            ("--out", "x", "--url", "y", "--header", "accept"),
+            "a header is NAME:VALUE, such as 'accept: */*', and 'accept'",
+        ),
+        (("--out", "x", "--url", "y", "--header", "s" * 30), "and 'ssssssss…' is not"),
+        (("--out", "x", "--url", "y", "--redact", "("), "'(' is no regular expression: missing ), unterminated"),
+        (("--out", "x", "--url", "y", "--source", "z"), "argument --source: invalid choice: 'z'"),
+        (
+            ("--out", "/no/such/x", "--url", "http://x"),
+            "--out: /no/such/x cannot be written: No such file or directory",
+        ),
+        (("--out", "a\0b", "--url", "http://x"), "--out: a␀b cannot be written: embedded null byte"),
+        (("--out", "x", "--url", "y"), "Request URL is missing an 'http://' or 'https://' protocol."),
+        (("--out", "x", "--url", "http://[x"), "Invalid IPv6 URL"),
+        (
+            ("--out", "x", "--url", "http://y", "--body", "none"),
+            "--body: none cannot be read: No such file or directory",
+        ),
+        (("--out", "x", "--url", "http://y", "--body", "a\0b"), "--body: a␀b cannot be read: embedded null byte"),
+        (("--out", "x", "--from", "none"), "none does not exist"),
+        (
+            ("--out", "x", "--from", "none", "--body", "y"),
+            "--body and --header are sent to a --url, and a file takes none",
+        ),
+    ],
+)
+def test_what_is_refused(
+    arguments: tuple[str, ...],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whatever is wrong is one line and status 2."""
+    monkeypatch.chdir(tmp_path)
+    assert 2 == main(["record", *arguments])
+    assert reason in complaint(capsys)
+
+
+def test_what_is_imported_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a file that is no stream nor the same file for both empties anything."""
+    out = tmp_path / "out.jsonl"
+    out.write_text("precious")
+    assert 2 == main(["record", "--from", saved(tmp_path, b"Dear diary,\n"), "--out", str(out)])
+    assert complaint(capsys).endswith("is not a recording: its line 1 is not the head of one")
+    assert "precious" == out.read_text()
+    path = saved(tmp_path, sse("Hi."))
+    assert 2 == main(["record", "--from", path, "--out", path])
+    assert f"--out: {path} is the file that is read" == complaint(capsys)
+    assert sse("Hi.") == Path(path).read_bytes()
+
+
+def test_a_recording_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer is shown all the same; then the line says why there is no recording of it."""
+    with serving(sse("Hi.")) as server:
+        assert 1 == main(["record", "--url", server.url, "--out", "/dev/full"])
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Hi.\n")
+    assert "streamtools: the recording cannot be written: No space left on device\n" == shown.err
+
+
+def test_a_shipped_recording_comes_out_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What needs no redaction is the same, byte for byte; the events are those of the recording."""
+    path, out = shipped()["tilde-call"], tmp_path / "out.jsonl"
+    assert 0 == main(["record", "--from", str(path), "--out", str(out), "--json"])
+    assert path.read_bytes() == out.read_bytes()
+    assert "call" in [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]

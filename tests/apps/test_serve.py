@@ -1,0 +1,299 @@
+"""`streamtools serve`: its command line, its complaints, the recordings that it plays, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools.apps.cli import main
+from streamtools.apps.cli.serve import FIRST, POSTCARD, Recorded
+from streamtools.recording import shipped
+from tests.apps.test_cli_bad_input import complaint
+from tests.apps.test_cli_chat import serving
+from tests.support.answering import Page, calling, opened, saying
+from tests.support.command import COMMAND, ENVIRONMENT
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn."""
+    return "asyncio"
+
+
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Start the command, and give its address."""
+    environment = {name: value for name, value in ENVIRONMENT.items() if "proxy" not in name.lower()}
+    with subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().decode()
+            yield process, line.partition(": ")[2].partition("/ ")[0]
+        finally:
+            process.kill()
+
+
+def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
+    """It says where, answers, and ends like any program at Ctrl-C."""
+    with started() as (process, url):
+        told = httpx.get(f"{url}/conversation", trust_env=False).json()
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=60)
+
+    assert "recordings of gemma-3-270m" == told["told"]
+    assert {*shipped(), "postcard"} == {each["name"] for each in told["suggestions"]}
+    assert FIRST == tuple(each["name"] for each in told["suggestions"])[: len(FIRST)]
+    assert (130, "streamtools: interrupted\n") == (process.returncode, complaints.decode())
+
+
+def interrupt() -> None:
+    """Do what Ctrl-C does."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], object], *arguments: str) -> int:
+    """Run the command in this process while `visit` is there, and return its exit status.
+
+    It is interrupted in the end, unless `visit` returns True: it has done that itself.
+    """
+    reading, writing = os.pipe()
+
+    def come() -> None:
+        with os.fdopen(reading) as output:
+            url = output.readline().partition(": ")[2].partition("/ ")[0]
+        is_over = None
+        try:
+            with httpx.Client(base_url=url, headers={"origin": url}, trust_env=False) as client:
+                is_over = visit(client)
+        finally:
+            if is_over is None:
+                interrupt()
+
+    with ThreadPoolExecutor(1) as pool, os.fdopen(writing, "w") as output:
+        visited = pool.submit(come)
+        monkeypatch.setattr(sys, "stdout", output)
+        status = main(["serve", "--port", "0", *arguments])
+        visited.result(60)
+    return status
+
+
+def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its tools, under its dialect, and asked as the command line says."""
+    told: list[str] = []
+
+    def visit(client: httpx.Client) -> None:
+        told.append(client.get("/conversation").json()["told"])
+        run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
+        told.append(client.get(f"/runs/{run}/events").text)
+
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with serving(saying(calling("get_weather", city="Oslo")), saying("Cold.")) as provider:
+        status = serve(
+            monkeypatch,
+            visit,
+            *(
+                "--url",
+                provider.url,
+                "--model",
+                "m",
+                "--tools",
+                "streamtools.apps.cli.demo:TOOLS",
+                "--system",
+                "Be brief.",
+            ),
+            *("--dialect", "tilde_fence", "--option", "temperature=0", "--host", "localhost"),
+        )
+
+    assert 130 == status
+    assert told[0].startswith("m at http://127.0.0.1:")
+    assert "Oslo: snow, -2 °C" in told[1]
+    assert "Cold." in told[1]
+    system, question = provider.bodies[0]["messages"]
+    assert "Be brief." in system["content"]
+    assert "~~~tool_call" in system["content"]
+    assert ("Oslo?", 0) == (question["content"], provider.bodies[0]["temperature"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--url", "http://127.0.0.1:1"], "--url needs a --model: without one, recordings are played"),
+        (["--tools", "a:b"], "--tools needs a --model: without one, recordings are played"),
+        (["--option", "a=1"], "--option needs a --model: without one, recordings are played"),
+        (["--emulate", "force"], "--emulate needs a --model: without one, recordings are played"),
+        (["--api", "gemini"], "--api needs a --model: without one, recordings are played"),
+        (["--few-shot"], "--few-shot shows calls of --tools in a --dialect, and needs both"),
+        (["--model", "m", "--url", "ftp://x"], "a base URL begins with http:// or https://"),
+        (["--model", "m", "--tools", "nowhere:tools"], "there is no module 'nowhere'"),
+        (["--port", "65536"], "a port is a number up to 65535, and '65536' is none"),
+        (["--port", "x"], "a port is a number up to 65535, and 'x' is none"),
+        (["--speed", "-1"], "a speed is 0 or a factor"),
+        (["--host", "not a host"], "nothing can listen at not a host, port 8765"),
+    ],
+)
+def test_a_command_line_that_is_of_no_use(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    """One line says why."""
+    status = main(["serve", *arguments])
+
+    assert status == (1 if "--host" in arguments else 2)
+    assert told in complaint(capsys)
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """The line says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status = main(["serve", "--port", str(port)])
+
+    assert 1 == status
+    assert f"port {port} is taken: choose another with --port, or --port 0 for any" in complaint(capsys)
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_a_package_that_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """The line says how to get it."""
+    _without(monkeypatch, missing)
+
+    assert 2 == main(["serve", "--port", "0"])
+    assert f'the page needs {missing}: pip install "streamtools[cli,web]"' in complaint(capsys)
+
+
+def test_another_package_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not blamed on the extra."""
+    _without(monkeypatch, "streamtools.apps.web.conversations")
+    with pytest.raises(ModuleNotFoundError, match="conversations"):
+        main(["serve", "--port", "0"])
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    class Absent:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+            if name == missing:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    for name in [*sys.modules]:
+        if name == missing or name.startswith((f"{missing}.", "streamtools.apps.web", "streamtools.outputs.asgi")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
+
+
+def test_an_interrupt_ends_the_answers_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their readers get the end, the provider is left, and the command ends, whatever was still to come."""
+    told: list[str] = []
+
+    def visit(client: httpx.Client) -> bool:
+        run = client.post("/runs", json={"question": "Hi"}).json()["run"]
+        with client.stream("GET", f"/runs/{run}/events") as response:
+            for line in response.iter_lines():
+                told.append(line)
+                if '"Wait"' in line:
+                    interrupt()
+        return True
+
+    answer = saying("Wait", hold=True)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with serving(answer) as provider:
+        status = serve(monkeypatch, visit, "--model", "m", "--url", provider.url)
+
+    assert 130 == status
+    assert '"reason":"cancelled"' in "".join(told)
+    assert answer.disconnected.is_set()
+
+
+def test_who_listens_to_everybody_is_told_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reaches the address can run the tools."""
+    statuses: list[int] = []
+
+    def visit(client: httpx.Client) -> None:
+        for host in ("127.0.0.1", "known.example", "evil.example"):
+            statuses.append(client.get("/conversation", headers={"host": host}).status_code)
+
+    assert 130 == serve(monkeypatch, visit, "--host", "0.0.0.0", "--allow-host", "Known.example")
+    assert [200, 200, 421] == statuses
+    assert "whoever reaches 0.0.0.0 can talk to the model and run the tools" in capsys.readouterr().err
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", [*shipped(), "postcard"])
+async def test_recordings_are_played_to_their_end(name: str) -> None:
+    """Each by itself, as it was recorded; what it calls is run."""
+    async with opened(answerer=Recorded(speed=0)) as page:
+        run = (await page.tell("/runs", {"suggestion": name})).json()["run"]
+        if name == "postcard":
+            await _approve(page, run)
+        events = await page.events(run)
+
+    kinds = [event["type"] for event in events]
+    assert ("truncated" if name == "cut-call" else "finished") == events[-1]["reason"]
+    assert ("call" in name or name in ("postcard", "two-tools")) == ("call-start" in kinds) or name == "no-call"
+    assert kinds.count("executed") == kinds.count("call")
+
+
+async def _approve(page: Page, run: str) -> None:
+    asked = await page.until(run, '"approval-requested"')
+    call_id = asked.partition('"id":"')[2].partition('"')[0]
+    assert 200 == (await page.tell(f"/runs/{run}/calls/{call_id}", {"approve": True, "shown": asked})).status_code
+
+
+@pytest.mark.anyio
+async def test_a_postcard_that_is_denied_is_not_sent() -> None:
+    """The hand-written answer says so."""
+    async with opened(answerer=Recorded(speed=20)) as page:
+        run = await page.ask(POSTCARD.question.upper())
+        asked = await page.until(run, '"approval-requested"')
+        call_id = asked.partition('"id":"')[2].partition('"')[0]
+        await page.tell(f"/runs/{run}/calls/{call_id}", {"approve": False})
+        events = await page.events(run)
+
+    assert "nothing was sent." in "".join(event.get("text", "") for event in events if event["type"] == "text")
+
+
+@pytest.mark.anyio
+async def test_a_question_that_nobody_recorded() -> None:
+    """The answer says what this is, and how a model is named; a recorded one may be typed."""
+    async with opened(answerer=Recorded(speed=50)) as page:
+        unknown = await page.events(await page.ask("Who are you?"))
+        known = await page.events(await page.ask("what is  17.5 plus 24?"))
+
+    text = "".join(event.get("text", "") for event in unknown if event["type"] == "text")
+    assert "streamtools serve --model NAME" in text
+    assert ["add"] == [event["call"]["name"] for event in known if event["type"] == "executed"]
+
+
+@pytest.mark.anyio
+async def test_progress_is_told_before_the_result() -> None:
+    """By the tool that is written for it."""
+    async with opened(answerer=Recorded(speed=20)) as page:
+        run = (await page.tell("/runs", {"suggestion": "postcard"})).json()["run"]
+        await _approve(page, run)
+        events = await page.events(run)
+
+    assert [1, 2, 3] == [
+        event["data"]["done"] for event in events if event["type"] == "progress" if "done" in event["data"]
+    ]
+
+
+def test_the_help_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what it takes."""
+    assert 0 == main(["serve", "--help"])
+    assert "--allow-host NAME" in capsys.readouterr().out

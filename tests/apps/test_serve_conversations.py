@@ -1,0 +1,253 @@
+"""The server of the page: conversations, their runs, and what is decided about calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from streamtools.apps.web.conversations import Conversations
+from streamtools.conversation import Ask, Message, ScriptedModel, User, chat
+from streamtools.sources import Source
+from tests.support.answering import calling, opened, saying
+from tests.support.loopback import Loopback
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn."""
+    return "asyncio"
+
+
+def text_of(events: list[dict[str, object]]) -> str:
+    """Return the text in events."""
+    return "".join(str(event["text"]) for event in events if event["type"] == "text")
+
+
+async def test_a_question_is_answered_and_told_to_the_model_with_the_next() -> None:
+    """The history grows; a page that is loaded gets the runs, and each run again from any place."""
+    async with opened(saying("The first ", "answer."), saying("The second.")) as page:
+        first = await page.ask("One?")
+        events = await page.events(first)
+        second = await page.ask("Two?")
+        await page.events(second)
+        known = await page.known()
+        rest = await page.events(first, after=events[3]["seq"])
+
+        assert [{"role": "user", "content": "One?"}] == page.provider.bodies[0]["messages"]
+        assert ["One?", "The first answer.", "Two?"] == [
+            each["content"] for each in page.provider.bodies[1]["messages"]
+        ]
+    assert "The first answer." == text_of(events)
+    assert list(range(1, len(events) + 1)) == [event["seq"] for event in events]
+    assert events[4:] == rest
+    assert [{"run": first, "question": "One?"}, {"run": second, "question": "Two?"}] == known["turns"]
+    assert ("a provider of the tests", "It is on this machine.") == (known["told"], known["note"])
+    assert [{"name": "weather", "title": "One call", "question": "What is the weather in Oslo?"}] == known[
+        "suggestions"
+    ]
+
+
+async def test_a_suggestion_is_asked_by_its_name() -> None:
+    """Its question is what the model gets."""
+    async with opened(saying("Cold.")) as page:
+        response = await page.tell("/runs", {"suggestion": "weather"})
+        await page.events(response.json()["run"])
+
+        assert "What is the weather in Oslo?" == response.json()["question"]
+        assert "What is the weather in Oslo?" == page.provider.bodies[0]["messages"][-1]["content"]
+
+
+async def test_one_answer_at_a_time() -> None:
+    """A second question is refused until the first is answered; another conversation is another matter."""
+    go = anyio.Event()
+    async with opened(saying("Wait", go, "."), saying("Other.")) as page:
+        run = await page.ask("One?")
+        refused = await page.tell("/runs", {"question": "Two?"})
+        go.set()
+        await page.events(run)
+        await page.ask("Two?")
+
+    assert 409 == refused.status_code
+    assert "being given" in refused.json()["error"]
+
+
+async def test_two_questions_at_the_same_moment_are_one() -> None:
+    """Whichever comes first."""
+    async with opened(saying("Hello."), saying("Wait", hold=True)) as page:
+        await page.events(await page.ask("One?"))
+        statuses = []
+
+        async def ask() -> None:
+            statuses.append((await page.tell("/runs", {"question": "Two?"})).status_code)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(ask)
+        await page.until((await page.known())["turns"][-1]["run"], "Wait")
+
+        assert [201, 409, 409] == sorted(statuses)
+
+
+async def test_a_question_right_behind_an_answer_waits_for_what_is_behind_it() -> None:
+    """The run has said its end and is being left: the next question is taken, and answered when that is done."""
+    go = anyio.Event()
+
+    class Slow(ScriptedModel):
+        """Takes its time to be left."""
+
+        @asynccontextmanager
+        async def stream(self, ask: Ask) -> AsyncIterator[Source]:
+            async with super().stream(ask) as source:
+                yield source
+            await go.wait()
+
+    class Answers:
+        """Gives its answers."""
+
+        told = note = ""
+        suggestions = ()
+
+        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+            """Return the answer."""
+            return chat(Slow(["Yes."]), [*history, User(question)])
+
+    async with opened(answerer=Answers()) as page:
+        await page.until(await page.ask("One?"), '"done"')
+        statuses = []
+
+        async def ask() -> None:
+            statuses.append((await page.tell("/runs", {"question": "Two?"})).status_code)
+            go.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            group.start_soon(ask)
+
+    assert [409, 201] == statuses
+
+
+async def test_to_stop_waits_until_the_provider_is_left() -> None:
+    """The run ends for its readers, and a question without an answer is forgotten only if there was none."""
+    answer = saying("As far as th", hold=True)
+    async with opened(answer, saying("Yes.")) as page:
+        run = await page.ask("One?")
+        await page.until(run, "As far as")
+        response = await page.tell(f"/runs/{run}/stop")
+        with anyio.fail_after(10):
+            await answer.disconnected.wait()
+        events = await page.events(run)
+        again = await page.tell(f"/runs/{run}/stop")
+
+    assert (200, {"reason": "cancelled"}) == (response.status_code, response.json())
+    assert ("done", "cancelled") == (events[-1]["type"], events[-1]["reason"])
+    assert 200 == again.status_code
+
+
+async def test_a_question_without_an_answer_is_forgotten() -> None:
+    """The model is not told of it with the next."""
+    async with opened(Loopback([b"{}"], status=400, declared="application/json"), saying("Yes.")) as page:
+        failed = await page.events(await page.ask("One?"))
+        assert ("done", "failed") == (failed[-1]["type"], failed[-1]["reason"])
+        await page.events(await page.ask("Two?"))
+
+        assert ["Two?"] == [each["content"] for each in page.provider.bodies[-1]["messages"]]
+
+
+async def test_what_is_approved_is_what_was_shown() -> None:
+    """The event that asked comes back with the yes; it runs, once."""
+    call = calling("pay", to="Ann", amount=50)
+    async with opened(saying(call), saying("Done.")) as page:
+        run = await page.ask("Pay Ann.")
+        asked = await page.until(run, '"approval-requested"')
+        call_id = json.loads(asked)["call"]["id"]
+        path = f"/runs/{run}/calls/{call_id}"
+        changed = await page.tell(path, {"approve": True, "shown": asked.replace("50", "5")})
+        nothing = await page.tell(path, {"approve": True})
+        other = await page.tell(f"/runs/{run}/calls/call_x", {"approve": True, "shown": asked})
+        approved = await page.tell(path, {"approve": True, "shown": asked})
+        twice = await page.tell(path, {"approve": True, "shown": asked})
+        events = await page.events(run)
+
+    assert [409, 400, 400, 200, 409] == [each.status_code for each in (changed, nothing, other, approved, twice)]
+    assert ["paid 50 to Ann"] == [event["result"] for event in events if event["type"] == "executed"]
+
+
+async def test_what_is_denied_is_told_to_the_model() -> None:
+    """With the reason."""
+    async with opened(saying(calling("pay", to="Ann", amount=50)), saying("As you wish.")) as page:
+        run = await page.ask("Pay Ann.")
+        call_id = json.loads(await page.until(run, '"approval-requested"'))["call"]["id"]
+        denied = await page.tell(f"/runs/{run}/calls/{call_id}", {"approve": False, "reason": "too much"})
+        events = await page.events(run)
+
+        assert 200 == denied.status_code
+        assert ["tool_denied"] == [event["code"] for event in events if event["type"] == "error"]
+        assert "too much" in str(page.provider.bodies[1]["messages"])
+
+
+async def test_a_new_conversation_forgets_the_old_one() -> None:
+    """Its run is stopped, and nobody finds it any more."""
+    answer = saying("Wait", hold=True)
+    async with opened(answer) as page:
+        run = await page.ask("One?")
+        await page.until(run, "Wait")
+        begun = await page.tell("/conversation")
+        with anyio.fail_after(10):
+            await answer.disconnected.wait()
+        gone = await page.client.get(f"/runs/{run}/events")
+        again = await page.tell("/conversation")
+
+        assert [] == (await page.known())["turns"]
+    assert [201, 404, 201] == [each.status_code for each in (begun, gone, again)]
+
+
+async def test_as_many_answers_as_are_allowed() -> None:
+    """One more is refused, and may be asked again."""
+    async with opened(saying("Wait", hold=True), max_running=1) as page:
+        await page.until(await page.ask("One?"), "Wait")
+        page.client.cookies.clear()
+        refused = await page.tell("/runs", {"question": "Two?"})
+
+    assert 503 == refused.status_code
+
+
+async def test_the_end_of_the_server_ends_what_is_read() -> None:
+    """A run that goes on does not keep the server from ending; its provider is left."""
+    answer = saying("Wait", hold=True)
+    async with opened(answer) as page:
+        await page.until(await page.ask("One?"), "Wait")
+    assert answer.disconnected.is_set()
+
+
+async def test_conversations_have_bounds() -> None:
+    """The ones that were used least recently go first, and all go that nobody has used for long."""
+    now = 0.0
+    kept = Conversations(most=2, max_age=10, clock=lambda: now)
+    first, second = kept.begin(), kept.begin()
+    assert first is kept.find(first.key)
+    third = kept.begin()
+    assert (None, 2) == (kept.find(second.key), len(kept))
+    now = 9.0
+    assert third is kept.find(third.key)
+    now = 11.0
+    assert None is kept.find(first.key)
+    assert third is kept.find(third.key)
+    assert None is kept.find(None)
+
+
+async def test_conversations_show_as_many_turns_as_they_may() -> None:
+    """What is dropped is counted."""
+    conversations = Conversations(max_turns=1)
+    async with opened(saying("Yes."), conversations=conversations) as page:
+        await page.events(await page.ask("One?"))
+        run = await page.ask("Two?")
+        await page.events(run)
+        known = await page.known()
+
+    assert (1, [{"run": run, "question": "Two?"}]) == (known["dropped"], known["turns"])

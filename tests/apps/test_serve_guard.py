@@ -1,0 +1,275 @@
+"""The server of the page: who may ask it, how much, and what browsers may do with its answers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import AsyncIterator, Sequence
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import SocketAttribute
+
+from streamtools.apps.web.app import MAX_BODY, Guard, make_page
+from streamtools.apps.web.conversations import Conversations
+from streamtools.conversation import Message, chat
+from tests.support.answering import Answering, browser, opened, saying
+from tests.support.provider import Provider
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn."""
+    return "asyncio"
+
+
+async def test_the_page_is_one_response_that_allows_nothing_else() -> None:
+    """The policy names the digests of what stands in the page, and nothing in it leads elsewhere."""
+    async with opened() as page:
+        response = await page.client.get("/")
+
+    assert 200 == response.status_code
+    policy = dict(each.partition(" ")[::2] for each in response.headers["content-security-policy"].split("; "))
+    assert "'none'" == policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"]
+    assert "'self'" == policy["connect-src"]
+    scripts = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", response.text, re.DOTALL)
+    digests = [f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts]
+    assert " ".join(digests) == policy["script-src"]
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" == policy["style-src"]
+    assert [] == re.findall(
+        r"<[^>]+\s(?:src|srcset|on\w+|style)=", re.sub(r"(?s)<script>.*?</script>", "", response.text)
+    )
+    assert "sourceMappingURL" not in response.text
+    assert len(response.content) < 200_000
+
+
+@pytest.mark.parametrize("path", ["/", "/conversation", "/runs/none/events", "/nowhere"])
+async def test_every_answer_has_the_headers(path: str) -> None:
+    """What is found and what is not."""
+    async with opened() as page:
+        headers = (await page.client.get(path)).headers
+
+    assert "nosniff" == headers["x-content-type-options"]
+    assert "no-referrer" == headers["referrer-policy"]
+    assert "same-origin" == headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"]
+    assert "DENY" == headers["x-frame-options"]
+    assert "no-store" == headers["cache-control"]
+    assert make_page().policy == headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("localhost:{port}", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:{port}", 200),
+        ("192.0.2.7", 200),
+        ("known.example", 200),
+        ("evil.example:{port}", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("[::1", 421),
+        ("[::1].evil.test", 421),
+        ("[::1].evil.test:{port}", 421),
+        ("[::1]", 200),
+        ("localhost:x", 421),
+        ("evil.example@localhost", 421),
+        ("localhost/evil", 421),
+        ("localhost.", 421),
+        ("", 421),
+    ],
+)
+async def test_a_foreign_name_is_refused(host: str, status: int) -> None:
+    """A name that was made to point here is not that of this server; an address cannot be made to."""
+    async with opened(hosts=["known.example"]) as page:
+        response = await page.client.get("/conversation", headers={"host": host.format(port=page.server.port)})
+
+    assert status == response.status_code
+
+
+@pytest.mark.parametrize("lines", [b"", b"Host: localhost\r\nHost: evil.example\r\n"])
+async def test_a_request_names_one_host(lines: bytes) -> None:
+    """None and two are refused, by uvicorn or by us."""
+    async with opened() as page, await anyio.connect_tcp("127.0.0.1", page.server.port) as stream:
+        assert page.server.port == stream.extra(SocketAttribute.remote_port)
+        await stream.send(b"GET /conversation HTTP/1.0\r\n%b\r\n" % lines)
+        answer = await stream.receive()
+
+    assert int(answer.split()[1]) in (400, 421)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+        ({"origin": "http://127.0.0.1:1"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({"content-type": "Application/JSON; charset=utf-8"}, 201),
+    ],
+)
+@pytest.mark.parametrize("path", ["/runs", "/conversation", "/runs/none/stop", "/runs/none/calls/call"])
+async def test_what_changes_something_comes_from_the_page(path: str, headers: dict[str, str], status: int) -> None:
+    """It has the origin of the server and is JSON."""
+    async with opened(saying("Hello.")) as page:
+        headers = {"content-type": "application/json", **headers}
+        response = await page.client.post(path, content=b'{"question":"Hi"}', headers=headers)
+
+    if status == 201 and "none" in path:
+        status = 400 if path.endswith("call") else 404
+    assert status == response.status_code
+    assert status == 201 or response.json()["error"]
+
+
+async def test_without_an_origin_nothing_is_changed() -> None:
+    """Whoever is no browser has to say so on purpose."""
+    async with opened() as page, httpx.AsyncClient(trust_env=False) as client:
+        response = await client.post(f"{page.server.url}/runs", json={"question": "Hi"})
+
+    assert 403 == response.status_code
+
+
+async def test_bodies_have_a_bound() -> None:
+    """By what the request says, and by what comes where it says nothing."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield b"x" * (MAX_BODY // 4)
+
+    async with opened(saying("Hello.")) as page:
+        said = await page.tell("/runs", {"question": "x" * MAX_BODY})
+        came = await page.client.post("/runs", content=chunks(), headers={"content-type": "application/json"})
+        long = await page.tell("/runs", {"question": "x" * 100_001})
+        fits = await page.tell("/runs", {"question": "x" * 100_000})
+
+    assert [413, 413, 413, 201] == [each.status_code for each in (said, came, long, fits)]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"\xff", b'{"question":1}', b'{"question":" "}', b"{}", b'{"suggestion":"none"}',
+             b'{"question":"a","suggestion":"weather"}', b'{"question":"a","more":1}', b"[" * 100_000]
+)  # fmt: skip
+async def test_a_body_that_is_no_question_is_refused(body: bytes) -> None:
+    """With words, and nothing is asked."""
+    async with opened() as page:
+        response = await page.client.post("/runs", content=body, headers={"content-type": "application/json"})
+
+        assert 400 == response.status_code
+        assert response.json()["error"]
+        assert [] == page.provider.requests
+
+
+async def test_a_length_of_thousands_of_digits_is_too_long() -> None:
+    """Such a number Python does not read, and not every server refuses it."""
+    sent = []
+
+    async def send(message):  # type: ignore[no-untyped-def]
+        sent.append(message)
+
+    fields = {"host": "localhost", "origin": "http://localhost", "content-type": "application/json"}
+    headers = [(name.encode(), value.encode()) for name, value in {**fields, "content-length": "9" * 5000}.items()]
+    guard = Guard(lambda *_: pytest.fail("it was passed on"), policy="")
+    await guard({"type": "http", "method": "POST", "headers": headers}, None, send)  # type: ignore[arg-type]
+
+    assert 413 == sent[0]["status"]
+
+
+async def test_a_call_is_decided_whatever_its_id() -> None:
+    """Providers name calls as they like: a slash is a part of the name."""
+    async with opened(saying("Hello.")) as page:
+        run = await page.ask("Hi")
+        decided = await page.tell(f"/runs/{run}/calls/a%2Fb", {"approve": False})
+
+    assert (409, "call 'a/b' waits for no decision") == (decided.status_code, decided.json()["error"])
+
+
+async def test_a_conversation_that_is_refused_its_first_answer_is_forgotten() -> None:
+    """Nobody has its key, and those who have one keep theirs."""
+    conversations = Conversations()
+    async with opened(saying(hold=True), conversations=conversations, max_running=1) as page:
+        run = await page.ask("Hi")
+        async with browser(page.server) as other:
+            refused = [await other.post("/runs", json={"question": "Hi"}) for _ in range(3)]
+        assert 1 == len(conversations)
+        await page.tell(f"/runs/{run}/stop")
+
+    assert [503, 503, 503] == [each.status_code for each in refused]
+
+
+async def test_a_conversation_that_is_ended_while_it_is_asked_gets_no_answer() -> None:
+    """The run that nobody could find is stopped at once."""
+    conversations = Conversations()
+
+    class Ending(Answering):
+        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+            (kept,) = conversations._kept.values()
+            conversations.forget(kept[1])
+            return super().answer(question, history, suggestion=suggestion)
+
+    async with (
+        Provider(saying(hold=True)) as provider,
+        opened(answerer=Ending(provider), conversations=conversations) as page,
+    ):
+        response = await page.tell("/runs", {"question": "Hi"})
+
+    assert 409 == response.status_code
+    assert "set-cookie" not in response.headers
+
+
+async def test_a_request_that_breaks_off_harms_nobody() -> None:
+    """The next one is answered."""
+    async with opened(saying("Hello.")) as page:
+        async with await anyio.connect_tcp("127.0.0.1", page.server.port) as stream:
+            host = f"127.0.0.1:{page.server.port}".encode()
+            await stream.send(
+                b"POST /runs HTTP/1.1\r\nHost: %b\r\nOrigin: http://%b\r\nContent-Type: application/json\r\n"
+                b'Content-Length: 100\r\n\r\n{"question"' % (host, host)
+            )
+        run = await page.ask("Hi")
+        assert "done" == (await page.events(run))[-1]["type"]
+
+
+async def test_other_paths_and_methods_are_answered_in_json() -> None:
+    """As every refusal is."""
+    async with opened() as page:
+        nowhere, wrong = await page.client.get("/nowhere"), await page.client.get("/runs")
+
+    assert [(404, "Not Found"), (405, "Method Not Allowed")] == [
+        (each.status_code, each.json()["error"]) for each in (nowhere, wrong)
+    ]
+
+
+async def test_the_cookie_is_for_this_page_alone() -> None:
+    """No script reads it, no other site uses it, and another browser does not have it."""
+    async with opened(saying("Hello.")) as page:
+        response = await page.tell("/runs", {"question": "Hi"})
+        cookie = response.headers["set-cookie"]
+        run = response.json()["run"]
+        async with browser(page.server) as other:
+            strange = [await other.get(f"/runs/{run}/events"), await other.post(f"/runs/{run}/stop", json={})]
+            decided = await other.post(f"/runs/{run}/calls/c", json={"approve": False})
+            empty = (await other.get("/conversation")).json()["turns"]
+
+    assert re.match(r"streamtools=[\w-]{32}; HttpOnly; Path=/; SameSite=strict", cookie)
+    assert [404, 404, 404] == [each.status_code for each in (*strange, decided)]
+    assert [] == empty
+
+
+async def test_what_is_no_http_is_passed_on() -> None:
+    """The lifespan, above all."""
+    passed = []
+
+    async def app(scope, receive, send):  # type: ignore[no-untyped-def]
+        passed.append(scope["type"])
+
+    await Guard(app, policy="")({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+
+    assert ["lifespan"] == passed

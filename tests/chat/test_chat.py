@@ -1,0 +1,768 @@
+"""The loop: which request follows an answer, what it holds, when none does, and how the run ends."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+import streamtools
+from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat, conversation
+from streamtools.calls import ToolCall
+from streamtools.conversation import Ask, Assistant, Chat, Example, Results, ScriptedModel, System, User, write_messages
+from streamtools.conversation.models import ScriptedReply
+from streamtools.errors import Code
+from streamtools.events import (
+    ChainCompleted,
+    Done,
+    FollowUp,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    TextDelta,
+    UIEvent,
+    Usage,
+)
+from streamtools.history import CallResult
+from streamtools.tools.call_rules import Watch
+from tests.support.order_rules import check_openai
+from tests.support.stories import Script, story
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = {"role": "user", "content": "How warm is it in Paris?"}
+PARIS = {"city": "Paris"}
+
+
+async def weather(city: str) -> dict[str, Any]:
+    """Tell how warm it is."""
+    return {"celsius": 21}
+
+
+async def fail() -> None:
+    raise ToolError("not on Sundays")
+
+
+TOOLS = ToolRegistry(weather, fail)
+
+
+def calls(*wanted: tuple[str, Any], text: str = "", usage: Usage | None = None, ids: str = "n") -> ScriptedReply:
+    """Return a turn with native calls, whose ids are n0, n1 and so on."""
+    made = [NativeToolCall(str(at), name, given, f"{ids}{at}") for at, (name, given) in enumerate(wanted)]
+    return [*([TextDelta(text)] if text else []), *made, ProviderCompleted(finish_reason="tool_calls", usage=usage)]
+
+
+PARIS_CALL = calls(("weather", PARIS))
+ANSWER = "It is 21 °C."
+IN_TEXT = '~~~tool_call\n{"name":"weather","arguments":{"city":"Paris"}}\n~~~\n'
+CALLED: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "n0", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Paris"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "n0", "content": '{"celsius":21}'},
+]
+
+
+async def hold(
+    answers: Iterable[ScriptedReply], *, tools: Any = TOOLS, native: bool | None = None, **options: Any
+) -> tuple[list[UIEvent], ScriptedModel, Chat]:
+    """Return what a conversation tells, the model that it was held with, and the chat."""
+    model = ScriptedModel(answers, native_tool_calls=native)
+    async with chat(model, [QUESTION], tools=tools, **options) as events:
+        told = [event async for event in events]
+    assert 0 == model.open
+    assert list(range(1, len(told) + 1)) == [event.seq for event in told]
+    return told, model, events
+
+
+def sent(model: ScriptedModel) -> list[Any]:
+    """Return the messages of each request."""
+    return [model.body(ask)["messages"] for ask in model.asks]
+
+
+def end(told: list[UIEvent]) -> Done:
+    assert isinstance(told[-1], Done)
+    return told[-1]
+
+
+# Asked, called, told, answered.
+
+
+async def test_results_lead_to_the_answer() -> None:
+    """The follow-up comes between two steps of one run, and holds what the model said and its results."""
+    told, model, events = await hold([calls(("weather", PARIS), text="Let me see."), ANSWER])
+
+    assert [
+        "start",
+        "step 1",
+        "text 'Let me see.'",
+        *("thinking n0", "n0 is weather", "call n0", "not thinking n0"),
+        "executing n0",
+        "executed n0: {'celsius': 21}",
+        "step 1 ends: tool_calls",
+        "follow-up of 2",
+        "step 2",
+        f"text {ANSWER!r}",
+        "step 2 ends: stop",
+        "done finished: stop (None)",
+    ] == story(told)
+    called = [CALLED[0] | {"content": "Let me see."}, CALLED[1]]
+    assert [called] == [event.messages for event in told if isinstance(event, FollowUp)]
+    assert [[QUESTION], [QUESTION, *called]] == sent(model)
+    assert [QUESTION, *called, {"role": "assistant", "content": ANSWER}] == events.messages()
+    assert [each.name for each in TOOLS] == [tool.name for tool in model.asks[1].tools]
+
+
+async def test_a_call_in_the_text() -> None:
+    """Its result goes back in the dialect's form, in a message of the user's, and nothing of the interface's."""
+    _, model, _ = await hold([IN_TEXT, ANSWER])
+
+    assert [
+        [QUESTION],
+        [
+            QUESTION,
+            {"role": "assistant", "content": IN_TEXT},
+            {"role": "user", "content": '~~~tool_result weather\n{"celsius":21}\n~~~'},
+        ],
+    ] == sent(model)
+
+
+async def test_an_answer_without_calls_is_the_last() -> None:
+    """One request, and no follow-up."""
+    told, model, _ = await hold([ANSWER])
+
+    assert 1 == len(model.asks)
+    assert "done finished: stop (None)" == story(told)[-1]
+
+
+async def test_an_answer_of_several_turns() -> None:
+    """All of its turns go back, and not only the last."""
+    turns = [*calls(("weather", PARIS)), *calls(("weather", {"city": "Rome"}), ids="m")]  # type: ignore[misc]  # a list
+    turns[1] = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+    _, model, events = await hold([turns, ANSWER])
+
+    roles = ["user", "assistant", "tool", "assistant", "tool"]
+    assert roles == [message["role"] for message in sent(model)[1]]
+    assert [*roles, "assistant"] == [message["role"] for message in events.messages()]
+
+
+@pytest.mark.parametrize("answers", [[ChainCompleted("c-1")], [PARIS_CALL, ChainCompleted("c-1")]])
+async def test_an_answer_without_a_turn(answers: list[ScriptedReply]) -> None:
+    """It says nothing, and the results of the step before it are not sent again."""
+    told, model, _ = await hold(answers)
+
+    assert ("finished", len(answers)) == (end(told).reason, len(model.asks))
+
+
+async def test_malformed_calls_are_answered_and_may_be_written_again() -> None:
+    """The model is told what was wrong, natively and in text."""
+    script = [calls(("weather", "{")), '###:{"name":"weather",}', PARIS_CALL, ANSWER]
+    _, model, _ = await hold(script, dialects=("hash_marker", "tilde_fence"))
+
+    _, second, third, _ = sent(model)
+    assert "n0" == second[-1]["tool_call_id"]
+    assert second[-1]["content"].endswith("; send the call again")
+    assert "; send the call again" in third[-1]["content"]
+    assert "user" == third[-1]["role"]
+
+
+async def test_failures_are_told_to_the_model() -> None:
+    """A tool that failed, and one that does not exist, are results like others."""
+    _, model, events = await hold([calls(("fail", {}), ("nope", {})), "I am sorry."])
+
+    failed, unknown = sent(model)[1][-2:]
+    assert ("n0", "n1") == (failed["tool_call_id"], unknown["tool_call_id"])
+    assert "not on Sundays" in failed["content"]
+    assert "weather" in unknown["content"]
+    assert "finished" == events.result.reason
+
+
+async def test_two_conversations_in_a_row() -> None:
+    """The second begins with the history of the first."""
+    _, _, first = await hold([PARIS_CALL, ANSWER])
+    model = ScriptedModel(["You are welcome."])
+    async with chat(model, [*first.history, {"role": "user", "content": "Thanks!"}], tools=TOOLS) as second:
+        [event async for event in second]
+
+    answered = [QUESTION, *CALLED, {"role": "assistant", "content": ANSWER}, {"role": "user", "content": "Thanks!"}]
+    assert [answered] == sent(model)
+    assert [*answered, {"role": "assistant", "content": "You are welcome."}] == second.messages()
+    assert ["user", "assistant", "user", "assistant"] == [each["role"] for each in second.messages("anthropic")][:4]
+
+
+async def test_the_callers_values_are_not_changed() -> None:
+    """Neither messages nor options; what is changed behind our back changes nothing."""
+    messages, request = [copy.deepcopy(QUESTION), *copy.deepcopy(CALLED)], {"stop": ["a"]}
+    before = copy.deepcopy((messages, request))
+    model = ScriptedModel([PARIS_CALL, ANSWER])
+    events = chat(model, messages, tools=TOOLS, request=request)
+    assert before == (messages, request)
+    messages.clear()
+    request["stop"].append("b")
+    async with events:
+        [event async for event in events]
+
+    assert [["a"], ["a"]] == [model.body(ask)["stop"] for ask in model.asks]
+    assert [3, 5] == [len(each) for each in sent(model)]
+
+
+async def test_calls_that_the_caller_left_unanswered() -> None:
+    """A provider would refuse the history, so they are answered: they were not run."""
+    model = ScriptedModel([ANSWER])
+    async with chat(model, [QUESTION, CALLED[0]], tools=TOOLS) as events:
+        [event async for event in events]
+
+    assert [CALLED[1] | {"content": "this call was not run"}] == sent(model)[0][2:]
+
+
+# Where no request follows.
+
+
+async def test_the_caller_decides_what_follows() -> None:
+    """With `follow_up="never"` calls are run and told, and the history has their results: one request."""
+    noticed: list[tuple[str, Any]] = []
+
+    async def notice(call: ToolCall, outcome: ToolOutcome) -> None:
+        noticed.append((call.name, outcome.result))
+
+    told, model, events = await hold([PARIS_CALL], follow_up="never", on_tool_result=notice)
+
+    assert [("weather", {"celsius": 21})] == noticed
+    assert "done finished: tool_calls (None)" == story(told)[-1]
+    assert [QUESTION, *CALLED] == events.messages()
+    assert 1 == len(model.asks)
+
+
+@pytest.mark.parametrize(
+    ("options", "pending"),
+    [
+        ({"execute": "never"}, ["n0"]),
+        ({"tools": None}, ["n0"]),
+        ({"tool_choice": "none"}, []),
+    ],
+)
+async def test_nobody_has_run_the_calls(options: dict[str, Any], pending: list[str]) -> None:
+    """Then nobody has anything to say to the model, and the run has ended well."""
+    told, model, _ = await hold([PARIS_CALL], **options)
+
+    assert ("finished", pending) == (end(told).reason, [call.id for call in end(told).pending])
+    assert 1 == len(model.asks)
+
+
+async def test_malformed_calls_of_a_chat_without_tools() -> None:
+    """Who runs nothing does not ask again either."""
+    told, model, _ = await hold(['###:{"name":"weather",}'], tools=None)
+
+    assert ("finished", 1) == (end(told).reason, len(model.asks))
+
+
+async def test_pending_calls_end_the_loop() -> None:
+    """A call that the provider takes no result for waits for the caller, whatever else was run."""
+    answer = [*calls(("weather", PARIS)), ProviderCompleted()]  # type: ignore[misc]  # a list
+    answer[1:] = [NativeToolCall("1", "weather", PARIS, "n1", answerable=False), ProviderCompleted()]
+    told, model, events = await hold([answer])
+
+    assert ("finished", ["n1"], 1) == (end(told).reason, [call.id for call in end(told).pending], len(model.asks))
+    assert ["n0"] == [outcome.call.id for outcome in events.result.outcomes]
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_a_turn_that_was_cut_is_the_last(finish: Any) -> None:
+    """What was cut would be cut again."""
+    told, model, _ = await hold([["###:", '{"name":"weather"', ProviderCompleted(finish_reason=finish)]])
+
+    assert ("truncated", 1) == (end(told).reason, len(model.asks))
+    assert "error" in [event.type for event in told]
+
+
+async def test_a_turn_that_we_end_ourselves() -> None:
+    """`after_call="stop"` closes the response behind a call; the loop goes on."""
+    told, model, _ = await hold([[IN_TEXT, "~~~tool_result weather\n20\n~~~"], ANSWER], after_call="stop")
+
+    assert ("finished", 2) == (end(told).reason, len(model.asks))
+
+
+# Choices.
+
+
+async def test_a_forced_call_is_forced_once() -> None:
+    """The second request is free, or the loop would never end."""
+    told, model, _ = await hold([PARIS_CALL, ANSWER], tool_choice="weather")
+
+    assert ["tool", "auto"] == [ask.tool_choice.mode for ask in model.asks]
+    assert "finished" == end(told).reason
+
+
+async def test_a_forced_call_that_does_not_come() -> None:
+    """The run fails, and nothing follows."""
+    told, model, _ = await hold([ANSWER], tool_choice="required")
+
+    assert ("failed", 1) == (end(told).reason, len(model.asks))
+
+
+async def test_eager_calls() -> None:
+    """They run while the answer goes on, and the loop is the same."""
+    begun = anyio.Event()
+
+    async def begin() -> str:
+        begun.set()
+        return "begun"
+
+    class Waiting(ScriptedModel):
+        """Ends its first answer when the tool has been called."""
+
+        @asynccontextmanager
+        async def stream(self, ask: Ask) -> AsyncIterator[Any]:
+            if self.asks:
+                async with super().stream(ask) as source:
+                    yield source
+            else:
+                self.asks.append(ask)
+                yield Script([NativeToolCall("0", "begin", id="n0")], begun, [ProviderCompleted()])
+
+    model = Waiting(["never said", ANSWER])
+    async with chat(model, [QUESTION], tools=[begin], execute="eager") as events:
+        told = [event async for event in events]
+
+    assert ("finished", 2, ANSWER) == (end(told).reason, len(model.asks), events.result.text)
+
+
+# The review.
+
+
+async def test_a_review_that_changes_the_follow_up() -> None:
+    """What it returns is sent, told and remembered; sync and async alike."""
+    seen: list[Any] = []
+
+    def change(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        seen.append(copy.deepcopy(messages))
+        messages[1]["content"] = '{"celsius":22}'
+        return [*messages, {"role": "user", "content": "Be brief."}]
+
+    async def change_later(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        await anyio.lowlevel.checkpoint()
+        return change(messages)
+
+    changed = [CALLED[0], CALLED[1] | {"content": '{"celsius":22}'}, {"role": "user", "content": "Be brief."}]
+    for review in (change, change_later):
+        told, model, events = await hold([PARIS_CALL, ANSWER], review=review)
+        assert [QUESTION, *changed] == sent(model)[1]
+        assert [changed] == [event.messages for event in told if isinstance(event, FollowUp)]
+        assert [QUESTION, *changed, {"role": "assistant", "content": ANSWER}] == events.messages()
+    assert [CALLED, CALLED] == seen
+
+
+async def test_a_review_that_agrees() -> None:
+    """The messages may be returned as they are."""
+    _, model, _ = await hold([PARIS_CALL, ANSWER], review=lambda messages: messages)
+
+    assert [QUESTION, *CALLED] == sent(model)[1]
+
+
+async def test_a_review_that_stops_the_run() -> None:
+    """None ends it, and it has ended well; the history has the results."""
+    told, model, events = await hold([PARIS_CALL], review=lambda messages: None)
+
+    assert "done finished: tool_calls (None)" == story(told)[-1]
+    assert [QUESTION, *CALLED] == events.messages()
+    assert 1 == len(model.asks)
+
+
+async def test_a_review_keeps_what_it_cannot_see() -> None:
+    """Reasoning and its signature go back to the provider, unless what the model said is changed."""
+    thinking: list[Any] = [ReasoningDelta("Hm.", "signed"), *calls(("weather", PARIS))]  # type: ignore[misc]  # a list
+
+    def change_result(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [messages[0], messages[1] | {"content": "22"}]
+
+    def change_text(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [messages[0] | {"content": "Well."}, messages[1]]
+
+    for review, kept in ((change_result, 1), (change_text, 0)):
+        _, model, _ = await hold([thinking, ANSWER], review=review)
+        _, said, _ = model.asks[1].history
+        assert isinstance(said, Assistant)
+        assert kept == len(said.thoughts)
+
+
+@pytest.mark.parametrize(
+    "review",
+    [lambda messages: 1 / 0, lambda messages: [{"role": "tool", "tool_call_id": "n0", "content": ""}]],
+    ids=["raises", "returns what is no history"],
+)
+async def test_a_review_that_is_at_fault(review: Any) -> None:
+    """The run fails, and the caller is told why."""
+    model = ScriptedModel([PARIS_CALL])
+    told: list[UIEvent] = []
+    events = chat(model, [QUESTION], tools=TOOLS, review=review)
+
+    async def read() -> None:
+        async with events:
+            async for event in events:
+                told.append(event)
+
+    with pytest.raises((ZeroDivisionError, ValueError)):
+        await read()
+
+    assert ("failed", 0) == (end(told).reason, model.open)
+    assert [QUESTION, *CALLED] == events.messages()
+
+
+async def test_a_result_that_the_review_left_out() -> None:
+    """The request says that the call was not run, because a provider wants an answer."""
+    _, model, _ = await hold([PARIS_CALL, ANSWER], review=lambda messages: messages[:1])
+
+    assert [QUESTION, CALLED[0], CALLED[1] | {"content": "this call was not run"}] == sent(model)[1]
+
+
+WRITTEN: list[dict[str, Any]] = [
+    {"role": "assistant", "content": IN_TEXT},
+    {"role": "user", "content": '~~~tool_result weather\n{"celsius":21}\n~~~'},
+]
+
+
+@pytest.mark.parametrize(
+    "review",
+    [
+        lambda messages: [*messages, {"role": "user", "content": "And in French."}],
+        lambda messages: [messages[0], {"role": "user", "content": "~~~tool_result weather\n22\n~~~"}],
+        lambda messages: [messages[0], {"role": "user", "content": "It is warm."}],
+        lambda messages: [{"role": "user", "content": "Hear me."}, *messages],
+        lambda messages: [{"role": "assistant", "content": "It was I."}, messages[1]],
+    ],
+    ids=["adds", "changes the result", "answers in words", "adds before", "changes what was said"],
+)
+async def test_a_review_of_calls_in_text(review: Any) -> None:
+    """What it returns is sent as it is, and nothing says that the call was not run."""
+    _, model, events = await hold([IN_TEXT, ANSWER], native=False, teach="never", review=review)
+
+    assert [QUESTION, *review(WRITTEN)] == sent(model)[1]
+    assert [QUESTION, *review(WRITTEN), {"role": "assistant", "content": ANSWER}] == events.messages()
+
+
+async def test_a_result_in_text_that_the_review_left_out() -> None:
+    """With nothing in its place the model is told that the call was not run."""
+    _, model, _ = await hold([IN_TEXT, ANSWER], native=False, teach="never", review=lambda messages: messages[:1])
+
+    not_run = {"role": "user", "content": "~~~tool_result weather\nthis call was not run\n~~~"}
+    assert [QUESTION, WRITTEN[0], not_run] == sent(model)[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("~~~tool_result weather\n22\n~~~", "~~~tool_result weather\n22\n~~~"),
+        ("Never mind.", "~~~tool_result weather\nthis call was not run\n~~~\n\nNever mind."),
+    ],
+    ids=["with its result", "without"],
+)
+async def test_pending_calls_in_text_that_the_user_answers(said: str, told: str) -> None:
+    """A history goes on with the caller's own result, and the call is told as not run only if there is none."""
+    _, _, pending = await hold([IN_TEXT], native=False, execute="never")
+    model = ScriptedModel([ANSWER], native_tool_calls=False)
+    async with chat(model, [*pending.history, User(said)], tools=TOOLS, teach="never") as events:
+        [event async for event in events]
+
+    assert [QUESTION, WRITTEN[0], {"role": "user", "content": told}] == sent(model)[0]
+    assert [*sent(model)[0], {"role": "assistant", "content": ANSWER}] == events.messages()
+
+
+async def test_nothing_is_open_during_a_review() -> None:
+    """A person may take a day, and the provider's response is not held for it."""
+    model = ScriptedModel([PARIS_CALL, ANSWER])
+    open_then: list[int] = []
+
+    def review(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        open_then.append(model.open)
+        return messages
+
+    async with chat(model, [QUESTION], tools=TOOLS, review=review) as events:
+        [event async for event in events]
+
+    assert [0] == open_then
+
+
+async def test_leaving_during_a_review() -> None:
+    """The run was not over: it is cancelled, or stopped if its time is up."""
+    reviewing = anyio.Event()
+
+    async def never(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        reviewing.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with chat(ScriptedModel([PARIS_CALL]), [QUESTION], tools=TOOLS, review=never) as left:
+        await reviewing.wait()
+    told, _, stopped = await hold([PARIS_CALL], review=never, guards=Guards(seconds=0.05))
+
+    assert "cancelled" == left.result.reason
+    assert ("stopped", "time_limit") == (end(told).reason, end(told).finish_reason)
+    assert [QUESTION, *CALLED] == left.messages() == stopped.messages()
+
+
+# Bounds.
+
+
+async def test_the_last_step_runs_no_calls() -> None:
+    """No request could take their results; the run was stopped, and the history says what was not run."""
+    told, model, events = await hold([PARIS_CALL, PARIS_CALL], max_steps=2)
+
+    assert ("stopped", "max_steps", ["n0_2"]) == (
+        end(told).reason,
+        end(told).finish_reason,
+        [call.id for call in end(told).pending],
+    )
+    assert 1 == len([line for line in story(told) if line.startswith("executed")])
+    assert "this call was not run" == events.messages()[-1]["content"]
+    assert 2 == len(model.asks)
+
+
+async def test_an_answer_in_the_last_step() -> None:
+    """A run that needs all its steps has not been stopped."""
+    told, _, _ = await hold([PARIS_CALL, ANSWER], max_steps=2)
+
+    assert "finished" == end(told).reason
+
+
+async def test_a_malformed_call_in_the_last_step() -> None:
+    """Nobody can tell the model, so the run was stopped, too."""
+    told, model, _ = await hold(['###:{"name":"weather",}'], max_steps=1)
+
+    assert ("stopped", "max_steps", 1) == (end(told).reason, end(told).finish_reason, len(model.asks))
+
+
+def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
+    return calls(*wanted, usage=Usage(total=total))
+
+
+@pytest.mark.parametrize(
+    ("guards", "answers", "why"),
+    [
+        (Guards(repeated_calls=3), [PARIS_CALL] * 3, "repeated_call"),
+        (Guards(calls=1), [PARIS_CALL, calls(("fail", {}))], "call_limit"),
+        (Guards(failed_turns=2), [calls(("fail", {})), calls(("weather", "{"))], "failed_turns"),
+        (Guards(tokens=5), [paid(3, ("weather", PARIS)), paid(2, ("fail", {}))], "token_limit"),
+        (Guards(tokens=5), [paid(5, ("weather", "{"))], "token_limit"),
+    ],
+)
+async def test_guards_watch_all_steps(guards: Guards, answers: list[ScriptedReply], why: str) -> None:
+    """Bounds are those of the run, not of one answer."""
+    told, model, events = await hold(answers, guards=guards)
+
+    assert ("stopped", why, 0) == (end(told).reason, end(told).finish_reason, model.left)
+    check_openai(events.messages())
+
+
+async def test_several_chats_under_one_watch() -> None:
+    """They are one run to it."""
+    watch = Watch(Guards(calls=1))
+    one, _, _ = await hold([PARIS_CALL, ANSWER], guards=watch)
+    other, _, _ = await hold([calls(("fail", {}))], guards=watch)
+
+    assert ("finished", "call_limit") == (end(one).reason, end(other).finish_reason)
+
+
+async def test_each_step_has_its_cost() -> None:
+    """And the run the sum."""
+    answers: list[ScriptedReply] = [
+        calls(("weather", PARIS), usage=Usage(input=10, output=1)),
+        [TextDelta(ANSWER), ProviderCompleted(usage=Usage(input=20, output=2))],
+    ]
+    told, _, events = await hold(answers)
+
+    assert ["usage 10", "usage 20"] == [line for line in story(told) if line.startswith("usage")]
+    assert Usage(input=30, output=3) == events.result.usage
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        (SourceError("the model is overloaded", status=529), Code.UPSTREAM_ERROR),
+        (OSError("gone"), Code.STREAM_INTERRUPTED),
+        ([TextDelta("It is")], Code.STREAM_INTERRUPTED),
+    ],
+)
+async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> None:
+    """The run has failed; what came before it stands, and can be sent again."""
+    told, _, events = await hold([PARIS_CALL, second])
+
+    assert ("failed", [code]) == (end(told).reason, [error.code for error in events.result.errors])
+    assert [QUESTION, *CALLED] == events.messages()[:3]
+
+
+async def test_a_model_that_raises() -> None:
+    """What is no fault of a provider is raised to the caller."""
+    with pytest.raises(LookupError, match="the script has 1 answers"):
+        await hold([PARIS_CALL])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"follow_up": "always"}, "follow_up is one of 'auto', 'never'"),
+        ({"teach": "maybe"}, "teach is one of"),
+        ({"max_steps": 0}, "max_steps is at least 1"),
+        ({"tool_choice": "nope"}, "names 'nope'"),
+        ({"messages": [{"role": "bot"}]}, "message 0"),
+        ({"teach": "always", "dialects": "llama_json"}, "no dialect|chat template"),
+        ({"emulation": "sometimes"}, "mode is one of"),
+        ({"review": "yes"}, "review is a function, not 'yes'"),
+        ({"few_shot": 3}, "few_shot is True, False or a sequence of Example, not 3"),
+        ({"few_shot": "three"}, "few_shot is"),
+        ({"few_shot": [{"question": "?"}]}, "few_shot is"),
+    ],
+)
+def test_what_is_not_allowed(options: dict[str, Any], complaint: str) -> None:
+    """It is said at once, and not in the middle of a run."""
+    with pytest.raises(ValueError, match=complaint):
+        chat(ScriptedModel([]), **{"messages": [QUESTION], "tools": TOOLS, **options})
+
+
+def test_parameters_that_there_are_not() -> None:
+    """They are named, and it is said where those of the provider belong."""
+    wrong: dict[str, Any] = {"temperature": 0}
+    with pytest.raises(TypeError, match=r"chat\(\) has no parameter 'temperature'.* request=\{'temperature': \.\.\.\}"):
+        chat(ScriptedModel([]), [QUESTION], **wrong)
+
+
+@pytest.mark.parametrize("emulation", ["off", "fallback"])
+async def test_a_chat_that_is_closed_before_it_begins(emulation: Any) -> None:
+    """Nothing is sent."""
+    model = ScriptedModel([ANSWER])
+    events = chat(model, [QUESTION], tools=TOOLS, emulation=emulation)
+    await events.aclose()
+
+    assert [] == model.asks
+
+
+# Teaching.
+
+
+def taught(model: ScriptedModel) -> tuple[str, list[str], bool]:
+    """Return the system prompt of the last request, the roles of the others, and whether tools were offered."""
+    first, *rest = model.asks[-1].history
+    prompt = first.text if isinstance(first, System) else ""
+    roles = [type(each).__name__ for each in (rest if prompt else model.asks[-1].history)]
+    return prompt, roles, bool(model.asks[-1].tools)
+
+
+async def test_who_is_taught() -> None:
+    """A model that is declared to make no native calls, or whoever the caller says; who is not is offered the tools."""
+    for native, options, told, offered in (
+        (None, {}, False, True),
+        (True, {}, False, True),
+        (False, {}, True, False),
+        (False, {"teach": "never"}, False, False),
+        (True, {"teach": "always"}, True, True),
+        (True, {"native_tool_calls": False}, True, False),
+        (False, {"native_tool_calls": None}, False, True),
+        (False, {"dialects": ()}, False, False),
+        (True, {"dialects": (), "teach": "always"}, False, True),
+        (False, {"tools": ()}, False, False),
+    ):
+        _, model, _ = await hold([ANSWER], native=native, **options)
+        prompt, roles, tools = taught(model)
+        assert (told, offered, ["User"]) == ("weather" in prompt, tools, roles), (native, options)
+
+
+@pytest.mark.parametrize(
+    ("dialects", "opener"),
+    [
+        (None, "~~~tool_call"),
+        ("auto", "~~~tool_call"),
+        (["hash_marker", "tilde_fence"], "###:"),
+        ("hermes_json", "<tool_call>"),
+    ],
+)
+async def test_which_dialect_is_taught(dialects: Any, opener: str) -> None:
+    """The first that the caller names, or the one that suits most models."""
+    _, model, _ = await hold([ANSWER], native=False, dialects=dialects)
+
+    assert opener in taught(model)[0]
+
+
+async def test_every_request_is_taught_once() -> None:
+    """The prompt of the application stands first, and the history is that of the caller."""
+    model = ScriptedModel([IN_TEXT, ANSWER], native_tool_calls=False)
+    system = {"role": "system", "content": "Be brief."}
+    async with chat(model, [system, QUESTION], tools=TOOLS) as events:
+        [event async for event in events]
+
+    first, second = ([each for each in ask.history if isinstance(each, System)] for ask in model.asks)
+    assert first == second
+    assert first[0].text.startswith("Be brief.\n\n<tool_instructions>")
+    assert [system, QUESTION] == events.messages()[:2]
+
+
+async def test_examples_for_base_models() -> None:
+    """They stand between the system prompt and the conversation."""
+    _, model, events = await hold([ANSWER], native=False, few_shot=True)
+    _, roles, _ = taught(model)
+
+    assert ["User", "Assistant", "User", "Assistant"] == roles[:4]
+    assert "User" == roles[-1]
+    assert 2 == len(events.history)
+
+
+async def test_examples_of_the_callers() -> None:
+    """They stand there in place of those that would be made."""
+    example = Example("And in Rome?", "weather", {"city": "Rome"}, {"celsius": 30}, "It is 30 °C.")
+    _, model, _ = await hold([ANSWER], native=False, few_shot=[example])
+
+    _, question, called, _, answered, last = sent(model)[0]
+    assert ("And in Rome?", "It is 30 °C.", QUESTION) == (question["content"], answered["content"], last)
+    assert IN_TEXT.strip().replace("Paris", "Rome") == called["content"].strip()
+
+
+async def test_native_calls_of_a_model_that_is_taught() -> None:
+    """What another model called natively is shown as this one would write it."""
+    model = ScriptedModel([ANSWER], native_tool_calls=False)
+    async with chat(model, [QUESTION, *CALLED], tools=TOOLS) as events:
+        [event async for event in events]
+
+    _, _, called, answered = sent(model)[0]
+    assert IN_TEXT.strip() == called["content"].strip()
+    assert {"role": "user", "content": '~~~tool_result weather\n{"celsius":21}\n~~~'} == answered
+    assert QUESTION == events.messages()[0]
+
+
+async def test_histories_of_messages_and_dicts() -> None:
+    """Both may be mixed."""
+    native = ToolCall(id="n0", name="weather", arguments=PARIS, dialect="native")
+    history = [
+        QUESTION,
+        Assistant("", (native,)),
+        Results((CallResult("native", "weather", "21", "n0"),)),
+        User("And?"),
+    ]
+    model = ScriptedModel([ANSWER])
+    async with chat(model, history, tools=TOOLS) as events:  # type: ignore[arg-type]  # a list of either
+        [event async for event in events]
+
+    assert write_messages(events.history, "openai") == events.messages()
+    assert ["user", "assistant", "tool", "user"] == [each["role"] for each in sent(model)[0]]
+
+
+# Names.
+
+
+def test_public_names() -> None:
+    """All that is promised is there, and what is not says so."""
+    assert all(getattr(conversation, name) is not None for name in conversation.__all__)
+    assert streamtools.chat is conversation.chat
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        conversation.nope  # type: ignore[attr-defined]  # noqa: B018  # the mistake
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        streamtools.nope  # type: ignore[attr-defined]  # noqa: B018  # the mistake

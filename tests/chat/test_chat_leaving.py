@@ -1,0 +1,164 @@
+"""Leaving a conversation, at any event: what is open is closed, nothing runs on, and the history can be sent again."""
+
+from __future__ import annotations
+
+import itertools
+
+import anyio
+import pytest
+
+from streamtools import ToolRegistry, chat
+from streamtools.conversation import Chat, ScriptedModel, User, write_messages
+from streamtools.conversation.models import ScriptedReply
+from streamtools.events import Done, NativeToolCall, ProviderCompleted, TextDelta, UIEvent
+from tests.support.chat_chunks import chunk
+from tests.support.history_rules import RULES, breaches
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.talks import PARIS, QUESTION, TOOLS, calls, model_of
+
+pytestmark = pytest.mark.anyio
+
+TWO_CALLS: ScriptedReply = [
+    TextDelta("Let me see. "),
+    NativeToolCall("0", "quick", {}, "n0"),
+    NativeToolCall("1", "slow", {}, "n1"),
+    ProviderCompleted(finish_reason="tool_calls"),
+]
+IN_TEXT = 'Hm.\n~~~tool_call\n{"name":"slow"}\n~~~\n###:{"name":"quick",}\n'
+SCRIPT: list[ScriptedReply] = [TWO_CALLS, [*IN_TEXT, ProviderCompleted(finish_reason="stop")], "Done."]
+
+
+class Slow:
+    """A tool that notes whether it is still at work."""
+
+    def __init__(self) -> None:
+        self.at_work = 0
+
+    async def quick(self) -> str:
+        return "quick"
+
+    async def slow(self) -> str:
+        """Take a few turns of the event loop."""
+        self.at_work += 1
+        try:
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self.at_work -= 1
+        return "slow"
+
+
+def check_history(events: Chat) -> None:
+    """Raise AssertionError if a provider would refuse the history, as it is or with a question behind it."""
+    history = events.history
+    for format in RULES:
+        assert [] == breaches(write_messages([*history, User("And?")], format), format)
+        if events.result.reason != "finished" or not events.result.pending:
+            assert [] == breaches(write_messages(history, format), format)
+
+
+async def left_at(event: int, how: str) -> tuple[list[UIEvent], Chat]:
+    """Return what a conversation tells that is left at an event, and the chat."""
+    slow, model = Slow(), ScriptedModel(SCRIPT)
+    told: list[UIEvent] = []
+
+    async def read(events: Chat) -> None:
+        async for each in events:
+            told.append(each)
+            if len(told) == event:
+                if how == "break":
+                    return
+                if how == "aclose":
+                    await events.aclose()
+                else:
+                    scope.cancel()
+
+    with anyio.CancelScope() as scope:
+        tools, named = ToolRegistry(slow.quick, slow.slow), ("hash_marker", "tilde_fence")
+        async with chat(model, [QUESTION], tools=tools, dialects=named) as events:
+            await read(events)
+    assert (0, 0) == (slow.at_work, model.open)
+    told += [each async for each in events]
+    return told, events
+
+
+@pytest.mark.parametrize("how", ["break", "cancel", "aclose"])
+async def test_leaving_at_every_event(how: str) -> None:
+    """There is one end and it is true, every call has one answer, and nothing is left running or open."""
+    for event in itertools.count(1):
+        told, events = await left_at(event, how)
+        ends = [each for each in told if isinstance(each, Done)]
+        assert [told[-1]] == ends
+        assert list(range(1, len(told) + 1)) == [each.seq for each in told]
+        assert ends[0].reason in ("finished", "cancelled")
+        assert ("Done." in events.result.text) or ends[0].reason == "cancelled"
+        check_history(events)
+        if event > len(told):
+            break
+
+
+async def test_leaving_tells_the_model_what_was_cancelled() -> None:
+    """A call that was at work, and the one beside it that had ended, are both answered."""
+    started = anyio.Event()
+
+    async def never() -> None:
+        started.set()
+        await anyio.sleep_forever()
+
+    async def quick() -> str:
+        return "quick"
+
+    answer: ScriptedReply = [
+        NativeToolCall("0", "never", {}, "n0"),
+        NativeToolCall("1", "quick", {}, "n1"),
+        ProviderCompleted(),
+    ]
+    async with chat(ScriptedModel([answer]), [QUESTION], tools=[never, quick]) as events:
+        async for event in events:
+            if event.type == "executed":
+                break
+        await started.wait()
+
+    _, called, one, other = events.messages()
+    assert ("n0", "n1") == (one["tool_call_id"], other["tool_call_id"])
+    assert "cancelled" in one["content"]
+    assert "quick" == other["content"]
+    assert ["n0", "n1"] == [each["id"] for each in called["tool_calls"]]
+
+
+async def test_cancelling_while_a_request_is_on_its_way() -> None:
+    """A provider that does not answer the follow-up is left, too."""
+    silent = Loopback([], hold=True)
+    silent._head = ""  # not even a status
+    async with Provider(calls(("weather", PARIS)), silent) as server:
+        async with chat(model_of(server), [QUESTION], tools=TOOLS) as events:
+            while len(server.requests) < 2:
+                await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(20):
+            await silent.disconnected.wait()
+
+    assert "cancelled" == events.result.reason
+    check_history(events)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("taken", [0, 1, 5])
+async def test_the_provider_sees_us_go(step: int, taken: int) -> None:
+    """Its connection closes when the conversation is left at its first event, a later one, or none."""
+    held = Loopback([chunk({"content": each}) for each in "abcdefgh"], hold=True)
+    answers = [calls(("weather", PARIS)), held] if step else [held]
+    async with Provider(*answers) as server:
+        async with chat(model_of(server), [QUESTION], tools=TOOLS) as events:
+            while len(server.requests) <= step:
+                await anyio.lowlevel.checkpoint()
+            seen = 0
+            while seen < taken:
+                event = await anext(events)
+                seen += event.type == "text"
+        with anyio.fail_after(20):
+            for each in answers:
+                await each.disconnected.wait()
+
+    assert "cancelled" == events.result.reason
+    check_history(events)

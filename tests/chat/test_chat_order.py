@@ -1,0 +1,100 @@
+"""Whatever becomes of its calls, each request of a conversation is one that providers take, and so is its history."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TypeAlias
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import Emulation, ToolRegistry, chat
+from streamtools.conversation import Chat, ScriptedModel, User, write_messages
+from streamtools.conversation.models import ScriptedReply
+from tests.history.test_history_order import DIALECTS, fail, hang, source_of, succeed, turns, wait
+from tests.support.examples import examples
+from tests.support.history_rules import RULES, breaches
+
+TOOLS = ToolRegistry(succeed, fail, hang)
+Turn: TypeAlias = tuple[str, str, list[tuple[str, str]]]
+DECISIONS = [
+    '{"tools":[{"tool":"succeed","arguments":{"text":"a"}},{"tool":"fail"}]}',
+    '{"tools":[{"tool":"succeed","arguments":[1]}]}',
+    '{"tools":[]}',
+    "Hm.",
+]
+
+
+def check(model: ScriptedModel, events: Chat) -> None:
+    """Raise AssertionError where a provider would refuse a request, or the history with a question behind it."""
+    histories = [*(ask.history for ask in model.asks), (*events.history, User("And?"))]
+    for history, format in itertools.product(histories, RULES):
+        assert [] == breaches(write_messages(history, format, dialects=DIALECTS), format)
+
+
+async def hold(model: ScriptedModel, left_at: int | None, emulation: Emulation | str, choice: str) -> Chat:
+    """Hold a conversation, and leave it at an event if that is asked for."""
+    new_id = map("c{}".format, itertools.count(1)).__next__
+    async with chat(
+        model,
+        [{"role": "user", "content": "?"}],
+        tools=TOOLS if left_at is None else ToolRegistry(succeed, fail, hang, wait),
+        tool_choice=choice,
+        new_id=new_id,
+        emulation=emulation,  # type: ignore[arg-type]  # one of its words
+    ) as events:
+        count = itertools.count()
+        async for _ in events:
+            if next(count) == left_at:
+                break
+    assert 0 == model.open
+    return events
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@examples(0.6)
+@given(
+    st.lists(turns, min_size=1, max_size=4),
+    st.none() | st.integers(0, 60),
+    st.sampled_from(["auto", "none", "required"]),
+    st.sampled_from([None, False]),
+)
+def test_each_request_and_the_history_are_accepted(
+    backend: str, said: list[Turn], left_at: int | None, choice: str, native: bool | None
+) -> None:
+    """Success, failure, timeout, malformed and cancelled calls, native and in text, over several requests."""
+    answers: list[ScriptedReply] = [source_of(turn, True) for turn in said]
+    model = ScriptedModel([*answers, *["Well."] * 4], native_tool_calls=native)
+
+    async def held() -> Chat:
+        return await hold(model, left_at, "off", choice)
+
+    check(model, anyio.run(held, backend=backend))
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@examples(0.4)
+@given(
+    st.lists(st.tuples(turns, st.sampled_from(DECISIONS)), max_size=3),
+    st.none() | st.integers(0, 60),
+    st.sampled_from(["fallback", "force"]),
+    st.booleans(),
+)
+def test_emulated_calls_too(
+    backend: str,
+    said: list[tuple[Turn, str]],
+    left_at: int | None,
+    mode: str,
+    reuse: bool,
+) -> None:
+    """The same where decisions come in between, in whatever order."""
+    answers: list[ScriptedReply] = [each for turn, decision in said for each in (source_of(turn, True), decision)]
+    model = ScriptedModel([*answers, *['{"tools":[]}'] * 20])
+    emulation = Emulation(mode=mode, reuse_upstream_answer=reuse, now=itertools.count(1).__next__)  # type: ignore[arg-type]
+
+    async def held() -> Chat:
+        return await hold(model, left_at, emulation, "auto")
+
+    check(model, anyio.run(held, backend=backend))

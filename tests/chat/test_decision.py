@@ -1,0 +1,152 @@
+"""The question whether a tool is needed, and what is read in its answer, however models write it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools.conversation.decision import LENGTH, Wanted, read_decision, write_question
+from streamtools.tools import Tool, ToolChoice
+
+WEATHER = '{"tools":[{"tool":"weather","arguments":{"city":"Paris"}}]}'
+PARIS = Wanted("weather", {"city": "Paris"})
+NONE = '{"tools":[]}'
+
+READ: dict[str, tuple[str, list[Wanted]]] = {
+    "an object": (WEATHER, [PARIS]),
+    "an empty list": (NONE, []),
+    "null for the list": ('{"tools":null}', []),
+    "an array": ('[{"tool":"weather","arguments":{"city":"Paris"}}]', [PARIS]),
+    "an empty array": ("[]", []),
+    "one tool, as of old": ('{"tool":"weather","arguments":{"city":"Paris"}}', [PARIS]),
+    "no tool, as of old": ('{"tool":null}', []),
+    "other words for name and arguments": ('{"tools":[{"name":"weather","parameters":{"city":"Paris"}}]}', [PARIS]),
+    "OpenAI's shape": ('[{"type":"function","function":{"name":"weather","arguments":{"city":"Paris"}}}]', [PARIS]),
+    "arguments as text": ('{"tools":[{"tool":"weather","arguments":"{}"}]}', [Wanted("weather", "{}")]),
+    "no arguments": ('{"tools":[{"tool":"weather"}]}', [Wanted("weather", None)]),
+    "a name with spaces around it": ('{"tools":[{"tool":" weather "}]}', [Wanted("weather", None)]),
+    "tools without a name": ('{"tools":[{"tool":""},{"tool":null},{"tool":"a"}]}', [Wanted("a", None)]),
+    "only tools without a name": ('{"tools":[{"tool":""}]}', []),
+    "several": ('{"tools":[{"tool":"a"},{"tool":"b"}]}', [Wanted("a", None), Wanted("b", None)]),
+    "a bad one among good ones": ('{"tools":[5,{"tool":5},{"tool":"a"}]}', [Wanted("a", None)]),
+    "prose on the same line": (f"I will call the tool: {WEATHER} and then answer.", [PARIS]),
+    "prose with braces": (f"A set {{a, b}} or [1, is not JSON. {WEATHER}", [PARIS]),
+    "a fence": (f"Here:\n```json\n{WEATHER}\n```\nDone.", [PARIS]),
+    "a fence of tildes": (f"~~~\n{WEATHER}\n~~~", [PARIS]),
+    "a string": (json.dumps(WEATHER), [PARIS]),
+    "a string in a fence": (f"```\n{json.dumps(WEATHER)}\n```", [PARIS]),
+    "markers": (f"{NONE}\nJSON_BEGIN\n{WEATHER}\nJSON_END\nDone.", [PARIS]),
+    "a string in markers": (f"JSON_BEGIN {json.dumps(WEATHER)} JSON_END", [PARIS]),
+    "markers that are not closed": (f"JSON_BEGIN {WEATHER}", [PARIS]),
+    "a decoy in a thought": (f'<think>{{"tools":[{{"tool":"b"}}]}}</think>{WEATHER}', [PARIS]),
+    "a decoy in a late thought": (f'Hm. <think>{{"tools":[{{"tool":"b"}}]}}</think>{NONE}', []),
+    "an empty decoy before": (f"I could say {NONE}, but: {WEATHER}", [PARIS]),
+    "none at the end": (f"{WEATHER} is what the page wants, but: {NONE}", []),
+    "none behind markers": (f"JSON_BEGIN\n{WEATHER}\nJSON_END\n{NONE}", []),
+    "none behind a fence": (f"```\n{WEATHER}\n```\n{NONE}", []),
+    "one that is cut at the end": (f"{WEATHER} {NONE[:-2]}", [PARIS]),
+    "the last of two": ('{"tools":[{"tool":"b"}]} No: ' + WEATHER, [PARIS]),
+    "a fence before bare JSON": ('{"tool":"b"}\n```\n' + WEATHER + '\n```\n{"tool":"c"}', [Wanted("c", None)]),
+    "arguments beside the function": ('{"function":{"name":"weather"},"arguments":{"city":"Paris"}}', [PARIS]),
+    "a function that is a name": ('{"function":"weather","args":{"city":"Paris"}}', [PARIS]),
+    "one name in two places": ('{"tool":"a","name":"a"}', [Wanted("a", None)]),
+    "arguments twice": ('{"tool":"a","input":{"n":1},"args":"{\\"n\\":1}"}', [Wanted("a", {"n": 1})]),
+    "null beside a name": ('{"tool":null,"name":"a"}', [Wanted("a", None)]),
+    "a function without a name": ('{"tools":[{"function":{"name":" "}},{"function":""}]}', []),
+    "arguments that are none": ('{"tool":"a","arguments":[1]}', [Wanted("a", [1])]),
+    "two names in one of several": ('[{"tool":"a","name":"b"},{"tool":"c"}]', [Wanted("c", None)]),
+    "raw line feeds in strings": ('{"tools":[{"tool":"a","arguments":{"t":"x\ny"}}]}', [Wanted("a", {"t": "x\ny"})]),
+    "pretty JSON": (json.dumps(json.loads(WEATHER), indent=2), [PARIS]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "calls"), READ.values(), ids=READ)
+def test_what_is_a_decision(answer: str, calls: list[Wanted]) -> None:
+    """What a model asks for is found wherever it stands."""
+    assert (calls, True) == read_decision(answer)[:2]
+
+
+UNREADABLE = {
+    "nothing": "",
+    "prose": "No tool is needed.",
+    "JSON of something else": '{"answer": 42}',
+    "a number": "42",
+    "a list of numbers": "[1, 2]",
+    "a list that is none": '{"tools": "weather"}',
+    "a tool that is a number": '{"tool": 5}',
+    "a function that is a number": '{"function": 5}',
+    "two names": '{"tool":"a","name":"b"}',
+    "two arguments": '{"tool":"a","input":{"n":1},"args":{"n":2}}',
+    "a key twice": '{"tool":"a","tool":"b"}',
+    "a key twice in arguments": '{"tool":"a","arguments":{"n":1,"n":2}}',
+    "JSON that is cut": WEATHER[:-3],
+    "a thought alone": f"<think>{WEATHER}</think>",
+    "deep brackets": "[" * 100_000,
+    "many braces": "{" * 100_000,
+    "lists that are not closed": "[1," * 80_000,
+    "objects that are not closed": '{"a":' * 50_000,
+    "fences that are not closed": "```a\n" * 40_000,
+    "fences that grow": "\n".join("`" * n + "a" for n in range(3, 700)),
+    "many objects": "{} " * 50_000,
+}
+
+
+@pytest.mark.parametrize("answer", UNREADABLE.values(), ids=UNREADABLE)
+def test_what_is_no_decision(answer: str) -> None:
+    """It asks for nothing, and says so."""
+    assert ([], False, False) == read_decision(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "differs"),
+    [
+        (f"{WEATHER} {NONE}", True),
+        (f"{NONE} {WEATHER}", True),
+        (f"{WEATHER} I mean {WEATHER}", False),
+        (f"{WEATHER}\n{WEATHER.replace('Paris', 'Rome')}", True),
+        (f"<think>{NONE}</think>{WEATHER}", False),
+    ],
+)
+def test_several_decisions(answer: str, differs: bool) -> None:
+    """The last counts; that others say something else is noticed."""
+    assert differs == read_decision(answer).differs
+
+
+def test_only_so_much_is_read() -> None:
+    """A decision that has not come by then is none."""
+    assert not read_decision("x" * LENGTH + WEATHER).readable
+
+
+def tool(name: str) -> Tool[Any, Any]:
+    def work(city: str) -> str:
+        """Tell the weather."""
+        return city
+
+    return Tool.from_function(work, name=name)
+
+
+@pytest.mark.parametrize(
+    ("choice", "line"),
+    [
+        (ToolChoice(), None),
+        (ToolChoice("required"), "At least one tool has to be called."),
+        (ToolChoice("tool", "b"), 'Exactly one tool has to be called, once: "b".'),
+    ],
+)
+def test_the_question(choice: ToolChoice, line: str | None) -> None:
+    """It names the tools with their schemas, the form of the answer, and the choice in one line."""
+    question = write_question([tool("a"), tool("b")], choice)
+    (tools,) = [text for text in question.splitlines() if text.startswith("Tools: ")]
+
+    assert ["a", "b"] == [each["name"] for each in json.loads(tools.removeprefix("Tools: "))]
+    assert '{"tools":[]}' in question
+    assert [line] == [text for text in question.splitlines()[7:] if text] if line else question.endswith(tools)
+
+
+def test_the_application_s_own_prompt_is_data() -> None:
+    """Quoted, it cannot begin a line of its own."""
+    question = write_question([tool("a")], ToolChoice(), quoted='Never call "a".\nTools: []')
+
+    assert json.dumps('Never call "a".\nTools: []') in question.splitlines()[-1]

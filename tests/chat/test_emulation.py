@@ -1,0 +1,649 @@
+"""Calls of a model that makes none: which requests are sent, what stands in each, and what becomes of their answers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import Emulation, chat
+from streamtools.conversation import ScriptedModel
+from streamtools.conversation.decision import refuses_tools, write_question
+from streamtools.conversation.models import ScriptedReply
+from streamtools.errors import Code
+from streamtools.events import (
+    Done,
+    Error,
+    NativeToolCall,
+    ProviderCompleted,
+    SourceError,
+    SourceUsage,
+    Text,
+    TextDelta,
+    Usage,
+    Warning,
+)
+from streamtools.tools import ToolChoice
+from streamtools.tools.call_rules import parse_choice
+from tests.support.chat_chunks import chunk
+from tests.support.loopback import Loopback
+from tests.support.loops import other_loop_deep
+from tests.support.provider import Provider
+from tests.support.stories import tell
+from tests.support.talks import (
+    OFFER,
+    PARIS,
+    QUESTION,
+    TOOLS,
+    asked,
+    calls,
+    decides,
+    ends,
+    model_of,
+    native,
+    refuses,
+    says,
+    talk,
+)
+
+__all__ = ["other_loop_deep"]  # a fixture
+
+pytestmark = pytest.mark.anyio
+
+FORCE = Emulation(mode="force", now=lambda: 7)
+FALLBACK = Emulation(now=lambda: 7)
+REUSE = Emulation(now=lambda: 7, reuse_upstream_answer=True)
+PARIS_CALL = ("weather", PARIS)
+WARNED = ["not thinking None", "warning emulated"]
+
+
+def question(choice: Any = "auto", quoted: str = "") -> dict[str, Any]:
+    return {"role": "system", "content": write_question(tuple(TOOLS), parse_choice(choice), quoted)}
+
+
+FIRST = asked(QUESTION, tools=OFFER)
+DECISION = asked(question(), QUESTION)
+LAST = asked(QUESTION)
+
+
+def done(talked: Any) -> Done:
+    end = talked.events[-1]
+    assert isinstance(end, Done)
+    return end
+
+
+# The sequence: which requests, in which order.
+
+
+async def test_a_model_that_calls_is_asked_once() -> None:
+    """A native call is the answer, and nobody asks for a decision."""
+    talked = await talk(calls(PARIS_CALL, text="Let me see."), emulation=FALLBACK, execute="never")
+
+    assert [FIRST] == talked.bodies
+    assert ["text 'Let me see.'", "thinking n0", "n0 is weather", "call n0", "not thinking n0"] == talked.shown[:-1]
+    assert ["n0"] == [call.id for call in done(talked).pending]
+
+
+async def test_calls_that_were_decided_on() -> None:
+    """Two requests; the calls have the ids of emulation, no text beside them, and are left to the caller."""
+    talked = await talk(
+        says("It may be warm."), decides(PARIS_CALL, ("clock", {})), emulation=FALLBACK, execute="never"
+    )
+
+    assert [FIRST, DECISION] == talked.bodies
+    assert [
+        "thinking None",
+        "not thinking None",
+        "warning emulated",
+        *("thinking emulated_7_0", "emulated_7_0 is weather", "call emulated_7_0", "not thinking emulated_7_0"),
+        *("thinking emulated_7_1", "emulated_7_1 is clock", "call emulated_7_1", "not thinking emulated_7_1"),
+        "done finished: tool_calls (None), pending emulated_7_0 emulated_7_1",
+    ] == talked.shown
+    assert [PARIS, {}] == [call.arguments for call in done(talked).pending]
+    assert ["native", "native"] == [call.dialect for call in done(talked).pending]
+    (message,) = talked.chat.result.messages()
+    assert (None, ["emulated_7_0", "emulated_7_1"]) == (
+        message["content"],
+        [each["id"] for each in message["tool_calls"]],
+    )
+
+
+async def test_no_tool_is_needed() -> None:
+    """Three requests, the last without tools; the answer is that of the last."""
+    talked = await talk(says("One."), decides(), says("Two."), emulation="fallback")
+
+    assert [FIRST, DECISION, LAST] == talked.bodies
+    assert ["thinking None", *WARNED, "text 'Two.'", "done finished: stop (stop)"] == talked.shown
+    (warning,) = talked.chat.result.warnings
+    assert (Code.EMULATED, "tool calls emulated") == (warning.code, warning.message)
+
+
+async def test_the_first_answer_is_taken_where_no_tool_is_needed() -> None:
+    """With `reuse_upstream_answer` there is no third request."""
+    talked = await talk(says("One", "."), decides(), emulation=REUSE)
+
+    assert [FIRST, DECISION] == talked.bodies
+    assert ["thinking None", *WARNED, "text 'One'", "text '.'", "done finished: stop (stop)"] == talked.shown
+
+
+async def test_force_leaves_the_first_request_out() -> None:
+    """One request for calls, two where none are needed."""
+    with_calls = await talk(decides(PARIS_CALL), emulation=FORCE, execute="never")
+    without = await talk(decides(), says("Two."), emulation=FORCE)
+
+    assert [DECISION] == with_calls.bodies
+    assert ["emulated_7_0"] == [call.id for call in done(with_calls).pending]
+    assert [DECISION, LAST] == without.bodies
+    assert "Two." == without.chat.result.text
+
+
+@pytest.mark.parametrize(
+    ("emulation", "answers", "bodies"),
+    [
+        (FALLBACK, ("One.", "Two."), [asked(QUESTION, tools=OFFER, tool_choice="none"), LAST]),
+        (REUSE, ("One.",), [asked(QUESTION, tools=OFFER, tool_choice="none")]),
+        (FORCE, ("One.",), [LAST]),
+    ],
+)
+async def test_where_no_tool_may_be_called_nothing_is_decided(
+    emulation: Emulation, answers: tuple[str, ...], bodies: list[Any]
+) -> None:
+    """`none` makes no decision request, and no warning: nothing was emulated."""
+    talked = await talk(*map(says, answers), emulation=emulation, tool_choice="none")
+
+    assert bodies == talked.bodies
+    assert [f"text '{answers[-1]}'", "done finished: stop (stop)"] == talked.shown
+
+
+async def test_a_call_that_nobody_allowed() -> None:
+    """A model that calls although it may not is told so, and the run does not fail."""
+    talked = await talk(calls(PARIS_CALL), emulation=FALLBACK, tool_choice="none")
+
+    assert ["error n0 tool_choice_violation", "done finished: tool_calls (tool_calls)"] == talked.shown[-2:]
+
+
+WANTED: dict[str, list[tuple[str, Any]]] = {
+    "no call": [],
+    "one call": [PARIS_CALL],
+    "two calls": [PARIS_CALL, PARIS_CALL],
+    "another tool": [("clock", {})],
+    "a tool that does not exist": [("nope", {})],
+}
+ENDS: dict[str, dict[str, str]] = {  # what becomes of them under each choice
+    "auto": {"no call": "answer", "one call": "1", "two calls": "2", "another tool": "1", "a tool": "answer"},
+    "required": {"no call": "failed", "one call": "1", "two calls": "2", "another tool": "1", "a tool": "failed"},
+    "weather": {
+        "no call": "failed",
+        "one call": "1",
+        "two calls": "failed",
+        "another tool": "failed",
+        "a tool": "failed",
+    },
+}
+
+
+@pytest.mark.parametrize("wanted", WANTED)
+@pytest.mark.parametrize("choice", ENDS)
+async def test_what_was_decided_is_held_against_the_choice(choice: str, wanted: str) -> None:
+    """Nothing runs where the choice is broken; the choice stands in the first request and in the decision's."""
+    expected = ENDS[choice][wanted if wanted in ENDS[choice] else "a tool"]
+    answers = [says("One."), decides(*WANTED[wanted]), *([says("Two.")] if expected == "answer" else [])]
+    talked = await talk(*answers, emulation=FALLBACK, tool_choice=choice, execute="never")
+
+    named = {"type": "function", "function": {"name": "weather"}}
+    sent: dict[str, dict[str, Any]] = {
+        "auto": {},
+        "required": {"tool_choice": "required"},
+        "weather": {"tool_choice": named},
+    }
+    bodies = [FIRST | sent[choice], asked(question(choice), QUESTION), LAST]
+    assert bodies[: len(answers)] == talked.bodies
+    end = done(talked)
+    if expected == "answer":
+        assert ("finished", "Two.") == (end.reason, talked.chat.result.text)
+    elif expected == "failed":
+        codes = [event.code for event in talked.events if isinstance(event, Error)]
+        violations = 1 + (len(WANTED[wanted]) if wanted != "a tool that does not exist" else 0)
+        assert ("failed", [], "") == (end.reason, end.pending, talked.chat.result.text)
+        assert [Code.TOOL_CHOICE_VIOLATION] * violations == codes
+    else:
+        assert ("finished", int(expected)) == (end.reason, len(end.pending))
+
+
+def test_the_decision_is_told_of_the_choice() -> None:
+    """The three wishes that leave something to decide are three questions."""
+    questions = {write_question(tuple(TOOLS), choice) for choice in map(parse_choice, ("auto", "required", "weather"))}
+
+    assert 3 == len(questions)
+
+
+# The next turns.
+
+CALLED: list[dict[str, Any]] = [
+    QUESTION,
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "e0", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Paris"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "e0", "content": '{"celsius":21}'},
+]
+AS_TEXT: list[dict[str, Any]] = [
+    QUESTION,
+    {"role": "assistant", "content": '(called weather with {"city":"Paris"})'},
+    {"role": "user", "content": 'weather: {"celsius":21}'},
+]
+
+
+async def test_a_history_with_results_is_decided_again() -> None:
+    """The requests without tools hold the call and its result as text, so that it need not be made again."""
+    before = copy.deepcopy(CALLED)
+    talked = await talk(says("One."), decides(), says("It is 21 °C."), messages=CALLED, emulation=FALLBACK)
+
+    assert [asked(*CALLED, tools=OFFER), asked(question(), *AS_TEXT), asked(*AS_TEXT)] == talked.bodies
+    assert before == CALLED
+
+
+async def test_the_loop_goes_through_the_sequence_again() -> None:
+    """The caller runs nothing by hand: the call is run, and its result leads to a decision of its own."""
+    talked = await talk(
+        says("One."), decides(PARIS_CALL), says("Two."), decides(), says("It is 21 °C."), emulation=FALLBACK
+    )
+
+    assert [
+        "executing emulated_7_0",
+        "executed emulated_7_0: {'city': 'Paris', 'celsius': 21}",
+        "follow-up of 2",
+        "thinking None",
+        *WARNED,
+        "text 'It is 21 °C.'",
+        "done finished: stop (stop)",
+    ] == talked.shown[-8:]
+    (_, called, answered) = talked.bodies[2]["messages"]
+    assert ("emulated_7_0", '{"city":"Paris","celsius":21}') == (answered["tool_call_id"], answered["content"])
+    assert "emulated_7_0" == called["tool_calls"][0]["id"]
+    assert ["system", "user", "assistant", "user"] == [each["role"] for each in talked.bodies[3]["messages"]]
+
+
+async def test_a_forced_choice_holds_for_the_first_step() -> None:
+    """The second decision is free."""
+    talked = await talk(decides(PARIS_CALL), decides(), says("It is 21 °C."), emulation=FORCE, tool_choice="required")
+
+    assert question("required") == talked.bodies[0]["messages"][0]
+    assert question() == talked.bodies[1]["messages"][0]
+    assert "finished" == done(talked).reason
+
+
+# What is decided.
+
+
+async def test_tools_that_do_not_exist_are_dropped() -> None:
+    """The others count; the warnings have their literal texts."""
+    talked = await talk(decides(("nope", {}), PARIS_CALL), emulation=FORCE, execute="never")
+
+    assert ["tool calls emulated", "unknown tool calls dropped"] == [
+        each.message for each in talked.chat.result.warnings
+    ]
+    assert [("emulated_7_0", "weather")] == [(call.id, call.name) for call in done(talked).pending]
+
+
+async def test_only_tools_that_do_not_exist() -> None:
+    """Then no tool is needed, as far as anybody knows."""
+    talked = await talk(decides(("nope", {})), says("Two."), emulation=FORCE)
+
+    assert [Code.EMULATED, Code.UNKNOWN_DROPPED] == [each.code for each in talked.chat.result.warnings]
+    assert "Two." == talked.chat.result.text
+
+
+@pytest.mark.parametrize(
+    "answer", [says("I would rather not."), says('{"tools":[{"tool":"weather"}]}', finish="length")]
+)
+async def test_a_decision_that_cannot_be_read(answer: Loopback) -> None:
+    """It means no tools, with a warning; one that is cut off is none, because the half of a call may be missing."""
+    talked = await talk(answer, says("Two."), emulation=FORCE)
+
+    assert [Code.EMULATED, Code.DECISION_UNREADABLE] == [each.code for each in talked.chat.result.warnings]
+    assert "Two." == talked.chat.result.text
+
+
+async def test_a_decision_that_cannot_be_read_and_has_to_be() -> None:
+    """Where the choice demands a call, the run fails."""
+    talked = await talk(says("I would rather not."), emulation=FORCE, tool_choice="required")
+
+    assert ["warning decision_unreadable", "error tool_choice_violation", "done failed: stop (None)"] == talked.shown[
+        -3:
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [({"city": "Rome"}, {"city": "Rome"}), ('{"city":"Rome"}', {"city": "Rome"}), (None, {}), ("", {})],
+)
+async def test_arguments_of_a_decision(given: Any, read: dict[str, Any]) -> None:
+    """The one rule for arguments holds."""
+    talked = await talk(decides(("weather", given)), emulation=FORCE, execute="never")
+
+    assert [read] == [call.arguments for call in done(talked).pending]
+
+
+async def test_arguments_that_are_none() -> None:
+    """A call with other arguments is malformed, is answered, and may be made again."""
+    talked = await talk(decides(("weather", ["Paris"])), decides(PARIS_CALL), decides(), says("21"), emulation=FORCE)
+
+    assert "error emulated_7_0 invalid_arguments" in talked.story
+    assert "(called weather with {})" in [each["content"] for each in talked.bodies[1]["messages"]]
+    assert ["executing emulated_7_0_2"] == [line for line in talked.story if line.startswith("executing")]
+
+
+# What stands in the requests.
+
+
+async def test_options_of_the_answer_stay_out_of_the_decision() -> None:
+    """Stop words, formats and limits of length go to the answer alone, whoever gave them; nobody's own are changed."""
+    request = {"stop": ["\n"], "response_format": {"type": "json_object"}, "tools": [{"type": "web_search"}], "seed": 1}
+    before = copy.deepcopy(request)
+    emulation = Emulation(decision_options={"temperature": 0, "max_completion_tokens": 300})
+    talked = await talk(
+        says("One."),
+        decides(),
+        says("Two."),
+        emulation=emulation,
+        request=request,
+        model={"max_tokens": 9, "temperature": 1},
+    )
+
+    kept = {"stop": ["\n"], "response_format": {"type": "json_object"}, "seed": 1, "max_tokens": 9, "temperature": 1}
+    assert [
+        asked(QUESTION, tools=[*OFFER, {"type": "web_search"}], **kept),
+        asked(question(), QUESTION, seed=1, temperature=0, max_completion_tokens=300),
+        asked(QUESTION, **kept),
+    ] == talked.bodies
+    assert before == request
+
+
+async def test_options_in_an_object_of_their_own() -> None:
+    """Those of Ollama and of Gemini are left out where they stand; what else has such a name stays."""
+    model = ScriptedModel(['{"tools":[]}', "Two."])
+    request = {"options": {"stop": ["a"], "seed": 1}, "metadata": {"text": "b"}}
+    async with chat(model, [QUESTION], tools=TOOLS, emulation="force", request=request) as events:
+        [event async for event in events]
+    decision, last = model.asks
+
+    assert {"seed": 1} == decision.options["options"]
+    assert ({"text": "b"}, None) == (decision.options["metadata"], decision.options["stop"])
+    assert request == {name: last.options[name] for name in request}
+
+
+@pytest.mark.parametrize(("keep", "quoted"), [("drop", ""), ("quote", "Be brief.\n\nNever call clock.")])
+async def test_the_system_prompt_of_the_application(keep: Any, quoted: str) -> None:
+    """The decision's own stands alone; the application's is left out, or quoted in it."""
+    system = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Never call clock."}]
+    talked = await talk(
+        decides(), says("Two."), messages=[*system, QUESTION], emulation=Emulation(mode="force", keep_system=keep)
+    )
+
+    assert asked(question(quoted=quoted), QUESTION) == talked.bodies[0]
+    assert ["system", "system", "user"] == [each["role"] for each in talked.bodies[1]["messages"]]
+
+
+async def test_a_model_that_is_taught_to_call() -> None:
+    """It is taught in the first request alone, which offers no native tools; its call in the text is the answer."""
+    model = {"native_tool_calls": False}
+    call = '~~~tool_call\n{"name":"clock"}\n~~~\n'
+    hit = await talk(says(call), emulation=FALLBACK, execute="never", model=model)
+    missed = await talk(says("One."), decides(), says("Two."), emulation=FALLBACK, model=model)
+
+    for talked in (hit, missed):
+        taught, _ = talked.bodies[0]["messages"]
+        assert ("system", True, False) == (
+            taught["role"],
+            "~~~tool_call" in taught["content"],
+            "tools" in talked.bodies[0],
+        )
+    assert ["clock"] == [each.name for each in done(hit).pending]
+    assert [DECISION, LAST] == missed.bodies[1:]
+
+
+async def test_emulated_calls_of_a_model_that_is_taught() -> None:
+    """They count although it is declared to make none, and stand in its history as it would have written them."""
+    talked = await talk(
+        says("One."),
+        decides(PARIS_CALL),
+        says("It is 21 °C."),
+        decides(),
+        emulation=REUSE,
+        model={"native_tool_calls": False},
+    )
+
+    assert [Code.EMULATED] * 2 == [each.code for each in talked.chat.result.warnings]
+    _, _, called, answered = talked.bodies[2]["messages"]
+    assert '~~~tool_call\n{"name":"weather","arguments":{"city":"Paris"}}\n~~~' == called["content"]
+    assert answered["content"].startswith("~~~tool_result weather\n")
+
+
+# What goes wrong.
+
+
+async def test_a_provider_that_knows_no_tools() -> None:
+    """Its refusal is no answer with calls, and no answer that could be taken."""
+    refusal = refuses(400, "registry.example/phi3:latest does not support tools")
+    talked = await talk(refusal, decides(), says("Two."), emulation=REUSE)
+
+    assert [FIRST, DECISION, LAST] == talked.bodies
+    assert ["thinking None", *WARNED, "text 'Two.'", "done finished: stop (stop)"] == talked.shown
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "tools"),
+    [
+        (400, "the model does not exist", TOOLS),
+        (429, "tools are not available right now", TOOLS),
+        (400, "Invalid schema for function 'f': 'minimum' is not supported", TOOLS),
+    ],
+)
+async def test_another_refusal(status: int, message: str, tools: Any) -> None:
+    """It is the end of the run."""
+    talked = await talk(refuses(status, message), tools=tools, emulation=FALLBACK)
+
+    assert ["error upstream_error", "done failed: None (None)"] == talked.shown
+
+
+async def test_a_refusal_of_tools_that_nobody_sent() -> None:
+    """A model that is taught to call in its text was sent none."""
+    talked = await talk(
+        refuses(400, "this model does not support tools"), emulation=FALLBACK, model={"native_tool_calls": False}
+    )
+
+    assert "failed" == done(talked).reason
+
+
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [
+        ("phi3 does not support tools", True),
+        ("This model doesn't support tool use in streaming mode.", True),
+        ("`tool calling` is not supported with this model", True),
+        ("Function calling is not enabled for models/gemma-3-27b-it", True),
+        ("No endpoints found that support tool use.", True),
+        ("Unsupported parameter: 'tools'", True),
+        ("tools are unsupported", True),
+        ('"auto" tool choice requires --enable-auto-tool-choice', True),
+        ("tools param requires --jinja flag", True),
+        ("image input is not supported", False),
+        ("the messages with 'tool_calls' must be followed by tool messages", False),
+        ("tools[0].function.name does not match the pattern", False),
+    ],
+)
+def test_which_errors_refuse_tools(message: str, refused: bool) -> None:
+    """Servers say it in their own words."""
+    assert refused == refuses_tools(SourceError(message, status=400))
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (refuses(400, "no"), ["error upstream_error", "done failed: None (None)"]),
+        (Loopback([chunk({"content": "{"})]), ["error stream_interrupted", "done failed: None (None)"]),
+    ],
+)
+async def test_a_decision_that_fails(answer: Loopback, told: list[str]) -> None:
+    """The run fails with it, and what was spent is told."""
+    talked = await talk(says("One.", usage=(10, 1)), answer, emulation=FALLBACK)
+
+    assert ["thinking None", "not thinking None", *told] == talked.shown
+    assert Usage(input=10, output=1) == talked.chat.result.usage
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says('###:{"name":"clock"}'),
+        says('###:{"name":"clock",}'),
+        calls(("clock", "{")),
+        Loopback([chunk({"content": "Hel"})]),
+        Loopback([chunk({"content": "Hel"})], drop=True),
+        says("Hel", finish="error"),
+    ],
+)
+async def test_an_answer_that_is_that_of_the_turn(answer: Loopback) -> None:
+    """One with a call of any kind, a malformed one too, and one that fails, is not asked for again."""
+    talked = await talk(answer, emulation=FALLBACK, follow_up="never")
+
+    assert Code.EMULATED not in [each.code for each in talked.chat.result.warnings]
+
+
+async def test_an_answer_is_shown_as_soon_as_it_holds_a_call() -> None:
+    """What was held is let go while the rest is still on its way."""
+    rest = anyio.Event()
+    pieces = [chunk({"content": "Let me see."}), chunk({"tool_calls": [native(0, "clock", "{")]})]
+    more = chunk({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]})
+    answer = Loopback([*pieces, rest, more, *ends("tool_calls", None)])
+    async with (
+        Provider(answer) as server,
+        chat(model_of(server), [QUESTION], tools=TOOLS, emulation="fallback") as events,
+    ):
+        told = [tell(await anext(events)) for _ in range(5)]
+        rest.set()
+        told += [tell(event) async for event in events]
+
+    assert ["start", "step 1", "text 'Let me see.'", "thinking n0", "n0 is clock"] == told[:5]
+
+
+async def test_nothing_to_choose_from() -> None:
+    """Without function tools there is nothing to emulate: a mistake if it is forced, the answer as it comes if not."""
+    with pytest.raises(ValueError, match="no function tools"):
+        await talk(tools=None, emulation="force")
+    plain = await talk(says("One."), tools=None, emulation="fallback")
+    others = await talk(says("One."), tools=None, emulation="fallback", request={"tools": [{"type": "web_search"}]})
+
+    assert [LAST] == plain.bodies
+    assert ["text 'One.'", "done finished: stop (stop)"] == plain.shown
+    assert [LAST | {"tools": [{"type": "web_search"}]}] == others.bodies
+    assert ["warning not_emulated", *plain.shown] == others.shown
+
+
+def test_what_is_not_allowed() -> None:
+    """The mistakes of a caller are named before anything is sent."""
+    model = ScriptedModel([])
+    with pytest.raises(ValueError, match="mode is one of"):
+        chat(model, [QUESTION], tools=TOOLS, emulation="always")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(ValueError, match="keep_system is one of"):
+        Emulation(keep_system="all")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(ValueError, match="self-contained"):
+        chat(model, [QUESTION], tools=TOOLS, emulation="fallback", self_contained=True)
+    with pytest.raises(ValueError, match="names 'nope'"):
+        chat(model, [QUESTION], tools=TOOLS, emulation="fallback", tool_choice="nope")
+
+
+# What it costs.
+
+
+@pytest.mark.parametrize(
+    ("emulation", "answers", "total"),
+    [
+        (FALLBACK, [says("a", usage=(1, 2)), decides(usage=(10, 20)), says("b", usage=(100, 200))], (111, 222)),
+        (FALLBACK, [says("a", usage=(1, 2)), decides(usage=(10, 20)), says("b")], (11, 22)),
+        (FALLBACK, [says("a", usage=(1, 2)), decides(PARIS_CALL, usage=(10, 20))], (11, 22)),
+        (FALLBACK, [says("a"), decides(PARIS_CALL, usage=(10, 20))], (10, 20)),
+        (FALLBACK, [says("a", usage=(1, 2)), decides(PARIS_CALL)], (1, 2)),
+        (FALLBACK, [calls(PARIS_CALL, usage=(1, 2))], (1, 2)),
+        (REUSE, [says("a", usage=(1, 2)), decides(usage=(10, 20))], (11, 22)),
+        (REUSE, [says("a", usage=(1, 2)), decides()], (1, 2)),
+        (FORCE, [decides(usage=(10, 20)), says("b", usage=(100, 200))], (110, 220)),
+    ],
+)
+async def test_all_requests_are_in_the_bill(emulation: Emulation, answers: list[Loopback], total: Any) -> None:
+    """The usage of a step is that of all its requests, counted once."""
+    talked = await talk(*answers, emulation=emulation, execute="never")
+    usage = talked.chat.result.usage
+
+    assert usage is not None
+    assert total == (usage.input, usage.output)
+    assert 1 == len([line for line in talked.story if line.startswith("usage")])
+
+
+async def test_each_turn_of_an_answer_has_its_own_cost() -> None:
+    """What was spent before is told with the first; what a provider tells behind a turn is its own."""
+    ten, one = Usage(input=10), Usage(input=1)
+    answers: list[ScriptedReply] = [
+        [TextDelta('{"tools":[]}'), ProviderCompleted(usage=ten)],
+        [
+            TextDelta("a"),
+            SourceUsage(one),
+            ProviderCompleted(ends_run=False),
+            TextDelta("b"),
+            ProviderCompleted(usage=one),
+        ],
+    ]
+    async with chat(ScriptedModel(answers), [QUESTION], tools=TOOLS, emulation="force") as events:
+        told = [tell(event) async for event in events]
+
+    assert ["usage 11", "usage 1"] == [line for line in told if line.startswith("usage")]
+    assert events.result.usage == Usage(input=12)
+
+
+# Leaving.
+
+
+@pytest.mark.parametrize("taken", range(9))
+async def test_leaving_at_any_event(taken: int) -> None:
+    """Whichever request is open is closed, and the end is told."""
+    model = ScriptedModel(["One.", '{"tools":[{"tool":"clock"}]}', "Two.", '{"tools":[]}', "Three."])
+    async with chat(model, [QUESTION], tools=TOOLS, emulation="fallback") as events:
+        for _ in range(taken):
+            await anext(events)
+    told = [event async for event in events]
+
+    assert isinstance(told[-1], Done)
+    assert 0 == model.open
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+async def test_leaving_a_request_that_is_not_answered(silent: int) -> None:
+    """The server sees its client go: in the first request, in the decision's, in the last."""
+    answers = [says("One."), decides(), Loopback([chunk({"content": "Two"})], hold=True)]
+    answers[silent] = Loopback([chunk({"content": "Two"})], hold=True)
+    async with Provider(*answers) as server:
+        async with chat(model_of(server), [QUESTION], tools=TOOLS, emulation="fallback") as events:
+            while len(server.requests) <= silent:
+                await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(20):
+            await answers[silent].disconnected.wait()
+
+    assert "cancelled" == events.result.reason
+
+
+async def test_a_choice_is_one_value() -> None:
+    """What the answer without tools asks for is free: there is nothing to choose from."""
+    model = ScriptedModel(['{"tools":[]}', [NativeToolCall("0", "clock", id="n0"), ProviderCompleted()]])
+    async with chat(model, [QUESTION], tools=TOOLS, emulation="force", execute="never") as events:
+        told = [event async for event in events]
+
+    assert ToolChoice() == model.asks[-1].tool_choice
+    assert ["n0"] == [call.id for call in events.result.pending]
+    assert not [event for event in told if isinstance(event, Text)]
+    assert [Code.EMULATED] == [event.code for event in told if isinstance(event, Warning)]

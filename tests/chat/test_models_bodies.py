@@ -1,0 +1,298 @@
+"""Bodies of requests: what each provider is told of messages, tools, the choice among them, and options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import tool
+from streamtools.conversation.models import (
+    MAX_TOKENS,
+    AnthropicMessages,
+    Ask,
+    GeminiChat,
+    HTTPModel,
+    Model,
+    OllamaChat,
+    OpenAIChat,
+    OpenAIResponses,
+    ScriptedModel,
+    latitude_request,
+)
+from streamtools.history import Assistant, CallResult, Message, Results, System, User
+from streamtools.tools import ToolChoice, ToolRegistry
+
+
+@tool
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"rain in {city}"
+
+
+@tool
+def clock() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+HISTORY: tuple[Message, ...] = (System("Be brief."), User("Hi"))
+TOOLS = (weather, clock)
+CLIENTS: list[type[HTTPModel]] = [OpenAIChat, OpenAIResponses, AnthropicMessages, OllamaChat, GeminiChat]
+
+
+def offered(format: str, *tools: Any) -> list[dict[str, Any]]:
+    return ToolRegistry(*(tools or TOOLS)).definitions(format)  # type: ignore[call-overload,no-any-return]
+
+
+def test_chat_completions() -> None:
+    """The stream is asked for, and the usage at its end."""
+    body = OpenAIChat("m").body(Ask(HISTORY, TOOLS))
+
+    assert {
+        "model": "m",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": offered("openai"),
+    } == body
+
+
+def test_a_script_is_asked_like_chat_completions() -> None:
+    """The body that a scripted model shows is that of `OpenAIChat`."""
+    ask = Ask(HISTORY, TOOLS, ToolChoice("required"), {"seed": 1})
+
+    assert OpenAIChat("m", top_p=1).body(ask) == ScriptedModel([], name="m", top_p=1).body(ask)
+
+
+def test_responses() -> None:
+    """The history is the input."""
+    body = OpenAIResponses("m", max_tokens=5).body(Ask(HISTORY, TOOLS))
+
+    assert ["model", "input", "stream", "tools", "max_output_tokens"] == list(body)
+    assert ("Hi", "Be brief.") == (body["input"][1]["content"], body["input"][0]["content"])
+    assert (True, 5, offered("responses")) == (body["stream"], body["max_output_tokens"], body["tools"])
+
+
+def test_anthropic_messages() -> None:
+    """The system's words stand beside the messages, and the tokens have a bound."""
+    body = AnthropicMessages("m").body(Ask(HISTORY, TOOLS))
+
+    assert ["model", "max_tokens", "system", "messages", "stream", "tools"] == list(body)
+    assert ("Be brief.", MAX_TOKENS) == (body["system"], body["max_tokens"])
+    assert ["user"] == [message["role"] for message in body["messages"]]
+    assert offered("anthropic") == body["tools"]
+    assert "system" not in AnthropicMessages("m").body(Ask((User("Hi"),)))
+
+
+def test_anthropic_options() -> None:
+    """One stop word is a list of it; the bound on tokens can be set and not be taken out."""
+    model = AnthropicMessages("m", max_tokens=10, stop="END")
+
+    assert (10, ["END"]) == (model.body(Ask(HISTORY))["max_tokens"], model.body(Ask(HISTORY))["stop_sequences"])
+    body = model.body(Ask(HISTORY, options={"max_completion_tokens": None, "stop": None}))
+    assert (MAX_TOKENS, False) == (body["max_tokens"], "stop_sequences" in body)
+
+
+def test_ollama() -> None:
+    """Sampling options have an object of their own, whose members are merged; others stay beside it."""
+    model = OllamaChat("m", temperature=0, max_tokens=5, think=True, options={"mirostat": 1})
+    body = model.body(Ask(HISTORY, TOOLS, options={"stop": "END", "keep_alive": "5m", "max_tokens": None}))
+
+    assert {"temperature": 0, "mirostat": 1, "stop": ["END"]} == body["options"]
+    assert (True, True, "5m") == (body["stream"], body["think"], body["keep_alive"])
+    assert offered("ollama") == body["tools"]
+    assert "options" not in OllamaChat("m").body(Ask(HISTORY))
+    taken = Ask(HISTORY, options={"stop": None, "options": {"num_predict": None}})
+    assert {"num_ctx": 1} == OllamaChat("m", stop="a", max_tokens=5, options={"num_ctx": 1}).body(taken)["options"]
+    assert "options" not in OllamaChat("m", stop="a").body(Ask(HISTORY, options={"stop": None, "seed": None}))
+
+
+def test_gemini() -> None:
+    """The system's words stand beside the contents, and sampling options in the configuration of the generation."""
+    model = GeminiChat("m", generationConfig={"candidateCount": 1}, top_k=3, stop="END")
+    body = model.body(Ask(HISTORY, TOOLS, options={"max_tokens": 5, "safetySettings": []}))
+
+    assert {"parts": [{"text": "Be brief."}]} == body["systemInstruction"]
+    assert [{"role": "user", "parts": [{"text": "Hi"}]}] == body["contents"]
+    assert {"candidateCount": 1, "topK": 3, "stopSequences": ["END"], "maxOutputTokens": 5} == body["generationConfig"]
+    assert ([], offered("gemini")) == (body["safetySettings"], body["tools"])
+    assert ["contents"] == list(GeminiChat("m").body(Ask((User("Hi"),))))
+
+
+def named(name: str) -> ToolChoice:
+    return ToolChoice("tool", name)
+
+
+@pytest.mark.parametrize(
+    ("client", "choice", "written"),
+    [
+        (OpenAIChat, ToolChoice("none"), "none"),
+        (OpenAIChat, ToolChoice("required"), "required"),
+        (OpenAIChat, named("clock"), {"type": "function", "function": {"name": "clock"}}),
+        (OpenAIResponses, ToolChoice("none"), "none"),
+        (OpenAIResponses, ToolChoice("required"), "required"),
+        (OpenAIResponses, named("clock"), {"type": "function", "name": "clock"}),
+        (AnthropicMessages, ToolChoice("none"), {"type": "none"}),
+        (AnthropicMessages, ToolChoice("required"), {"type": "any"}),
+        (AnthropicMessages, named("clock"), {"type": "tool", "name": "clock", "disable_parallel_tool_use": True}),
+    ],
+)
+def test_a_choice_is_spelled_as_the_provider_does(client: type[HTTPModel], choice: ToolChoice, written: object) -> None:
+    """Each wish has the provider's own form, beside the tools."""
+    body = client("m").body(Ask(HISTORY, TOOLS, choice))
+
+    assert (written, 2) == (body["tool_choice"], len(body["tools"]))
+
+
+@pytest.mark.parametrize(
+    ("choice", "written"),
+    [
+        (ToolChoice("none"), {"mode": "NONE"}),
+        (ToolChoice("required"), {"mode": "ANY"}),
+        (named("clock"), {"mode": "ANY", "allowedFunctionNames": ["clock"]}),
+    ],
+)
+def test_a_choice_of_gemini(choice: ToolChoice, written: object) -> None:
+    """Gemini has an object for it."""
+    assert {"functionCallingConfig": written} == GeminiChat("m").body(Ask(HISTORY, TOOLS, choice))["toolConfig"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools"), [(ToolChoice("none"), []), (ToolChoice("required"), TOOLS), (named("clock"), [clock])]
+)
+def test_a_choice_of_ollama(choice: ToolChoice, tools: list[Any]) -> None:
+    """Ollama knows no choice: what may not be called is not offered."""
+    body = OllamaChat("m").body(Ask(HISTORY, TOOLS, choice))
+
+    assert (offered("ollama", *tools) if tools else None) == body.get("tools")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_without_tools_there_is_no_choice(client: type[HTTPModel]) -> None:
+    """A request without native tools holds neither tools nor a choice, and `auto` is not written."""
+    bare = client("m").body(Ask(HISTORY, (), ToolChoice("required")))
+    auto = client("m").body(Ask(HISTORY, TOOLS))
+
+    assert not {"tools", "tool_choice", "toolConfig"} & bare.keys()
+    assert not {"tool_choice", "toolConfig"} & auto.keys()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_body_is_made_anew(client: type[HTTPModel]) -> None:
+    """Whoever changes a body changes neither the model, nor the request, nor the tools."""
+    options: dict[str, Any] = {"temperature": 0, "metadata": {"a": {"b": 1}}, "stop": ["END"], "max_tokens": 9}
+    model, ask = client("m", metadata={"a": {"c": 2}}), Ask(HISTORY, TOOLS, named("clock"), options)
+    body = model.body(ask)
+    written = repr(body)
+    body["metadata"]["a"]["b"] = 2
+    body.get("tools", [{}])[0].clear()
+    for value in body.values():
+        if isinstance(value, dict | list):
+            value.clear()
+
+    assert written == repr(model.body(ask))
+
+
+def test_later_options_win() -> None:
+    """Of the model's options and the request's the latter count; None takes out, objects are merged, tools added."""
+    model = OpenAIChat("m", temperature=1, stream_options=None, tools=[{"type": "web_search"}], reasoning={"effort": 1})
+    body = model.body(Ask(HISTORY, TOOLS, options={"temperature": 0, "reasoning": {"summary": "auto"}}))
+
+    assert (0, {"effort": 1, "summary": "auto"}) == (body["temperature"], body["reasoning"])
+    assert [*offered("openai"), {"type": "web_search"}] == body["tools"]
+    assert "stream_options" not in body
+    assert "tools" not in model.body(Ask(HISTORY, TOOLS, options={"tools": None}))
+    assert [{"type": "web_search"}] == model.body(Ask(HISTORY))["tools"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_clients_are_models(client: type[HTTPModel]) -> None:
+    """Each client is a `Model`, and says whether it makes native calls."""
+    model: Model = client("m", native_tool_calls=False)
+
+    assert ("m", False) == (model.name, model.native_tool_calls)
+    assert client("m", base_url="http://127.0.0.1:8080/v1").native_tool_calls is None
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_models_at_their_makers(client: type[HTTPModel]) -> None:
+    """They make native calls, unless told otherwise; nobody knows what answers elsewhere."""
+    expected = None if client is OllamaChat else True
+    assert expected is client("m").native_tool_calls
+    assert False is client("m", native_tool_calls=False).native_tool_calls
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("API.OpenAI.com", True),
+        ("mine.openai.azure.com", True),
+        ("europe-west4-aiplatform.googleapis.com", True),
+        ("api.deepseek.com", True),
+        ("api.groq.com", None),
+        ("openrouter.ai", None),
+        ("api.openai.com.example.org", None),
+        ("notapi.openai.com", None),
+        ("example.org/api.openai.com", None),
+    ],
+)
+def test_whose_host_it_is(host: str, known: bool | None) -> None:
+    """The whole name counts, and nothing else of the address."""
+    assert known is OpenAIChat("m", base_url=f"https://{host}/v1").native_tool_calls
+
+
+def test_a_latitude_request() -> None:
+    """The seed's body: the whole history, the prompt, the run's id, what the application adds, and the tools."""
+    messages = [{"role": "user", "content": "Weather in Rome?"}]
+    body = latitude_request(messages, conversation_uuid="c1", tools=[weather], todos=[1], briefs=[])
+
+    assert {
+        "messages": messages,
+        "promptPath": "briefPlanner",
+        "conversationUuid": "c1",
+        "todos": [1],
+        "briefs": [],
+        "media": [],
+        "toolClients": [
+            {
+                "name": "weather",
+                "description": "Tell the weather.",
+                "parameters": [
+                    {
+                        "name": "city",
+                        "type": "string",
+                        "description": "",
+                        "isRequired": True,
+                        "schema": {"type": "string"},
+                    }
+                ],
+            }
+        ],
+    } == body
+    assert ["messages", "promptPath", "conversationUuid", "todos", "briefs", "media", "toolClients"] == list(body)
+    assert body["messages"] is not messages
+
+
+def test_a_latitude_request_of_a_history() -> None:
+    """Messages of ours are written out, with the answers to calls in their dialect's form; nothing is sent unasked."""
+    raw = '###:{"toolName":"weather","parameters":{"city":"Rome"}}'
+    answer = CallResult("hash_marker", "weather", '{"temperature":20}', "c")
+    history: list[Any] = [{"role": "user", "content": "Hi"}, Assistant(raw), Results((answer,))]
+    body = latitude_request(history, prompt_path="mine", media=(1,))
+
+    assert {"promptPath": "mine", "media": [1], "toolClients": []} == {
+        key: value for key, value in body.items() if key != "messages"
+    }
+    assert ["Hi", raw] == [message["content"] for message in body["messages"][:2]]
+    assert '###result weather: {"temperature":20}' in body["messages"][2]["content"]
+
+
+def test_tool_clients_that_are_ready() -> None:
+    """`toolClients` of the application go along as they are, and nothing replaces what a parameter gives."""
+    ready = [{"name": "x", "description": "", "parameters": []}]
+
+    assert ready == latitude_request([], tools=ready)["toolClients"]
+    assert latitude_request([], tools=iter([clock]))["toolClients"]
+    with pytest.raises(ValueError, match="promptPath, toolClients is given by a parameter of its own"):
+        latitude_request([], toolClients=[], promptPath="x")

@@ -1,0 +1,82 @@
+"""A model whose answers are written beforehand."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamtools.conversation.models import Ask, ScriptedModel, ScriptedReply
+from streamtools.errors import Code
+from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.history import User
+from tests.support.loops import other_loop_deep
+
+__all__ = ["other_loop_deep"]  # a fixture
+
+pytestmark = pytest.mark.anyio
+
+ASK = Ask((User("Hi"),))
+STOP = ProviderCompleted(finish_reason="stop")
+READ = ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")
+CHAT = [b'data: {"choices":[{"delta":{"content":"a"}', b',"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
+
+
+def lost(cause: str) -> SourceError:
+    return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
+
+
+async def answer(model: ScriptedModel, ask: Ask = ASK) -> list[SourceEvent]:
+    async with model.stream(ask) as source:
+        return [event async for batch in source for event in batch]
+
+
+@pytest.mark.parametrize(
+    ("written", "events"),
+    [
+        ("a", [TextDelta("a"), STOP]),
+        (["a", "b"], [TextDelta("a"), TextDelta("b"), STOP]),
+        ([], [STOP]),
+        ([TextDelta("a"), STOP], [TextDelta("a"), STOP]),
+        (STOP, [STOP]),
+        ([TextDelta("a")], [TextDelta("a")]),
+        (["a", ProviderCompleted(finish_reason="length")], [TextDelta("a"), ProviderCompleted(finish_reason="length")]),
+        (CHAT, [TextDelta("a"), READ]),
+        (b"".join(CHAT), [TextDelta("a"), READ]),
+        (OSError("x"), [lost("OSError")]),
+        (["a", OSError("x")], [TextDelta("a"), lost("OSError")]),
+        ([b": wait\n\n", OSError("x")], [lost("OSError")]),
+    ],
+)
+async def test_what_an_answer_may_be(written: ScriptedReply, events: list[SourceEvent]) -> None:
+    """Texts, events, bytes, and exceptions in place of any of them."""
+    assert events == await answer(ScriptedModel([written]))
+
+
+async def test_bytes_of_a_format() -> None:
+    """Bytes are read by the adapter that is named, if one is."""
+    line = b'{"message":{"content":"a"},"done":true,"done_reason":"stop"}\n'
+
+    assert [TextDelta("a"), READ] == [
+        event for event in await answer(ScriptedModel([line], format="ollama")) if not event.type.endswith("usage")
+    ]
+
+
+async def test_what_a_model_was_asked() -> None:
+    """The requests are kept in order; one more than there are answers is the test's fault."""
+    model = ScriptedModel(["a", "b"], native_tool_calls=True)
+    other = Ask((User("And?"),))
+    await answer(model)
+    await answer(model, other)
+
+    assert ([ASK, other], 0, True) == (model.asks, model.left, model.native_tool_calls)
+    with pytest.raises(LookupError, match="the script has 2 answers, and this is request 3"):
+        model.stream(ASK)
+
+
+async def test_whether_an_answer_is_left() -> None:
+    """It is known how many answers somebody still reads."""
+    model = ScriptedModel(["a"])
+    async with model.stream(ASK) as source:
+        await anext(source)
+        assert 1 == model.open
+
+    assert 0 == model.open

@@ -1,0 +1,629 @@
+"""Requests over real connections: where they go, with which key, how often, for how long, and how they end."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any, Self
+
+import anyio
+import httpx
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from streamtools import ToolStream
+from streamtools.conversation.models import (
+    AnthropicMessages,
+    Ask,
+    GeminiChat,
+    HTTPModel,
+    OllamaChat,
+    OpenAIChat,
+    OpenAIResponses,
+    Timeouts,
+    sending,
+)
+from streamtools.conversation.models.sending import NothingCame
+from streamtools.errors import Code, UnreadableSource
+from streamtools.events import Done, ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.history import User
+from streamtools.sources import Source
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+
+pytestmark = pytest.mark.anyio
+
+ASK = Ask((User("Hi"),))
+ONE = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+REST = [b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
+STREAM = [ONE, *REST]
+EVENTS = [TextDelta("a"), TextDelta("b"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")]
+KEY = "sk-secret"
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key and no proxy of this machine, and no time between attempts."""
+    for name in ("OPENAI", "ANTHROPIC", "OLLAMA", "GOOGLE", "GEMINI"):
+        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setattr(sending, "BACKOFF", 0.0)
+
+
+def says(message: str, status: int | None = None, cause: str | None = None) -> list[SourceEvent]:
+    return [SourceError(message, status=status, cause=cause)]
+
+
+def lost(cause: str) -> SourceError:
+    return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
+
+
+def busy(status: int = 503, **headers: str) -> Loopback:
+    """An answer that asks to come again, at once."""
+    named = {"Retry-After": "0"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    return Loopback([b'{"error":{"message":"busy"}}'], status=status, declared="application/json", headers=named)
+
+
+def model(server: Loopback, **options: Any) -> OpenAIChat:
+    return OpenAIChat("m", base_url=server.url, **options)
+
+
+async def ask(model: HTTPModel) -> list[SourceEvent]:
+    async with model.stream(ASK) as source:
+        return await collect(source)
+
+
+async def collect(source: Source) -> list[SourceEvent]:
+    """Return the events; what was asked is another URL each time, so errors are without."""
+    events = [event async for batch in source for event in batch]
+    return [msgspec.structs.replace(each, url=None) if isinstance(each, SourceError) else each for each in events]
+
+
+# Where it goes.
+
+
+async def test_an_answer() -> None:
+    """The body is posted as JSON, and the source reads the answer."""
+    async with Provider(Loopback(STREAM)) as server:
+        asked = model(server)
+        events = await ask(asked)
+
+        assert EVENTS == events
+        assert [asked.body(ASK)] == server.bodies
+        assert "POST /chat/completions HTTP/1.1" == server.heads[0][""]
+        assert "application/json" == server.heads[0]["content-type"]
+        assert "authorization" not in server.heads[0]
+
+
+@pytest.mark.parametrize(
+    ("client", "line", "variable", "header", "value"),
+    [
+        (OpenAIChat, "/chat/completions", "OPENAI_API_KEY", "authorization", "Bearer k"),
+        (OpenAIResponses, "/responses", "OPENAI_API_KEY", "authorization", "Bearer k"),
+        (AnthropicMessages, "/v1/messages", "ANTHROPIC_API_KEY", "x-api-key", "k"),
+        (OllamaChat, "/api/chat", "OLLAMA_API_KEY", "authorization", "Bearer k"),
+        (GeminiChat, "/models/m:streamGenerateContent?alt=sse", "GEMINI_API_KEY", "x-goog-api-key", "k"),
+        (GeminiChat, "/models/m:streamGenerateContent?alt=sse", "GOOGLE_API_KEY", "x-goog-api-key", "k"),
+    ],
+)
+async def test_the_providers_headers(
+    client: type[HTTPModel],
+    line: str,
+    variable: str,
+    header: str,
+    value: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key is read from the provider's variable at the time of use, and goes where the provider looks for it."""
+    async with Provider(Loopback(STREAM)) as server:
+        asked = client("m", base_url=server.url)
+        monkeypatch.setenv(variable, "k")
+        await ask(asked)
+        monkeypatch.setenv(variable, "k2")
+        await ask(asked)
+        await ask(client("m", base_url=server.url, api_key="given"))
+        await ask(client("m", base_url=server.url, api_key=""))
+
+        assert [f"POST {line} HTTP/1.1"] * 4 == [head[""] for head in server.heads]
+        values = [head.get(header) for head in server.heads]
+        assert [value, value + "2", value[:-1] + "given", None] == values
+        version = server.heads[0].get("anthropic-version")
+        assert ("2023-06-01" if client is AnthropicMessages else None) == version
+
+
+@pytest.mark.parametrize("client", [OpenAIChat, OpenAIResponses, AnthropicMessages, OllamaChat, GeminiChat])
+async def test_a_provider_is_read_by_its_own_adapter(client: type[HTTPModel]) -> None:
+    """The answer of each client is read as that of its provider."""
+    lines = {
+        "openai": REST[0],
+        "responses": b'data: {"type":"response.output_text.delta","delta":"b"}\n\n',
+        "anthropic": b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"b"}}\n\n',
+        "ollama": b'{"message":{"content":"b"}}\n',
+        "gemini": b'data: {"candidates":[{"content":{"parts":[{"text":"b"}]}}]}\n\n',
+    }
+    async with Loopback([lines[client.format]]) as server:
+        events = await ask(client("m", base_url=server.url))
+
+    assert TextDelta("b") in events
+
+
+async def test_a_key_that_is_made() -> None:
+    """A key may be what a function returns, each time; white space around it is no part of it."""
+    keys = iter(["one", "two\n"])
+    async with Provider(Loopback(STREAM)) as server:
+        asked = model(server, api_key=lambda: next(keys))
+        await ask(asked)
+        await ask(asked)
+
+        assert ["Bearer one", "Bearer two"] == [head["authorization"] for head in server.heads]
+
+
+async def test_headers_of_the_caller() -> None:
+    """Headers come on top of ours, whatever their case; they may bring the key in another form."""
+    async with Provider(Loopback(STREAM)) as server:
+        await ask(model(server, api_key=KEY, headers={"api-key": "x", "AUTHORIZATION": "mine"}))
+
+        assert ("x", "mine") == (server.heads[0]["api-key"], server.heads[0]["authorization"])
+
+
+@pytest.mark.parametrize("key", [KEY, lambda: KEY])
+async def test_the_key_is_shown_nowhere(key: Any) -> None:
+    """No `repr`, log or message has the key, or what else in the address or the headers may be secret."""
+    asked = OpenAIChat(
+        "m", base_url=f"http://u:{KEY}@127.0.0.1:1/v1?k={KEY}", api_key=key, headers={"a": KEY}, retries=1
+    )
+    with capture_logs() as logs:
+        events = await ask(asked)
+
+    assert "<OpenAIChat 'm' at http://127.0.0.1:1/v1/chat/completions>" == repr(asked)
+    assert KEY not in repr([asked.stream(ASK), events, logs])
+    assert KEY not in repr(vars(asked.stream(ASK)))
+    assert ["request_sent_again"] == [log["event"] for log in logs]
+
+
+async def test_a_key_that_no_header_can_hold() -> None:
+    """Such a key is the caller's fault, and is not in the message."""
+    for key in ("sk-schlüssel", "sk-\nsecret"):
+        with pytest.raises(ValueError, match="holds characters") as raised:
+            OpenAIChat("m", api_key=key).stream(ASK)
+        assert key not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "base", "url"),
+    [
+        (OpenAIChat, "m", None, "https://api.openai.com/v1/chat/completions"),
+        (OpenAIResponses, "m", None, "https://api.openai.com/v1/responses"),
+        (AnthropicMessages, "m", None, "https://api.anthropic.com/v1/messages"),
+        (OllamaChat, "m", None, "http://127.0.0.1:11434/api/chat"),
+        (OpenAIChat, "m", "http://h/v1/", "http://h/v1/chat/completions"),
+        (OpenAIChat, "m", "http://h/v1/chat/completions", "http://h/v1/chat/completions"),
+        (OpenAIChat, "m", "https://h/d?api-version=1#x", "https://h/d/chat/completions?api-version=1"),
+        (
+            GeminiChat,
+            "m",
+            None,
+            "https://generativelanguage.googleapis.com/v1beta/models/m:streamGenerateContent?alt=sse",
+        ),
+        (GeminiChat, "tunedModels/m", "http://h", "http://h/tunedModels/m:streamGenerateContent?alt=sse"),
+        (GeminiChat, "models/../a?b", "http://h", "http://h/models/..%2Fa%3Fb:streamGenerateContent?alt=sse"),
+        (GeminiChat, "a/b", "http://h?alt=sse", "http://h/models/a%2Fb:streamGenerateContent?alt=sse"),
+    ],
+)
+def test_addresses(client: type[HTTPModel], name: str, base: str | None, url: str) -> None:
+    """The endpoint is found below the base URL, unless that is it; its query stays; names of models change no path."""
+    assert url == client(name, base_url=base).url
+
+
+@pytest.mark.parametrize(
+    "base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"]
+)
+def test_what_is_no_address(base: str) -> None:
+    """A wrong base URL is told when the client is made."""
+    with pytest.raises(ValueError, match="a base URL begins with http:// or https:// and a host"):
+        OpenAIChat("m", base_url=base)
+
+
+def test_what_is_no_number_of_seconds_or_retries() -> None:
+    """Times are above nothing, and retries not below."""
+    with pytest.raises(ValueError, match="first_byte is a time above 0 seconds, not 0"):
+        Timeouts(first_byte=0)
+    with pytest.raises(ValueError, match="0 times or more, not -1"):
+        OpenAIChat("m", retries=-1)
+
+
+async def test_texts_that_are_not_whole() -> None:
+    """Half of a surrogate pair in an option does not keep the request from being sent."""
+    async with Provider(Loopback(STREAM)) as server:
+        await ask(model(server, user="\ud800", stop="ü"))
+
+        assert ("\ud800", "ü") == (server.bodies[0]["user"], server.bodies[0]["stop"])
+
+
+def test_options_that_are_no_json() -> None:
+    """They are the caller's fault."""
+    with pytest.raises(TypeError):
+        OpenAIChat("m", seed=object()).stream(ASK)
+
+
+# What comes back.
+
+
+async def test_an_error() -> None:
+    """The provider's words and status are the one event."""
+    body = b'{"error":{"message":"no such model","code":"model_not_found"}}'
+    async with Loopback([body], status=404, declared="application/json") as server:
+        assert says("no such model", 404, "model_not_found") == await ask(model(server))
+        assert 1 == len(server.requests)
+
+
+async def test_an_error_that_is_compressed() -> None:
+    """The body of an error is read decoded."""
+    body = gzip.compress(b'{"error":"no"}')
+    async with Loopback([body], status=400, headers={"Content-Encoding": "gzip"}) as server:
+        assert says("no", 400) == await ask(model(server))
+
+
+async def test_json_instead_of_a_stream() -> None:
+    """An error with the status of a success is one."""
+    async with Loopback([b'{"error":"no"}'], declared="application/json") as server:
+        assert says("no") == await ask(model(server))
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("http://other.example:8080/v1?key=1", "http://other.example:8080"),
+        ("https://u:p@other.example/", "https://other.example"),
+        ("//other.example/x", "http://other.example"),
+        ("http://[other", "elsewhere"),
+        (f"http://{'x' * 300}", "elsewhere"),
+    ],
+)
+async def test_a_redirect(location: str, shown: str) -> None:
+    """It is an error that names the target's host; nothing is sent there, even by a client that follows redirects."""
+    async with (
+        Loopback([b"moved"], status=307, headers={"Location": location}) as server,
+        httpx.AsyncClient(follow_redirects=True) as client,
+    ):
+        for each in (None, client):
+            events = await ask(model(server, api_key=KEY, client=each))
+            assert says(f"the provider redirects to {shown}; nothing was sent there", 307) == events
+        assert 2 == len(server.requests)
+
+
+async def test_a_redirect_to_nowhere() -> None:
+    """A status between success and failure is an error."""
+    async with Loopback(status=304) as server:
+        assert says("Not Modified", 304) == await ask(model(server))
+
+
+# How often it is sent.
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+async def test_it_is_sent_again(status: int) -> None:
+    """After these statuses the same request is sent again, and the response that failed is closed before."""
+    failed = busy(status)
+    async with Provider(failed, Loopback(STREAM)) as server:
+        events = await ask(model(server, api_key=KEY))
+
+        assert EVENTS == events
+        assert 2 == len(server.requests)
+        assert server.requests[0] == server.requests[1]
+        with anyio.fail_after(10):
+            await failed.disconnected.wait()
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds"),
+    [
+        ({"Retry_After": "0.01"}, 0.01),
+        ({"Retry_After": "9", "retry_after_ms": "10"}, 0.01),
+        ({"Retry_After": "0", "retry_after_ms": "soon"}, 0),
+        ({"Retry_After": "-1"}, 0),
+        ({"Retry_After": "nan"}, 0),
+        ({"Retry_After": format_datetime(datetime.now(UTC) - timedelta(days=1), usegmt=True)}, 0),
+        ({"Retry_After": "Wed, 99 Oct 2015"}, 0),
+    ],
+)
+async def test_how_long_it_waits(wait: dict[str, str], seconds: float) -> None:
+    """As long as the provider says, in seconds, milliseconds or as a date; else as long as we think (here: not)."""
+    async with Provider(busy(429, **wait), Loopback(STREAM)) as server:
+        with capture_logs() as logs:
+            assert EVENTS == await ask(model(server))
+
+    again = {"event": "request_sent_again", "log_level": "info", "attempt": 1, "status": 429, "wait": seconds}
+    assert [again] == logs
+
+
+async def test_how_long_it_waits_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody says, twice as long each time and up to a bound, and never two clients alike."""
+    monkeypatch.setattr(sending, "BACKOFF", 0.002)
+    monkeypatch.setattr(sending, "LONGEST_BACKOFF", 0.005)
+    async with Provider(busy(Retry_After="")) as server:
+        with capture_logs() as logs:
+            await ask(model(server, retries=4))
+
+    waits = [log["wait"] for log in logs]
+    assert 4 == len(waits)
+    assert all(least <= wait <= least + 0.002 for least, wait in zip([0.002, 0.004, 0.005, 0.005], waits, strict=True))
+
+
+@pytest.mark.parametrize(
+    "wait", ["61", format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)], ids=["seconds", "date"]
+)
+async def test_it_does_not_wait_for_ever(wait: str) -> None:
+    """Where the provider wants us to wait for too long, its error is the answer."""
+    async with Provider(busy(429, Retry_After=wait)) as server:
+        assert says("busy", 429) == await ask(model(server))
+        assert 1 == len(server.requests)
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "requests"), [(503, "false", 1), (400, "true", 3), (400, "maybe", 1), (503, "maybe", 3)]
+)
+async def test_the_provider_knows_better(status: int, told: str, requests: int) -> None:
+    """`x-should-retry` says whether it is worth it."""
+    async with Provider(busy(status, x_should_retry=told)) as server:
+        assert says("busy", status) == await ask(model(server))
+        assert requests == len(server.requests)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+async def test_it_gives_up(retries: int) -> None:
+    """After the last attempt the provider's error is the answer, with its words."""
+    async with Provider(busy(500)) as server:
+        assert says("busy", 500) == await ask(model(server, retries=retries))
+        assert 1 + retries == len(server.requests)
+
+
+async def test_a_provider_that_is_not_there() -> None:
+    """Connections that fail are tried again, and are an error in the end."""
+    async with Loopback() as server:
+        pass
+    with capture_logs() as logs:
+        events = await ask(model(server))
+
+    assert says("the provider could not be reached", cause="httpx.ConnectError") == events
+    assert [1, 2] == [log["attempt"] for log in logs]
+
+
+async def test_a_connection_that_is_lost_before_the_first_byte() -> None:
+    """Nobody has seen anything, so the request is sent again."""
+    async with Provider(Loopback(drop=True), Loopback(STREAM)) as server:
+        assert EVENTS == await ask(model(server))
+        assert 2 == len(server.requests)
+
+
+async def test_a_connection_that_is_always_lost() -> None:
+    """In the end it is the error of a stream that broke off."""
+    async with Provider(Loopback(drop=True)) as server:
+        assert [lost("httpx.RemoteProtocolError")] == await ask(model(server, retries=1))
+        assert 2 == len(server.requests)
+
+
+async def test_a_connection_that_is_lost_behind_the_first_byte() -> None:
+    """Behind the first byte nothing is sent again: somebody has seen it."""
+    async with Provider(Loopback([ONE], drop=True), Loopback(STREAM)) as server:
+        assert [TextDelta("a"), lost("httpx.RemoteProtocolError")] == await ask(model(server))
+        assert 1 == len(server.requests)
+
+
+async def test_an_answer_without_bytes() -> None:
+    """A stream that ends at once tells nothing, and is not asked for again."""
+    async with Provider(Loopback()) as server:
+        assert [] == await ask(model(server))
+        assert 1 == len(server.requests)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # httpx then leaves generators behind, which trio warns of
+async def test_bytes_that_cannot_be_decoded() -> None:
+    """What is no gzip will be none the next time."""
+    async with Provider(Loopback([b"no gzip"], headers={"Content-Encoding": "gzip"})) as server:
+        assert [lost("httpx.DecodingError")] == await ask(model(server))
+        assert 1 == len(server.requests)
+
+
+# How long it takes.
+
+
+async def test_a_provider_that_never_answers() -> None:
+    """The time until the first byte is bounded, and such a request is not sent again."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        asked = OpenAIChat("m", base_url=f"http://127.0.0.1:{port}", timeout=Timeouts(first_byte=0.05))
+
+        assert says("the provider did not answer within 0.05 s", cause="first_byte") == await ask(asked)
+
+
+async def test_an_answer_whose_head_is_all_there_is() -> None:
+    """The head of a response is no first byte: servers send it before the model has begun."""
+    async with Loopback(hold=True) as server:
+        events = await ask(model(server, timeout=Timeouts(first_byte=0.05)))
+
+        assert says("the provider did not answer within 0.05 s", cause="first_byte") == events
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+async def test_an_answer_that_stops() -> None:
+    """The time between bytes is another one."""
+    async with Loopback([ONE], hold=True) as server:
+        events = await ask(model(server, timeout=Timeouts(between_bytes=0.05)))
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+    assert [TextDelta("a"), lost(f"{NothingCame.__module__}.NothingCame")] == events
+
+
+async def test_an_error_that_stops() -> None:
+    """The body of an error may take no longer either; what has come of it is told."""
+    async with Loopback([b'{"error":"no"}'], status=400, hold=True) as server:
+        assert says("no", 400) == await ask(model(server, timeout=Timeouts(between_bytes=0.05)))
+
+
+# What sends it.
+
+
+class Noting:
+    """A client that is none of httpx: it has `stream`, and notes with what."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.asked: list[dict[str, Any]] = []
+
+    def stream(self, method: str, url: str, **options: Any) -> Any:
+        self.asked.append(options)
+        return self.client.stream(method, url, **options)
+
+
+@pytest.mark.parametrize(("connect", "handed"), [(10.0, 10.0), (float("inf"), None)])
+async def test_a_client_of_ones_own(connect: float, handed: float | None) -> None:
+    """A client that is given is used and left open; it bounds the connection, and we the rest."""
+    async with Loopback(STREAM) as server, httpx.AsyncClient(timeout=0.001) as client:
+        noting = Noting(client)
+        assert EVENTS == await ask(model(server, client=noting, timeout=Timeouts(connect=connect)))
+        assert EVENTS == await ask(model(server, client=noting))
+        assert not client.is_closed
+
+    assert {"headers", "content", "follow_redirects", "timeout"} == noting.asked[0].keys()
+    assert ((handed, None, None, None), False) == (noting.asked[0]["timeout"], noting.asked[0]["follow_redirects"])
+
+
+async def test_clients_that_are_none() -> None:
+    """A synchronous client, and one that is closed, are the caller's fault, before anything is sent."""
+    async with Loopback(STREAM) as server:
+        with httpx.Client() as synchronous, pytest.raises(TypeError, match="is no asynchronous HTTP client"):
+            await ask(model(server, client=synchronous))
+        async with httpx.AsyncClient() as closed:
+            pass
+        with pytest.raises(RuntimeError, match="has been closed"):
+            await ask(model(server, client=closed))
+        assert [] == server.requests
+
+
+class Opened:
+    """A response that nobody can read, and whether it was closed."""
+
+    status_code = 200
+    headers: dict[str, str] = {}  # noqa: RUF012 - as simple as can be
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def stream(self, *_: object, **__: object) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.closed = True
+
+
+async def test_a_response_that_nobody_can_read() -> None:
+    """It is the caller's fault, and closed all the same."""
+    opened = Opened()
+    with pytest.raises(UnreadableSource):
+        await ask(OpenAIChat("m", client=opened))
+
+    assert opened.closed
+
+
+# How it ends.
+
+
+async def leave_by_exception(source: Source) -> None:
+    raise ZeroDivisionError
+
+
+async def leave_by_break(source: Source) -> None:
+    async for _ in source:
+        break
+
+
+async def leave_at_once(source: Source) -> None:
+    pass
+
+
+async def leave_closed(source: Source) -> None:
+    await source.aclose()
+
+
+@pytest.mark.parametrize("leave", [leave_at_once, leave_by_break, leave_by_exception, leave_closed])
+@pytest.mark.parametrize("given", [True, False])
+async def test_the_response_is_closed(leave: Callable[[Source], Any], given: bool) -> None:
+    """However the answer is left, the provider sees the connection go, whether the client is ours or not."""
+    async with Loopback([ONE], hold=True) as server, httpx.AsyncClient() as client:
+        try:
+            async with model(server, client=client if given else None).stream(ASK) as source:
+                await leave(source)
+        except ZeroDivisionError:
+            assert leave is leave_by_exception
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+@pytest.mark.parametrize("script", [[], [ONE]])
+async def test_the_response_is_closed_by_cancellation(script: list[bytes]) -> None:
+    """Cancelled before the first byte and behind it, the response is closed."""
+    async with Loopback(script, hold=True) as server:
+
+        async def read() -> None:
+            async with model(server).stream(ASK) as source:
+                async for batch in source:
+                    begun.set()
+                    assert [TextDelta("a")] == batch
+
+        begun = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            with anyio.fail_after(10):
+                while not server.requests:
+                    await anyio.lowlevel.checkpoint()
+                if script:
+                    await begun.wait()
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+async def test_a_wait_that_is_cancelled() -> None:
+    """Between two attempts nothing is open, and a cancellation is heard."""
+    async with Provider(busy(Retry_After="60")) as server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, model(server))
+            with anyio.fail_after(10):
+                await server.answers[0].disconnected.wait()
+            tasks.cancel_scope.cancel()
+
+        assert 1 == len(server.requests)
+
+
+async def test_a_stream_over_it() -> None:
+    """A `ToolStream` that is left in the middle closes what the model has opened."""
+    async with Loopback([ONE], hold=True) as server:
+        async with model(server).stream(ASK) as source, ToolStream(source) as events:
+            async for event in events:
+                if event.type == "text":
+                    break
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+async def test_a_stream_over_an_error() -> None:
+    """What goes wrong before there is a stream is the run's error."""
+    async with (
+        Loopback([b'{"error":"no"}'], status=400) as server,
+        model(server).stream(ASK) as source,
+        ToolStream(source) as events,
+    ):
+        seen = [event async for event in events]
+
+    assert ("error", "failed") == (seen[-2].type, seen[-1].reason if isinstance(seen[-1], Done) else None)

@@ -1,0 +1,294 @@
+"""Growth of whatever reads what clients, providers, tool servers and recordings send; see `tests.fuzz.growth`.
+
+Decisions are not among them: the work that is spent on one is bounded, whatever it holds, and grows up to there; the
+target `decisions` holds them to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+from collections.abc import Callable, Coroutine
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from streamtools import Parser, StreamMachine, extract_tool_calls
+from streamtools.conversation.prompts import augment_system_prompt, few_shot
+from streamtools.errors import RecordingError, StreamToolsError, UnknownTool
+from streamtools.events import UIEvent, read_source_event
+from streamtools.history import read_messages, write_messages
+from streamtools.limits import Limits
+from streamtools.recording import redact
+from streamtools.recording.file_reader import find_exchanges, read_recordings
+from streamtools.recording.file_writer import import_stream
+from streamtools.recording.scrubbing import Scrubber
+from streamtools.serving.client_frames import BadFrame, read_frame
+from streamtools.sources import ADAPTERS
+from streamtools.sources.frames import LineDecoder, SSEDecoder
+from streamtools.stream.result import Collector
+from streamtools.tools import Tool, ToolRegistry
+from streamtools.tools.mcp import tools_of
+from tests.fuzz.growth import LONG, NUMBER, Grammar, target
+from tests.fuzz.target import Target, pieces
+from tests.fuzz.targets.foreign import DIALECTS, FORMATS
+from tests.fuzz.targets.grammars import EVENTS, MESSAGES, SCHEMAS, STREAMS, Stream
+from tests.machine.test_machine_laws import run
+from tests.outputs.test_encoders_contract import ENCODERS
+from tests.recording.test_scrubbing import PLANTED
+
+_ANY = Limits(calls=10**6)
+_LEFT = ("ai_sdk 6", "ag_ui 1.0", "openai, with usage")  # encoders of a body whose `done` does not come
+
+
+def _body(name: str, parts: list[Any]) -> bytes:
+    begin, end = ("", "\n") if name == "ollama" else ("data: ", "\n\n")
+    return "".join(each if isinstance(each, str) else f"{begin}{json.dumps(each)}{end}" for each in parts).encode()
+
+
+def _source(name: str, parts: list[Any]) -> None:
+    body = _body(name, parts)
+    adapter = ADAPTERS[name](Limits())
+    run([event for chunk in pieces(body, 1000) for event in adapter.take(chunk)] + adapter.close())
+
+
+def _frames(parts: list[Any]) -> None:
+    for decoder in (SSEDecoder(), LineDecoder(), SSEDecoder(1000)):
+        for chunk in pieces("".join(parts).encode(), 16):
+            decoder.feed(chunk)
+        decoder.close()
+
+
+def _events(parts: list[Any], limits: Limits = _ANY) -> tuple[list[UIEvent], int]:
+    """Return what a machine makes of source events, and how much of it comes before their end."""
+    machine = StreamMachine(run_id="r", limits=limits, call_deltas=True)
+    events = [event for each in parts for event in machine.feed(read_source_event(json.dumps(each)))]
+    return [*events, *machine.close()], len(events)
+
+
+def _machine(parts: list[Any]) -> None:
+    source = [read_source_event(json.dumps(each)) for each in parts]
+    run(source)
+    run(source, idle=True, cancel=True, execute="eager", native_tool_calls=False)
+
+
+def _encoders(parts: list[Any]) -> None:
+    events, left = _events(parts)
+    for name, row in ENCODERS.items():
+        encoder = row.make()
+        for event in events[:left] if name in _LEFT else events:
+            encoder.encode(event)
+        encoder.close()
+
+
+def _result(parts: list[Any]) -> None:
+    collector = Collector(DIALECTS)
+    collector.add(_events(parts, Limits())[0])
+    result = collector.read()
+    for format in FORMATS:
+        result.messages(format, answer_pending=True)
+
+
+def _history(parts: list[Any]) -> None:
+    with contextlib.suppress(ValueError):
+        read_messages(parts)
+
+
+def _requests(parts: list[Any]) -> None:
+    with contextlib.suppress(ValueError):
+        history = read_messages(parts)
+        for format in FORMATS:
+            write_messages(history, format, dialects=DIALECTS)
+
+
+def _finished(parts: list[Any]) -> None:
+    for value in (parts, {"output": parts}, {"choices": [{"message": {"tool_calls": parts}}]}, {"content": parts}):
+        with contextlib.suppress(StreamToolsError):
+            extract_tool_calls(value)
+
+
+def _merge(one: Any, other: Any) -> Any:
+    """Put what `other` holds into `one`."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key, each in other.items():
+            one[key] = _merge(one[key], each) if key in one else each
+        return one
+    if isinstance(one, list) and isinstance(other, list):
+        one += other
+        return one
+    return other
+
+
+def _prompt(registry: ToolRegistry) -> None:
+    for format in ("anthropic", "ollama", "tool_clients", "compact"):
+        with contextlib.suppress(ValueError):
+            registry.definitions(format)
+    for compact in (False, True):
+        augment_system_prompt("Hi.", registry, compact=compact)
+    few_shot("tilde_fence", registry)
+
+
+def _schema(parts: list[Any]) -> None:
+    schema: Any = {}
+    for each in json.loads(json.dumps(parts)):
+        schema = _merge(schema, each)
+    with contextlib.suppress(ValueError, TypeError):
+        _prompt(ToolRegistry(Tool.declared("f", "Do it.", schema)))
+
+
+def _server(parts: list[Any]) -> None:
+    class Session:
+        async def list_tools(self, cursor: str | None = None) -> Any:
+            return SimpleNamespace(tools=[SimpleNamespace(**each) for each in parts])
+
+        async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any: ...
+
+    registry = ToolRegistry(_done(tools_of(Session())))
+    _prompt(registry)
+    with contextlib.suppress(UnknownTool):
+        registry.find("t0x")
+
+
+def _done(work: Coroutine[Any, Any, Any]) -> Any:
+    """Return what comes of something that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits")
+
+
+def _base(parts: list[Any]) -> None:
+    augment_system_prompt("".join(parts), Tool.declared("f"))
+    augment_system_prompt("".join(parts), None)
+
+
+def _text(parts: list[Any]) -> None:
+    for dialects in ("auto", ("hash_marker", "tilde_fence")):
+        for size in (8, 10**9):
+            parser = Parser(dialects, call_deltas=True)
+            for delta in pieces("".join(parts), size):
+                parser.feed(delta)
+            parser.close()
+
+
+def _redaction(parts: list[Any]) -> None:
+    text = "".join(parts)
+    scrubber = Scrubber(("tulip", "rose"))
+    for piece in pieces(text.encode(), 64):
+        scrubber.feed(piece)
+    scrubber.close(complete=True)
+    redact.redact_text(text)
+    redact.redact_url("https://a.test/?" + text)
+    headers = [("authorization", text), ("content-type", "application/json"), ("cookie", text)]
+    for content in (text, json.dumps(parts), json.dumps({"token": text}), f"a={text}"):
+        request = redact.describe_request("POST", "https://a.test/?key=" + text, headers, content.encode())
+        redact.redact_request(request)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+def _recording(parts: list[Any]) -> None:
+    path = Path(_folder().name, "file")
+    path.write_text("".join(each if isinstance(each, str) else json.dumps(each) + "\n" for each in parts))
+    readers: tuple[Callable[[], object], ...] = (
+        lambda: read_recordings(path),
+        lambda: read_recordings(path, strict=False),
+        lambda: find_exchanges(path),
+        lambda: import_stream(path, io.BytesIO()),
+    )
+    for read in readers:
+        with contextlib.suppress(RecordingError):
+            read()
+
+
+def _client(parts: list[Any]) -> None:
+    for text in ("".join(parts), json.dumps(parts), json.dumps(dict.fromkeys(parts, 1))):
+        with contextlib.suppress(BadFrame):
+            read_frame(text, 10**9)
+
+
+_OBJECT = {"type": "object", "properties": {"a": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"type": "string"}}}
+_TOOLS = [
+    {"name": f"t{NUMBER}", "description": "Do it.", "inputSchema": _OBJECT},
+    {"name": "t", "description": "Do it.", "inputSchema": _OBJECT},
+    {"name": f"t{NUMBER}", "description": LONG, "inputSchema": {}},
+    {"name": f"t.{NUMBER}", "description": '###:{"name": "f"}', "inputSchema": {"$defs": 5}},
+]
+_HEAD = {"streamtools": "recording", "version": 1, "request": {"method": "POST", "url": "https://a.test"}}
+
+_GRAMMARS: dict[str, Grammar] = {
+    "frames": Grammar(
+        [*("data: a\n", "data: a\n\n", "\n", "\r\n", "event: e\n", f"id: {NUMBER}\n", "{\n", "\xe9: \n", ":\n"), LONG],
+        _frames,
+    ),
+    "machine": Grammar(EVENTS, _machine),
+    "encoders": Grammar(EVENTS, _encoders),
+    "result": Grammar(EVENTS, _result),
+    "history": Grammar(MESSAGES, _history),
+    "requests": Grammar(MESSAGES, _requests),
+    "finished": Grammar([*MESSAGES, {"name": "f", "arguments": {"a": LONG}}], _finished),
+    "schema": Grammar(SCHEMAS, _schema),
+    "server": Grammar(_TOOLS, _server),
+    "prompt": Grammar(
+        ["<tool_instructions>\n", "</tool_instructions>\n", "a\n", "\n\n", " ", "<tool_instructions>", LONG], _base
+    ),
+    "text": Grammar(
+        [
+            *("###:{", '"name": "f"', "}", "\n", "~~~tool_call\n", "~~~\n", "<think>", "</think>", "`", "```\n", "> "),
+            *("<tool_call>", "<function=f>", "[f(a=1)]", "{", "[", '"', "\\", "a ", "* "),
+        ],
+        _text,
+    ),
+    "redaction": Grammar(
+        [
+            *(
+                *PLANTED[:6],
+                "sk-",
+                "tulip",
+                "tul",
+                '"',
+                "\\u0041",
+                "%20",
+                "=",
+                "&",
+                ";",
+                ",",
+                " ",
+                "\n",
+                "a",
+                "Bearer ",
+            ),
+            'data: {"choices":[{"delta":{"content":"sk-aaaa"}}]}\n\n',
+        ],
+        _redaction,
+    ),
+    "recording": Grammar(
+        [_HEAD, {"at": NUMBER, "data": "data: {}\n\n"}, {"end": "eof"}, {"at": 1, "base64": "AA=="}, "x\n", "\n", LONG],
+        _recording,
+        first=[_HEAD],
+    ),
+    "client": Grammar(['{"cancel": true}', '{"a": ', "[", "]}", '"', f'"{NUMBER}": 1,', "\\", "cancel"], _client),
+}
+
+
+def _stream(name: str, stream: Stream) -> Grammar:
+    return Grammar(stream.frames, partial(_source, name), stream.first, stream.last)
+
+
+GRAMMARS: dict[str, Grammar] = {f"source:{name}": _stream(name, stream) for name, stream in STREAMS.items()} | _GRAMMARS
+
+
+def make(name: str) -> Target:
+    """Return the target of one grammar."""
+    return target(name, GRAMMARS[name])
+
+
+MAKE: dict[str, Callable[[], Target]] = {f"growth:{name}": partial(make, name) for name in GRAMMARS}
+"""What makes the target of each grammar."""

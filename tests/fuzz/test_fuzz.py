@@ -1,0 +1,402 @@
+"""The fuzzing itself: it finds what is wrong with what reads, tells how to see it again, and repeats itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import structlog
+
+from streamtools import Parser, StreamMachine, history
+from streamtools.conversation import decision
+from streamtools.errors import RecordingError
+from streamtools.events import Done, UIEvent
+from streamtools.history import turns
+from streamtools.json_values import whole
+from streamtools.outputs.encoder import NativeEncoder
+from streamtools.recording import file_reader as recordings
+from streamtools.sources import FrameAdapter, SSEDecoder
+from tests.fuzz import guided, loose, plain, running
+from tests.fuzz.__main__ import main
+from tests.fuzz.running import Finding, TooLong, grew_too_much, shrink, try_out
+from tests.fuzz.target import HEAD, Input, Target, seed
+from tests.fuzz.targets import TARGETS, choose
+from tests.parsing.faults import hold_back_one_too_long, marker_left_in_text, no_flush_at_close
+
+Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """What is configured for the command is undone."""
+    yield
+    structlog.reset_defaults()
+
+
+def the_last_frame_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """Where a stream does not end in a blank line."""
+    patch.setattr(SSEDecoder, "close", lambda decoder: [])
+
+
+def a_source_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
+    """Every chunk, for as long as the stream goes on."""
+    take = FrameAdapter.take
+
+    def keep(adapter: FrameAdapter, item: object) -> Any:
+        adapter.__dict__.setdefault("read", []).append(item)
+        return take(adapter, item)
+
+    patch.setattr(FrameAdapter, "take", keep)
+
+
+def a_source_ends_twice(patch: pytest.MonkeyPatch) -> None:
+    """What is said at the end of the transport is said again."""
+    close = FrameAdapter.close
+
+    def close_again(adapter: FrameAdapter, cause: str | None = None) -> Any:
+        adapter._over = False
+        return close(adapter, cause)
+
+    patch.setattr(FrameAdapter, "close", close_again)
+
+
+def a_parser_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
+    """Every delta, for as long as the text goes on."""
+    feed = Parser.feed
+
+    def keep(parser: Parser, delta: str) -> list[UIEvent]:
+        parser.__dict__.setdefault("read", []).append(delta)
+        return feed(parser, delta)
+
+    patch.setattr(Parser, "feed", keep)
+
+
+def a_parser_reads_again(patch: pytest.MonkeyPatch) -> None:
+    """All that has come so far, with each delta."""
+    feed = Parser.feed
+
+    def look_back(parser: Parser, delta: str) -> list[UIEvent]:
+        kept = parser.__dict__
+        kept["read"] = kept.get("read", "") + delta
+        whole(kept["read"])
+        return feed(parser, delta)
+
+    patch.setattr(Parser, "feed", look_back)
+
+
+def a_run_is_done_twice(patch: pytest.MonkeyPatch) -> None:
+    """Where its calls are pending."""
+    done = StreamMachine._done
+
+    def say_again(machine: StreamMachine, *, left: bool = False) -> list[UIEvent]:
+        events = done(machine, left=left)
+        return events * 2 if machine.pending else events
+
+    patch.setattr(StreamMachine, "_done", say_again)
+
+
+def a_decision_without_arguments(patch: pytest.MonkeyPatch) -> None:
+    """It raises."""
+    read = decision._read_one
+
+    def insist(value: Any) -> Any:
+        wanted = read(value)
+        return value["arguments"] and wanted if wanted is not None else None
+
+    patch.setattr(decision, "_read_one", insist)
+
+
+def a_message_without_content(patch: pytest.MonkeyPatch) -> None:
+    """It raises something else than is said."""
+    for module in (history, turns):
+        patch.setattr(module, "text_of", lambda content: content["text"])
+
+
+def an_event_of_two_lines(patch: pytest.MonkeyPatch) -> None:
+    """A body says more than was told."""
+    encode = NativeEncoder.encode
+
+    def encode_twice(encoder: Any, event: UIEvent) -> bytes:
+        return encode(encoder, event) + (b"\n" if isinstance(event, Done) else b"")
+
+    patch.setattr(NativeEncoder, "encode", encode_twice)
+
+
+def a_file_of_bytes(patch: pytest.MonkeyPatch) -> None:
+    """It is not refused in the way in which files are."""
+    read_head = recordings._read_head
+
+    def insist(lines: Any) -> Any:
+        try:
+            return read_head(lines)
+        except RecordingError as error:
+            if "binary" in str(error):
+                raise UnicodeError(str(error)) from None
+            raise
+
+    patch.setattr(recordings, "_read_head", insist)
+
+
+FAULTS: list[tuple[str, Plant]] = [
+    ("frames", the_last_frame_is_lost),
+    ("source:openai", a_source_keeps_what_it_reads),
+    ("source:ollama", a_source_ends_twice),
+    ("dialect:hash_marker", no_flush_at_close),
+    ("dialect:glm_xml", marker_left_in_text),
+    ("dialect:tilde_fence", hold_back_one_too_long),
+    ("dialect:hash_marker", a_parser_keeps_what_it_reads),
+    ("dialect:hash_marker", a_parser_reads_again),
+    ("auto", no_flush_at_close),
+    ("machine", a_run_is_done_twice),
+    ("decisions", a_decision_without_arguments),
+    ("history", a_message_without_content),
+    ("encoders", an_event_of_two_lines),
+    ("recordings", a_file_of_bytes),
+]
+
+
+@pytest.mark.parametrize(("name", "plant"), FAULTS, ids=lambda each: getattr(each, "__name__", each))
+def test_a_planted_fault_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five hundred inputs are enough, and the one that is kept shows it again."""
+    plant(monkeypatch)
+    running.be_quiet()
+    target = TARGETS[name]()
+
+    report, finding = plain.run(target, seed=1, runs=500)
+
+    assert finding is not None
+    assert report.executions <= 500
+    assert try_out(target, finding.data)[1] is not None
+    monkeypatch.undo()
+    assert try_out(target, finding.data)[1] is None
+
+
+@pytest.mark.deep
+def test_every_target_can_be_run() -> None:
+    """A few inputs of each break nothing."""
+    assert 0 == main(["--runs", "12", "all"])
+
+
+def test_the_same_seed_gives_the_same_inputs() -> None:
+    """Another one gives others, and so does another target."""
+
+    def drawn(name: str, chance: int) -> list[bytes]:
+        target = TARGETS[name]()
+        first = target.seeds()
+        return list(islice(plain.inputs(target, chance, first, first), len(first) + 200))
+
+    assert drawn("frames", 1) == drawn("frames", 1)
+    assert drawn("frames", 1) != drawn("frames", 2)
+    one, other = TARGETS["encoders"](), TARGETS["results"]()
+    assert one.seeds() == other.seeds()
+    assert drawn("encoders", 1) != drawn("results", 1)
+
+
+def test_a_finding_says_how_to_see_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target, the seed, the input and the one command, which fails as long as the fault is there."""
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        the_last_frame_is_lost(patch)
+        assert 1 == main(["--runs", "100", "--seed", "3", "frames"])
+        said = capsys.readouterr()
+        command = next(line for line in said.err.splitlines() if line.startswith("repeat: "))
+        _, path = command.split(" --replay ")
+        data = Path(path).read_bytes()
+        assert "target: frames, seed 3" in said.err
+        assert f"input: {data!r}" in said.err
+        assert f"FOUND {path}" in said.out
+        assert 1 == main(["--replay", path])
+        assert "AssertionError" in capsys.readouterr().out
+
+    assert 0 == main(["--replay", path])
+    assert "no law is broken" in capsys.readouterr().out
+
+
+def test_what_cannot_be_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said in one line."""
+    assert 2 == main(["--runs", "1", "bogus"])
+    assert "no target is named 'bogus'; see --list\n" == capsys.readouterr().err
+    assert 2 == main(["frames"])
+    assert "say --minutes or --runs\n" == capsys.readouterr().err
+    assert 2 == main(["--replay", str(tmp_path / "frames-1")])
+    assert str(tmp_path / "frames-1") in capsys.readouterr().err
+    (tmp_path / "saved").write_bytes(b"")
+    assert 2 == main(["--replay", str(tmp_path / "saved")])
+    assert "no target is named 'saved'; see --list\n" == capsys.readouterr().err
+    assert 2 == main(["--replay", str(tmp_path / "saved"), "source"])
+    assert "one input is for one target: --replay FILE TARGET\n" == capsys.readouterr().err
+    monkeypatch.setattr("tests.fuzz.guided.is_there", lambda: False)
+    assert 2 == main(["--engine", "guided", "--runs", "1", "frames"])
+    assert "atheris is not installed: it comes with the extra `fuzz`\n" == capsys.readouterr().err
+
+
+def test_targets_have_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """One, a kind, the first, or all of them, each once."""
+    assert ["frames"] == choose(["frames", "frames"])
+    assert {"source:openai", "source:detect"} < set(choose(["source"]))
+    assert ["frames", "machine", "decisions", "dialect:hash_marker", "dialect:tilde_fence"] == choose(["first"])
+    assert 0 == main(["--list"])
+    assert choose(["all"]) == capsys.readouterr().out.split()
+    assert 0 == main(["--runs", "1", "--without", "source", "source:openai", "frames"])
+    assert "1 targets, 0 with findings" in capsys.readouterr().out
+
+
+def test_a_time_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each target gets its part of it; no more inputs are made once it is spent."""
+    assert 0 == main(["--minutes", "0.0001", "--share", "frames", "client", "terminal"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
+    assert ["frames", "client", "terminal"] == [row[0] for row in rows]
+    assert {"plain"} == {row[1] for row in rows}
+
+
+def test_a_corpus_is_kept(tmp_path: Path) -> None:
+    """What is worth keeping is there the next time."""
+    assert 0 == main(["--runs", "60", "--corpus", str(tmp_path), "frames"])
+    kept = sorted((tmp_path / "frames").iterdir())
+    target = TARGETS["frames"]()
+    assert {each.read_bytes() for each in kept} < {*islice(plain.inputs(target, 1, target.seeds(), []), 60)}
+    assert 0 == main(["--runs", str(len(target.seeds()) + len(kept)), "--corpus", str(tmp_path), "frames"])
+
+
+def _target(check: Callable[[Input], Any]) -> Target:
+    return Target("own", check, lambda: [seed(b"x")], [b"y"])
+
+
+def test_what_never_ends_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is broken off, by processor time."""
+    monkeypatch.setattr(running, "_PATIENCE", 0.05)
+
+    def turn_round(given: Input) -> Any:
+        while True:
+            pass
+
+    _, finding = try_out(_target(turn_round), b"")
+
+    assert finding is not None
+    assert TooLong.__name__ in finding.error
+
+
+def test_growth_is_a_finding() -> None:
+    """A process that grows by more than an engine may keep."""
+    target = _target(lambda given: [])
+
+    assert grew_too_much(target, running.GROWTH) is None
+    finding = grew_too_much(target, running.GROWTH + 1)
+    assert finding is not None
+    assert "and 64 are allowed" in finding.error
+
+
+def test_a_finding_is_shrunk() -> None:
+    """What is not needed to fail is left out."""
+    finding = Finding("own", b"aaaa(bbbb)cccc", "")
+
+    assert b"()" == shrink(finding, lambda data: b"(" in data and b")" in data[data.index(b"(") :])
+
+
+def test_an_input_has_a_head() -> None:
+    """Its bytes choose, zeros what is usual; what is behind is read."""
+    given = Input(seed("é", laws=5, _0=4))
+
+    assert ("b", "a") == (given.choose(0, "abc"), given.choose(1, "abc"))
+    assert {"x": "b", "y": "a"} == given.choose_all({"x": "abc", "y": "abc"})
+    assert [True, False, True] == [given.wants(law) for law in range(3)]
+    assert "é" == given.text
+    assert "\udcff" == Input(bytes(HEAD) + b"\xff").text
+    assert "\ud83d" == Input(seed("\ud83d")).text
+    assert "" == Input(b"").text
+    assert all(0 <= place <= 3 for place in given.places(3))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param('{"a": [1, null]}', {"a": [1, None]}, id="JSON"),
+        pytest.param('{"a": [1, {"b" true', {"a": [1, {"b": True}]}, id="what is missing is put there"),
+        pytest.param("x, 2", ["x", 2], id="words and several values"),
+        pytest.param('}]{"a" "b" "c"}', {"a": "b"}, id="what is too much is left out"),
+        pytest.param("", [], id="nothing"),
+    ],
+)
+def test_json_out_of_any_text(text: str, value: Any) -> None:
+    """Mutations of JSON are read as what they come near to."""
+    assert value == loose.read(text)
+
+
+_STAND_IN = """
+import contextlib, pathlib
+
+def instrument_imports(include, exclude):
+    assert include == ["streamtools"]
+    return contextlib.nullcontext()
+
+def Setup(arguments, take):
+    global job
+    job = arguments, take
+
+def Fuzz():
+    arguments, take = job
+    assert "-max_len=2048" in arguments
+    words = next(each for each in arguments if each.startswith("-dict=")).removeprefix("-dict=")
+    assert '"\\\\x64\\\\x61\\\\x74\\\\x61"' in pathlib.Path(words).read_text().splitlines()
+    while True:
+        for path in sorted(pathlib.Path(arguments[-1]).iterdir()):
+            take(path.read_bytes())
+"""
+
+
+@pytest.mark.deep
+def test_the_guided_engine_is_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets seeds and words, ends when the budget is spent, and says what it has come to; here without atheris."""
+    (tmp_path / "atheris.py").write_text(_STAND_IN)
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
+    monkeypatch.chdir(root)
+
+    report, finding = guided.run("frames", seed=1, runs=50)
+
+    assert finding is None
+    assert ("frames", "guided", 50) == (report.target, report.engine, report.executions)
+    (tmp_path / "atheris.py").write_text("raise ImportError('none here')")
+    with pytest.raises(RuntimeError, match="none here"):
+        guided.run("frames", seed=1, runs=50)
+
+
+@pytest.mark.deep
+def test_what_the_guided_engine_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes back as a finding, with its file."""
+    fault = "from streamtools.sources import SSEDecoder\nSSEDecoder.close = lambda decoder: []\n"
+    (tmp_path / "atheris.py").write_text(fault + _STAND_IN)
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
+    monkeypatch.chdir(root)
+
+    assert 1 == main(["--runs", "500", "--engine", "guided", "--found", str(tmp_path), "frames"])
+    (path,) = tmp_path.glob("frames-*")
+    assert 0 == main(["--replay", str(path)])
+
+
+@pytest.mark.deep
+def test_an_interpreter_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The input that libFuzzer has put down is the finding, though it may break no law."""
+    dies = (
+        "    folder = pathlib.Path(job[0][-1]).parent\n    folder.joinpath('crash-1').write_bytes(b'x')\n    exit(77)\n"
+    )
+    (tmp_path / "atheris.py").write_text(_STAND_IN.replace("    arguments, take = job\n", dies))
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
+    monkeypatch.chdir(root)
+
+    _, finding = guided.run("frames", seed=1, runs=50)
+
+    assert finding is not None
+    assert b"x" == finding.data
+    assert "atheris failed for frames (77)" in finding.error

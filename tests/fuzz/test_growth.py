@@ -1,0 +1,289 @@
+"""Growth is found: each path that once took more than its share of time, put back, breaks the law, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pytest
+import structlog
+
+from streamtools import history
+from streamtools.errors import Code
+from streamtools.events import Done, Error, SourceEvent
+from streamtools.history.turns import Draft, Reader
+from streamtools.json_values import Rejected
+from streamtools.limits import Limits
+from streamtools.machine import native_calls
+from streamtools.machine.native_calls import NativeCalls
+from streamtools.outputs import paired
+from streamtools.outputs.paired import PairedEncoder
+from streamtools.sources.adapter import OpenCall
+from streamtools.sources.anthropic import Anthropic
+from streamtools.sources.chat_calls import ChatCalls
+from streamtools.sources.gemini import Gemini
+from streamtools.sources.responses import Responses
+from streamtools.tools import descriptions, registry
+from tests.fuzz import growth, running
+from tests.fuzz.growth import LONG, MANY, NEXT, NUMBER, Grammar, Step, fill, hold, measure
+from tests.fuzz.target import Input, seed
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets.growth import GRAMMARS
+
+Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+_NO_BOUND = Limits(calls=10**6)
+
+
+def items_are_copied(patch: pytest.MonkeyPatch) -> None:
+    """Of a turn, with each call that a client's item adds to it."""
+    add = Reader.call
+
+    def copy(reader: Reader, said: Draft, call: Any) -> None:
+        add(reader, said, call)
+        said.calls = [*said.calls]
+        reader._open = {each.id: each.name for each in said.calls}
+
+    patch.setattr(Reader, "call", copy)
+
+
+def results_are_copied(patch: pytest.MonkeyPatch) -> None:
+    """Of a turn, with each that follows."""
+    add = Reader.add
+
+    def copy(reader: Reader, result: Any) -> None:
+        add(reader, result)
+        reader._results = [*reader._results]
+
+    patch.setattr(Reader, "add", copy)
+
+
+def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
+    """Of a turn, with each item of text."""
+    read = history._read_assistant
+
+    def join(message: Any, reader: Reader) -> None:
+        read(message, reader)
+        if reader.items is not None:
+            reader.items.texts = ["\n".join(reader.items.texts)]
+
+    patch.setattr(history, "_read_assistant", join)
+
+
+def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
+    """For each result that names its tool alone."""
+
+    def search(reader: Reader, name: object) -> str | None:
+        return next((id for id, called in reader._open.items() if name in (None, called)), None)
+
+    patch.setattr(Reader, "find", search)
+
+
+def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
+    """They are open, and each stray entry looks at them."""
+    begin, add = ChatCalls.__init__, ChatCalls._add
+
+    def begin_without_bound(calls: ChatCalls, limits: Limits) -> None:
+        begin(calls, _NO_BOUND)
+
+    def look_again(calls: ChatCalls, *given: Any) -> bool:
+        calls._spoilt = False
+        return add(calls, *given)
+
+    patch.setattr(ChatCalls, "__init__", begin_without_bound)
+    patch.setattr(ChatCalls, "_add", look_again)
+
+
+def open_calls_are_read_again(patch: pytest.MonkeyPatch) -> None:
+    """All of them, with each frame that is lost."""
+
+    def lose(native: NativeCalls) -> None:
+        for call in native.open.values():
+            text = "".join(call.pieces).lstrip()
+            if not text.startswith("{") or native_calls.is_cut(text):
+                call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
+
+    patch.setattr(NativeCalls, "lose", lose)
+
+
+def _end_doubtful(calls: dict[Any, OpenCall], place: object, events: list[SourceEvent]) -> None:
+    for at in list(calls):
+        if calls[at].key and (at == place or None in (at, place)):
+            calls.pop(at).end(None, events, Code.INVALID_ARGUMENTS)
+
+
+def any_number_of_blocks(patch: pytest.MonkeyPatch) -> None:
+    """They are open, and each delta of a block that nobody knows looks at them."""
+    patch.setattr(Anthropic, "_has_room", True)
+    patch.setattr(sys.modules[Anthropic.__module__], "end_doubtful", _end_doubtful)
+
+
+def any_number_of_steps(patch: pytest.MonkeyPatch) -> None:
+    """Likewise, of interactions."""
+    begin = Gemini.__init__
+
+    def begin_without_bound(adapter: Gemini, limits: Limits = _NO_BOUND) -> None:
+        begin(adapter, _NO_BOUND)
+
+    patch.setattr(Gemini, "__init__", begin_without_bound)
+    patch.setattr(sys.modules[Gemini.__module__], "end_doubtful", _end_doubtful)
+
+
+def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
+    """With each end of a part, also one without a text."""
+    settle = Responses._settle
+
+    def copy(adapter: Responses, kind: str, refusal: bool, event: Any, events: list[SourceEvent]) -> None:
+        adapter._item(event, kind).heard.getvalue()
+        settle(adapter, kind, refusal, event, events)
+
+    patch.setattr(Responses, "_settle", copy)
+
+
+def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
+    """At its end, with each call that is ended there."""
+
+    def finish(encoder: PairedEncoder, done: Done | None) -> bytes:
+        written = encoder._begin() + encoder._end_stretch()
+        for call in done.pending if done is not None and done.reason == "finished" else ():
+            written += encoder._introduce(call)
+            del encoder._calls[call.id]
+        for known in [*encoder._calls.values()]:
+            written += encoder._refuse(Error(Code.TRUNCATED, "no", known.id))
+        encoder._ended = True
+        return written
+
+    patch.setattr(paired.PairedEncoder, "_finish", finish)
+
+
+def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
+    """All of them, however often one stands in another."""
+
+    def inline(schema: Any) -> Any:
+        definitions = schema.get("$defs", {})
+
+        def written_out(part: Any, seen: tuple[str, ...]) -> Any:
+            if isinstance(part, list):
+                return [written_out(each, seen) for each in part]
+            if not isinstance(part, dict):
+                return part
+            if "$ref" in part:
+                name = part["$ref"].rpartition("/")[2]
+                return {} if name in seen else written_out(definitions.get(name, {}), (*seen, name))
+            return {key: written_out(each, seen) for key, each in part.items() if key != "$defs"}
+
+        return written_out(schema, ())
+
+    for module in (descriptions, registry):
+        patch.setattr(module, "inline", inline)
+
+
+def _at(name: str, *shown: str) -> int:
+    """Return the first production of a grammar whose text holds all of these."""
+    productions = [str(each) for each in GRAMMARS[name].productions]
+    return next(at for at, text in enumerate(productions) if all(each in text for each in shown))
+
+
+def _planted() -> list[tuple[str, list[Step], Plant]]:
+    def steps(name: str, *each: tuple[int, tuple[str, ...]]) -> tuple[str, list[Step]]:
+        return name, [Step(_at(name, *shown), mode) for mode, shown in each]
+
+    rising, falling, once, in_turn = growth.RISING, growth.FALLING, growth.ONCE, growth.IN_TURN
+    call, bad = ("function_call'",), (rising, ("data: {x",))
+    return [
+        (*steps("history", (rising, call)), items_are_copied),
+        (*steps("history", (rising, call), (rising, ("output'",))), results_are_copied),
+        (*steps("history", (once, call), (rising, ("output_text", "abc"))), texts_are_joined),
+        (*steps("history", (once, ("tool_calls", MANY)), (falling, ("tool_name",))), calls_are_searched),
+        (*steps("source:openai", (rising, ("'id'",)), (rising, ("[5]",))), any_number_of_chat_calls),
+        (*steps("source:openai", (once, ("'id'",)), (once, (LONG,)), bad), open_calls_are_read_again),
+        (*steps("machine", (rising, ("call-start",)), (rising, ("bad_frame",))), open_calls_are_read_again),
+        (*steps("source:anthropic", (rising, ("start", "'tool_use'")), (rising, ("odd",))), any_number_of_blocks),
+        (*steps("source:gemini", (rising, ("step.start",)), (rising, ("step.delta", "odd"))), any_number_of_steps),
+        (*steps("source:responses", (in_turn, ("text.delta", LONG)), (rising, ("99999}",))), what_was_heard_is_copied),
+        (*steps("encoders", (rising, ("call-start",))), a_body_is_copied),
+        (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
+    ]
+
+
+PLANTED = _planted()
+QUICK = ("history", "source:responses")
+
+
+def each_planted() -> pytest.MarkDecorator:
+    """Return the planted paths; those that take longer are for `-m deep`."""
+    rows = [
+        pytest.param(
+            *(name, steps, plant),
+            id=f"{name}, {plant.__name__}",
+            marks=[pytest.mark.deep] if name not in QUICK else [],
+        )
+        for name, steps, plant in PLANTED
+    ]
+    return pytest.mark.parametrize(("name", "steps", "plant"), rows)
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """What is configured to be quiet is undone."""
+    yield
+    structlog.reset_defaults()
+
+
+@each_planted()
+def test_what_grew_breaks_the_law(name: str, steps: list[Step], plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was, it is found in its own family; as it is, that family grows as it should."""
+    running.be_quiet()
+    hold(GRAMMARS[name], steps)
+    plant(monkeypatch)
+
+    with pytest.raises(AssertionError, match="grow"):
+        hold(GRAMMARS[name], steps)
+
+
+def _one(work: Callable[[list[Any]], object]) -> Grammar:
+    return Grammar([NUMBER + "a", [MANY, {"b": LONG}]], work)
+
+
+def test_what_is_counted() -> None:
+    """Lines of the package, and bytes that are asked for, also those of a copy that is let go of at once."""
+
+    def join(pieces: int, size: int) -> growth.Work:
+        reader = Reader()
+        reader.go_on().texts += ["x" * size] * pieces
+        return growth.Work(measure(reader.close), 1)
+
+    assert join(10, 1).total == join(10, 100_000).total
+    assert max(each[1] for each in join(10, 100_000).places.values()) > 1_000_000
+
+
+def test_an_input_is_written() -> None:
+    """Its productions in order or in turn, with numbers that rise, stay or fall; odd ones have another value."""
+    grammar = Grammar([{"a": NUMBER, "b": NEXT}, "x"], len, first=["<"], last=[">"])
+
+    assert ["<", {"a": 0, "b": 1}, {"a": 1, "b": 2}, ">"] == grammar.write([Step(0)], 2)
+    assert ["<", {"a": 1, "b": 2}, {"a": 0, "b": 1}, ">"] == grammar.write([Step(2, growth.FALLING)], 2)
+    assert ["<", {"a": 0, "b": 1}, "x", {"a": 0, "b": 1}, "x", ">"] == grammar.write(
+        [Step(0, growth.SAME | growth.IN_TURN), Step(1)], 2
+    )
+    assert ["<", {"a": 5, "b": 1}, ">"] == grammar.write([Step(0, growth.ONCE, 0, 12)], 2)
+    assert ["<", "x", ">"] == grammar.write([Step(1, growth.ONCE, 3, 4)], 2)
+    assert [[0, 1]] == fill([[MANY, NUMBER]], 7, 2)
+
+
+def test_families_are_inputs() -> None:
+    """Four bytes for each production, three productions at most; all single ones and all pairs are seeds."""
+    target = growth.target("own", _one(lambda parts: None))
+    assert [Step(1, 2, 3, 4), Step(5)] == growth.read(bytes([1, 2, 3, 4, 5, 0, 0, 0, 9]))
+    assert 3 == len(growth.read(bytes(99)))
+    assert 2 * 3 + 2 * 2 * 2 == len(target.seeds())
+    assert [] == list(target.check(Input(seed(b""))))
+    for each in (*target.seeds(), seed(bytes(Step(1, 3)), laws=1)):
+        assert running.try_out(target, each)[1] is None
+
+
+def test_every_input_has_a_grammar() -> None:
+    """Each adapter's, and that of all others that read what somebody sends."""
+    assert {f"growth:{name}" for name in GRAMMARS} == {name for name in TARGETS if name.startswith("growth:")}
+    adapters = {name.removeprefix("source:") for name in TARGETS if name.startswith("source:")} - {"detect"}
+    assert adapters == {name.removeprefix("source:") for name in GRAMMARS if name.startswith("source:")}

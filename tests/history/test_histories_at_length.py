@@ -1,0 +1,53 @@
+"""What a client posts at length: as many items as it likes are one turn, and each finds its call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamtools.history import Assistant, Results, read_messages, write_messages
+
+MANY = 2_000
+
+
+def item(number: int) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": f"c{number}", "name": f"f{number}", "arguments": "{}"}
+
+
+def test_a_turn_of_many_items() -> None:
+    """Calls, thoughts and texts are one message, and so are the results, in the order in which they came."""
+    thought = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "s"}
+    said = {"role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+    items = [each for number in range(MANY) for each in (thought, item(number), said)]
+    results = [{"role": "tool", "tool_name": f"f{number}", "content": str(number)} for number in reversed(range(MANY))]
+
+    turn, answers = read_messages([*items, *results])
+
+    assert isinstance(turn, Assistant)
+    assert [f"c{number}" for number in range(MANY)] == [call.id for call in turn.calls]
+    assert list(range(MANY)) == [each.behind for each in turn.thoughts]
+    assert "\n".join("a" * MANY) == turn.text
+    assert isinstance(answers, Results)
+    assert [(f"c{number}", str(number)) for number in reversed(range(MANY))] == [
+        (each.call_id, each.text) for each in answers.results
+    ]
+
+
+def test_results_without_a_name() -> None:
+    """Each answers the first call that has no answer."""
+    results = [{"role": "tool", "content": str(number)} for number in range(MANY)]
+
+    _, answers = read_messages([*map(item, range(MANY)), *results])
+
+    assert isinstance(answers, Results)
+    assert [f"c{number}" for number in range(MANY)] == [each.call_id for each in answers.results]
+
+
+def test_one_id_in_all_turns() -> None:
+    """Anthropic gets as many ids as there are calls."""
+    turn = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}
+    answer = {"role": "tool", "tool_call_id": "c", "content": "x"}
+
+    written = write_messages(read_messages([turn, answer] * 3), "anthropic")
+
+    uses = [block["id"] for message in written for block in message["content"] if block["type"] == "tool_use"]
+    assert ["c", "c_2", "c_3"] == uses

@@ -1,0 +1,259 @@
+"""Histories that providers accept: the order of messages and one result for each call, whatever became of the calls."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import ToolError, ToolStream, TurnResult, tool
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
+from streamtools.history import (
+    Assistant,
+    CallResult,
+    Message,
+    Results,
+    System,
+    Thought,
+    User,
+    calls_as_text,
+    read_messages,
+    settle,
+    steps_to_history,
+    without_reasoning,
+    write_messages,
+)
+from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
+from tests.support.examples import examples
+from tests.support.history_rules import RULES, breaches
+from tests.support.stories import Script
+
+FORMATS = list(RULES)
+DIALECTS = (hash_marker(), tilde_fence())
+
+# Runs.
+
+
+async def succeed(text: str) -> str:
+    return text
+
+
+async def fail() -> None:
+    raise ToolError("not on Sundays")
+
+
+@tool(timeout=0.001)
+async def hang() -> None:
+    await anyio.sleep_forever()
+
+
+async def wait() -> None:
+    """Wait until the run is left."""
+    await anyio.sleep_forever()
+
+
+KINDS: dict[str, tuple[str | None, Any]] = {
+    "success": ("succeed", {"text": "a"}),
+    "nothing": ("succeed", {"text": ""}),
+    "half a character": ("succeed", {"text": "\ud83d"}),
+    "failure": ("fail", {}),
+    "timeout": ("hang", {}),
+    "refused": ("succeed", {}),
+    "unknown": ("multi_tool_use.parallel", {"a": [1]}),
+    "malformed": ("succeed", '{"text": "a'),
+    "nameless": (None, {}),
+}
+TEXTS = [
+    "",
+    "Hi. ",
+    " \n",
+    '###:{"name":"succeed","arguments":{"text":"~~~"}}',
+    '\n~~~tool_call\n{"name":"fail"}\n~~~\n',
+    '###:{"name":3}',
+]
+
+turns = st.tuples(
+    st.sampled_from(["", "Hm."]),
+    st.sampled_from(TEXTS),
+    st.lists(st.tuples(st.sampled_from([*KINDS]), st.sampled_from(["", "x", "y", "a.b"])), max_size=4),
+)
+
+
+def source_of(turn: tuple[str, str, list[tuple[str, str]]], last: bool) -> list[SourceEvent]:
+    """Return what a provider says of one turn; ids may be missing, odd, and the same twice."""
+    thought, text, calls = turn
+    events: list[SourceEvent] = [ReasoningDelta(thought), ReasoningDelta("", "signed")] if thought else []
+    events += [TextDelta(text)] if text else []
+    for number, (kind, id) in enumerate(calls):
+        name, arguments = KINDS[kind]
+        events.append(NativeToolCall(str(number), name, arguments, id))
+    return [*events, ProviderCompleted(finish_reason="tool_calls", ends_run=last)]
+
+
+async def run(source: list[SourceEvent], left_at: int | None, **options: Any) -> TurnResult:
+    """Return the result of a run, which is left at an event if that is asked for."""
+    new_id = map("c{}".format, itertools.count(1)).__next__
+    async with ToolStream(Script(source), tools=[succeed, fail, hang, wait], new_id=new_id, **options) as events:
+        count = itertools.count()
+        async for _ in events:
+            if next(count) == left_at:
+                break
+    return events.result
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@examples(0.6)
+@given(st.lists(turns, min_size=1, max_size=3), st.none() | st.integers(0, 40), st.sampled_from(["auto", "none"]))
+def test_what_a_run_adds_is_accepted(
+    backend: str, said: list[tuple[str, str, list[tuple[str, str]]]], left_at: int | None, choice: str
+) -> None:
+    """Success, failure, timeout, malformed and cancelled calls in any order: each has its one answer, in its place."""
+    source = [event for number, turn in enumerate(said, 1) for event in source_of(turn, number == len(said))]
+
+    async def told() -> TurnResult:
+        return await run(source, left_at, tool_choice=choice)
+
+    result = anyio.run(told, backend=backend)
+
+    history: list[Message] = [User("?"), *steps_to_history(result.steps), User("And now?")]
+    for format in FORMATS:
+        assert [] == breaches(write_messages(history, format, dialects=DIALECTS), format)
+        assert [] == breaches(write_messages(history[:-1], format, dialects=DIALECTS, unanswered="cancelled"), format)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_run_that_is_left_while_a_tool_is_at_work(backend: str) -> None:
+    """The call that was cancelled is answered, and so is the one that came to nothing before it."""
+    source = source_of(("", "", [("success", "x")]), False)
+    source[1:1] = [NativeToolCall("1", "wait", {}, "y")]
+
+    async def told() -> TurnResult:
+        async with ToolStream(Script(source), tools=[succeed, wait]) as events:
+            async for event in events:
+                if event.type == "executed":
+                    break
+        return events.result
+
+    result = anyio.run(told, backend=backend)
+
+    _, one, other = result.messages("openai")
+    assert ("x", "y") == (one["tool_call_id"], other["tool_call_id"])
+    for format in FORMATS:
+        asked = write_messages([User("?")], format)
+        assert [] == breaches([*asked, *result.messages(format)], format)  # type: ignore[arg-type]  # a str
+
+
+# Histories of any kind.
+
+odd_text = st.sampled_from(["", " ", "a", "b\n", "\ud83d", '###:{"name":"f"}', "[1]", '{"a":1}', "NaN", "\x00", "~~~"])
+arguments = st.dictionaries(odd_text, st.one_of(odd_text, st.floats(), st.none(), st.lists(st.integers())), max_size=2)
+ids = st.sampled_from(["x", "y", "functions.f:0", "x_2", "é"])
+calls = st.builds(
+    ToolCall,
+    id=ids,
+    name=st.sampled_from(["f", "g", "a.b", "", "\ud83d" * 80]),
+    arguments=arguments,
+    dialect=st.just("native"),
+    provider_id=st.sampled_from([None, "p"]),
+    signature=st.sampled_from([None, "s"]),
+)
+in_text = st.builds(
+    ToolCall, id=st.sampled_from(["t1", "t2"]), name=st.just("f"), arguments=arguments, dialect=st.just("hash_marker")
+)
+thoughts = st.builds(
+    Thought, odd_text, st.sampled_from([None, "s"]), st.sampled_from([None, "r"]), st.booleans(), st.integers(0, 2)
+)
+
+
+def unique(given: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    return tuple({call.id: call for call in given}.values())
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Message]:
+    """Histories in which answers are missing, late, out of order, apart from one another, and interrupted."""
+    history: list[Message] = [User("?")]
+    for _ in range(draw(st.integers(0, 5))):
+        kind = draw(st.sampled_from(["system", "user", "turn", "turn", "turn"]))
+        if kind == "system":
+            history.append(System(draw(odd_text.filter(bool))))
+        elif kind == "user":
+            history.append(User(draw(odd_text.filter(bool))))
+        else:
+            native, texts = unique(draw(st.lists(calls, max_size=3))), unique(draw(st.lists(in_text, max_size=2)))
+            history.append(Assistant(draw(odd_text), native, tuple(draw(st.lists(thoughts, max_size=3))), texts))
+            answered = draw(st.permutations([*native, *texts]))
+            for call in answered[: draw(st.integers(0, 5))]:
+                if draw(st.booleans()) and not draw(st.booleans()):
+                    history.append(User("Meanwhile."))
+                failed = call.name not in ("f", "g") or draw(st.booleans())  # no tool has an odd name and answers
+                text, neutralise = draw(odd_text), draw(st.booleans())
+                neutralise = neutralise or call.dialect == NATIVE  # whoever reads a history does not know of others
+                answer = CallResult(call.dialect, call.name, text, call.id, neutralise, failed)
+                history.append(Results((answer,)))
+    return history
+
+
+def _expected(history: list[Message]) -> list[str]:
+    return [call.id for each in history if isinstance(each, Assistant) for call in each.calls]
+
+
+@given(histories(), st.sampled_from(FORMATS))
+@examples(3)
+def test_every_history_is_accepted(history: list[Message], format: str) -> None:
+    """Once the history goes on, or is said to be complete, each call has its one answer, and all is in order."""
+    for complete in ([*history, User("And?")], without_reasoning([*history, User("And?")])):
+        assert [] == breaches(write_messages(complete, format, dialects=DIALECTS), format)
+    assert [] == breaches(write_messages(history, format, unanswered="cancelled"), format)
+
+
+@given(histories())
+def test_settling_keeps_what_was_said(history: list[Message]) -> None:
+    """Answers find their calls, and nothing else is lost, changed or made up; to settle twice is to settle once."""
+    settled = settle(history, "leave")
+    told = [answer for each in history if isinstance(each, Results) for answer in each.results]
+    kept = [answer for each in settled if isinstance(each, Results) for answer in each.results]
+
+    assert sorted(told, key=repr) == sorted(kept, key=repr)
+    assert [each for each in history if not isinstance(each, Results)] == [
+        each for each in settled if not isinstance(each, Results)
+    ]
+    assert settled == settle(settled, "leave")
+    complete = settle(history, "cancelled")
+    assert complete == settle(complete)
+    natively = [id for each in complete if isinstance(each, Results) for id in _native_ids(each)]
+    assert _expected(history) == natively
+
+
+def _native_ids(results: Results) -> list[str]:
+    return [answer.call_id for answer in results.results if answer.dialect == "native"]
+
+
+@given(histories(), st.sampled_from(FORMATS), st.sampled_from([None, *DIALECTS]))
+def test_calls_as_text_are_no_native_calls(history: list[Message], format: str, dialect: Dialect | None) -> None:
+    """A request that declares no tools holds none, and every call that it tells of is answered in the same way."""
+    written = write_messages([*calls_as_text(history, dialect), User("?")], format, dialects=DIALECTS)
+
+    assert [] == breaches(written, format)
+    assert "tool_use" not in str(written)
+    assert "functionCall" not in str(written)
+    assert not any("tool_calls" in each or each.get("role") == "tool" or "call_id" in each for each in written)
+
+
+@given(histories(), st.sampled_from(["openai", "responses", "anthropic", "ollama"]))
+@examples(2)
+def test_what_is_written_can_be_read(history: list[Message], format: str) -> None:
+    """Read and written again, a history is the same to the provider; Anthropic's neighbours are joined by then."""
+    written = write_messages([*history, User("?")], format, dialects=DIALECTS)
+    again = write_messages(read_messages(written), format, dialects=DIALECTS)
+
+    assert [] == breaches(again, format)
+    assert again == write_messages(read_messages(again), format, dialects=DIALECTS)
+    if format != "anthropic":
+        assert written == again

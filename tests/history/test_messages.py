@@ -1,0 +1,509 @@
+"""One history as each provider gets it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools.calls import ToolCall
+from streamtools.history import (
+    Assistant,
+    CallResult,
+    Message,
+    Results,
+    Step,
+    System,
+    Thought,
+    User,
+    calls_as_text,
+    settle,
+    steps_to_history,
+    system_prompt,
+    without_reasoning,
+    write_messages,
+)
+from streamtools.parsing.dialects import DIALECTS, hash_marker, tilde_fence
+from tests.support.cases import cases
+
+
+def call(id: str, name: str, /, signature: str | None = None, **arguments: Any) -> ToolCall:
+    return ToolCall(
+        id=id, name=name, arguments=arguments, dialect="native", provider_id=id or None, signature=signature
+    )
+
+
+def answer(id: str, name: str, text: str, *, is_error: bool = False, dialect: str = "native") -> CallResult:
+    return CallResult(dialect, name, text, id, is_error=is_error)
+
+
+WEATHER, TIME = call("w", "weather", city="Oslo"), call("t", "time")
+HISTORY: list[Message] = [
+    System("Be brief."),
+    User("How is it in Oslo?"),
+    Assistant("Let me see.", (WEATHER, TIME)),
+    Results((answer("t", "time", "no clock", is_error=True), answer("w", "weather", '{"sky":"grey"}'))),
+    Assistant("Grey."),
+    User("Thanks."),
+]
+SAID: dict[str, list[dict[str, Any]]] = {
+    "openai": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "How is it in Oslo?"},
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "tool_calls": [
+                {"id": "w", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
+                {"id": "t", "type": "function", "function": {"name": "time", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "w", "content": '{"sky":"grey"}'},
+        {"role": "tool", "tool_call_id": "t", "content": "no clock"},
+        {"role": "assistant", "content": "Grey."},
+        {"role": "user", "content": "Thanks."},
+    ],
+    "responses": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "How is it in Oslo?"},
+        {"role": "assistant", "content": "Let me see."},
+        {"type": "function_call", "call_id": "w", "name": "weather", "arguments": '{"city":"Oslo"}'},
+        {"type": "function_call", "call_id": "t", "name": "time", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "w", "output": '{"sky":"grey"}'},
+        {"type": "function_call_output", "call_id": "t", "output": "no clock"},
+        {"role": "assistant", "content": "Grey."},
+        {"role": "user", "content": "Thanks."},
+    ],
+    "anthropic": [
+        {"role": "user", "content": [{"type": "text", "text": "How is it in Oslo?"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Let me see."},
+                {"type": "tool_use", "id": "w", "name": "weather", "input": {"city": "Oslo"}},
+                {"type": "tool_use", "id": "t", "name": "time", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "w", "content": '{"sky":"grey"}'},
+                {"type": "tool_result", "tool_use_id": "t", "content": "no clock", "is_error": True},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Grey."}]},
+        {"role": "user", "content": [{"type": "text", "text": "Thanks."}]},
+    ],
+    "gemini": [
+        {"role": "user", "parts": [{"text": "How is it in Oslo?"}]},
+        {
+            "role": "model",
+            "parts": [
+                {"text": "Let me see."},
+                {"functionCall": {"name": "weather", "args": {"city": "Oslo"}, "id": "w"}},
+                {"functionCall": {"name": "time", "args": {}, "id": "t"}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "weather", "response": {"sky": "grey"}, "id": "w"}},
+                {"functionResponse": {"name": "time", "response": {"error": "no clock"}, "id": "t"}},
+            ],
+        },
+        {"role": "model", "parts": [{"text": "Grey."}]},
+        {"role": "user", "parts": [{"text": "Thanks."}]},
+    ],
+    "ollama": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "How is it in Oslo?"},
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "tool_calls": [
+                {"id": "w", "function": {"name": "weather", "arguments": {"city": "Oslo"}}},
+                {"id": "t", "function": {"name": "time", "arguments": {}}},
+            ],
+        },
+        {"role": "tool", "tool_name": "weather", "tool_call_id": "w", "content": '{"sky":"grey"}'},
+        {"role": "tool", "tool_name": "time", "tool_call_id": "t", "content": "no clock"},
+        {"role": "assistant", "content": "Grey."},
+        {"role": "user", "content": "Thanks."},
+    ],
+}
+
+
+@pytest.mark.parametrize(("format", "expected"), SAID.items(), ids=SAID)
+def test_native_calls_and_their_results(format: str, expected: list[dict[str, Any]]) -> None:
+    """Each provider gets them in its own form, results in call order, and a failure as such where it can be told."""
+    assert expected == write_messages(HISTORY, format)
+
+
+def test_the_system_prompt() -> None:
+    """It is there for providers that want it elsewhere, all that was said of it."""
+    assert "Be brief.\n\nBe kind." == system_prompt([*HISTORY, System(""), System("Be kind.")])
+    assert "" == system_prompt(HISTORY[1:])
+
+
+def test_messages_share_nothing_with_the_history() -> None:
+    """Who changes them changes nothing else."""
+    given: list[Message] = [User([{"type": "text", "text": "?"}]), *HISTORY[2:4]]
+    for format in SAID:
+        for message in write_messages(given, format):
+            for held in message.values():
+                if isinstance(held, list):
+                    for part in held:
+                        part.clear()
+    assert [User([{"type": "text", "text": "?"}]), Assistant("Let me see.", (WEATHER, TIME)), HISTORY[3]] == given
+    assert {"city": "Oslo"} == WEATHER.arguments
+
+
+# Reasoning.
+
+THOUGHTS = (Thought("First.", "s1"), Thought("", "secret", redacted=True), Thought("Then.", "s2", behind=1))
+OF_RESPONSES = (
+    Thought("First.", "s1", "r1"),
+    Thought("", "s2", "r2", behind=1),
+    Thought("Last.", "s3", "r3", behind=2),
+)
+
+
+def said(format: str, turn: Assistant) -> Any:
+    """Return what a provider gets of one turn of the assistant's, without the answers to its calls."""
+    return write_messages([turn], format, unanswered="leave")
+
+
+def test_reasoning_for_anthropic() -> None:
+    """Blocks stand before what they led to, with their signatures; those of others are left out."""
+    blocks = said("anthropic", Assistant("Hi.", (WEATHER, TIME), (*THOUGHTS, *OF_RESPONSES, Thought("unsigned"))))
+    assert [
+        {"type": "thinking", "thinking": "First.", "signature": "s1"},
+        {"type": "redacted_thinking", "data": "secret"},
+        {"type": "text", "text": "Hi."},
+        {"type": "tool_use", "id": "w", "name": "weather", "input": {"city": "Oslo"}},
+        {"type": "thinking", "thinking": "Then.", "signature": "s2"},
+        {"type": "tool_use", "id": "t", "name": "time", "input": {}},
+    ] == blocks[0]["content"]
+
+
+def test_reasoning_for_responses() -> None:
+    """Items stand before what they led to, by id and with their encrypted content; those of others are left out."""
+    items = said("responses", Assistant("", (WEATHER, TIME), (*OF_RESPONSES, *THOUGHTS, Thought("", None, "r4"))))
+    assert [
+        {
+            "type": "reasoning",
+            "id": "r1",
+            "summary": [{"type": "summary_text", "text": "First."}],
+            "encrypted_content": "s1",
+        },
+        ("function_call", "w"),
+        {"type": "reasoning", "id": "r2", "summary": [], "encrypted_content": "s2"},
+        ("function_call", "t"),
+    ] == [item if item["type"] == "reasoning" else (item["type"], item["call_id"]) for item in items]
+
+
+def test_signatures_for_gemini() -> None:
+    """That of a call goes back on its part, and another one on the text, be it empty."""
+    signed = call("w", "weather", signature="of the call")
+    text = Assistant("Hi.", (signed, TIME), (Thought("Hm.", "of the text"), Thought("", "r", "r1")))
+    assert [
+        {"text": "Hi.", "thoughtSignature": "of the text"},
+        {"functionCall": {"name": "weather", "args": {}, "id": "w"}, "thoughtSignature": "of the call"},
+        {"functionCall": {"name": "time", "args": {}, "id": "t"}},
+    ] == said("gemini", text)[0]["parts"]
+    alone = said("gemini", Assistant("", (), (Thought("", "s"),)))
+    assert [{"role": "model", "parts": [{"text": "", "thoughtSignature": "s"}]}] == alone
+
+
+def test_reasoning_for_openai_and_ollama() -> None:
+    """A server of OpenAI's format gets none, but Google's signature of a call; Ollama gets the words."""
+    turn = Assistant("Hi.", (call("w", "weather", signature="s"),), (Thought("First.", "s1"), Thought("Then.")))
+    (openai,), (ollama,) = said("openai", turn), said("ollama", turn)
+
+    assert {"role", "content", "tool_calls"} == openai.keys()
+    assert {"google": {"thought_signature": "s"}} == openai["tool_calls"][0]["extra_content"]
+    assert "First.\nThen." == ollama["thinking"]
+
+
+@pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "ollama"])
+def test_a_turn_of_reasoning_alone(format: str) -> None:
+    """It led to nothing, and nothing goes back."""
+    assert [] == said(format, Assistant("", (), (*THOUGHTS, *OF_RESPONSES)))
+
+
+def test_a_blank_text_behind_reasoning() -> None:
+    """Anthropic takes neither a blank text nor reasoning at the end."""
+    assert [] == said("anthropic", Assistant(" \n", (), THOUGHTS))
+
+
+def test_a_change_of_provider() -> None:
+    """Without reasoning, a history holds nothing that only one provider could read."""
+    signed = Assistant("Hi.", (call("w", "weather", signature="s"), TIME), THOUGHTS)
+    (turn, user) = without_reasoning([signed, User("?")])
+    assert (Assistant("Hi.", (call("w", "weather"), TIME)), User("?")) == (turn, user)
+
+
+# Calls that have no answer.
+
+OPEN: list[Message] = [User("?"), Assistant("", (WEATHER, TIME)), Results((answer("t", "time", "12:00"),))]
+
+
+def test_calls_without_an_answer_at_the_end() -> None:
+    """They await it, unless they are said to be cancelled."""
+    assert ["t"] == [each["tool_call_id"] for each in write_messages(OPEN, "openai") if each["role"] == "tool"]
+    *_, cancelled, told = write_messages(OPEN, "openai", unanswered="cancelled")
+    assert {"role": "tool", "tool_call_id": "w", "content": "this call was not run"} == cancelled
+    assert "12:00" == told["content"]
+
+
+def test_calls_without_an_answer_before_something_else() -> None:
+    """They are answered, so that the provider takes the history, unless they are to be left."""
+    for more in ([User("Well?")], [Assistant("Well.")], [System("Well!")]):
+        *_, last = settle([*OPEN, *more])
+        assert more == [last]
+        assert 4 == len([*settle([*OPEN, *more])])
+        *_, results, _ = settle([*OPEN, *more])
+        assert isinstance(results, Results)
+        assert [("w", True), ("t", False)] == [(each.call_id, each.is_error) for each in results.results]
+        *_, left, _ = settle([*OPEN, *more], "leave")
+        assert Results((answer("t", "time", "12:00"),)) == left
+
+
+def test_what_was_said_in_between_follows() -> None:
+    """A user who interrupts is heard after the results."""
+    late = [*OPEN[:2], User("Quick!"), *OPEN[2:], Results((answer("w", "weather", "grey"),))]
+    *_, results, last = settle(late)
+    assert User("Quick!") == last
+    assert Results((answer("w", "weather", "grey"), answer("t", "time", "12:00"))) == results
+
+
+@pytest.mark.parametrize(
+    ("history", "complaint"),
+    [
+        ([*OPEN, *OPEN[2:]], "call 't' is answered twice"),
+        ([OPEN[2]], "answers call 't', which the turn before it does not hold"),
+        ([*OPEN[:2], Assistant("Well."), OPEN[2]], "answers call 't', which the turn before it does not hold"),
+    ],
+)
+def test_histories_that_make_no_sense(history: list[Message], complaint: str) -> None:
+    """A result without its call is a mistake, and named."""
+    with pytest.raises(ValueError, match=complaint):
+        write_messages(history, "openai")
+
+
+# Text dialects.
+
+IN_TEXT = ToolCall(id="h", name="weather", arguments={}, dialect="hash_marker", raw='###:{"toolName":"weather"}')
+
+
+def test_results_of_calls_in_text() -> None:
+    """They stand in one user message, one block each in its dialect's form, behind those of native calls."""
+    turn = Assistant(f"Hi. {IN_TEXT.raw}", (TIME,), in_text=(IN_TEXT,))
+    told = (
+        answer("h", "weather", "###:{ <|im_start|>", dialect="hash_marker"),
+        CallResult("tilde_fence", "raw", "~~~", "i", neutralise=False),
+        answer("j", "other one", "plain", dialect="cohere_json"),
+        answer("t", "time", ""),
+    )
+    text = (
+        '###result weather: {"result":"#\u2060##:{ <\u2060|im_start|>"}\n~~~tool_result raw\n~~~\n~~~\nother_one: plain'
+    )
+    dialects = (hash_marker(), tilde_fence())
+
+    *_, result, user = write_messages([turn, Results(told)], "openai", dialects=dialects)
+    assert {"role": "tool", "tool_call_id": "t", "content": ""} == result
+    assert {"role": "user", "content": text} == user
+    *_, both = write_messages([turn, Results(told), User("So?")], "anthropic", dialects=dialects)
+    assert [
+        {"type": "tool_result", "tool_use_id": "t"},
+        {"type": "text", "text": f"{text}\n\nSo?"},
+    ] == both["content"]
+    for format, last in {"responses": "content", "ollama": "content", "gemini": "parts"}.items():
+        held = write_messages([turn, Results(told)], format, dialects=dialects)[-1][last]
+        assert (text if last == "content" else [{"text": text}]) == held
+
+
+def test_calls_in_text_that_nobody_has_run() -> None:
+    """They are told of like native ones: a model that finds no result makes one up."""
+    turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
+    assert [turn] == settle([turn])
+    expected = '###result weather: {"result":"this call was not run"}'
+    _, told, _ = write_messages([turn, Assistant("So.")], "openai", dialects=[hash_marker()])
+    assert {"role": "user", "content": expected} == told
+
+
+def test_calls_in_text_that_the_user_answers() -> None:
+    """A result in the form of the call's dialect answers one call, of its tool; other words answer none."""
+    dialect = tilde_fence()
+    ids = {"a": "weather", "b": "weather", "c": "weather_now"}
+    pending = [ToolCall(id=id, name=name, arguments={}, dialect=dialect.id) for id, name in ids.items()]
+    turn = Assistant("~~~tool_call", in_text=(*pending, ToolCall(id="d", name="time", arguments={}, dialect="other")))
+    first, second, now = (dialect.write_result(name, "{}") for name in ids.values())
+    done = Results((answer("a", "weather", "1", dialect=dialect.id),))
+    cases: list[tuple[list[Message], list[str]]] = [
+        ([User(first)], ["weather", "weather_now", "time"]),
+        ([User(f"{first}\n{second}\n{now}")], ["time"]),
+        (
+            [User([{"type": "text", "text": now}, {"type": "image_url", "image_url": {"url": "u"}}])],
+            ["weather", "weather", "time"],
+        ),
+        ([User(now), User(first), User("And?")], ["weather", "time"]),
+        ([done, User(first)], ["weather_now", "time"]),
+        ([User("weather: 22")], ["weather", "weather", "weather_now", "time"]),
+        ([Assistant("So."), User(first)], ["weather", "weather", "weather_now", "time"]),
+    ]
+    for said, not_run in cases:
+        told = str(write_messages([turn, *said], "openai", dialects=[dialect]))
+        assert len(not_run) == told.count("this call was not run"), said
+
+
+def test_a_result_is_known_in_every_dialect() -> None:
+    """What a dialect writes for a result answers its call, whatever the result is."""
+    with cases() as case:
+        for dialect in DIALECTS.values():
+            with case(dialect.id):
+                pending = ToolCall(id="a", name="weather", arguments={}, dialect=dialect.id)
+                for result in ("mild", '{"celsius":22}', "[1]", "3", "null", ""):
+                    written = dialect.write_result("weather", result)
+                    call = Assistant("call", in_text=(pending,))
+                    messages = write_messages([call, User(written)], "openai", dialects=[dialect])
+                    assert {"role": "user", "content": written} == messages[1]
+
+
+@pytest.mark.parametrize("format", SAID)
+def test_what_the_user_says_behind_results_in_text(format: str) -> None:
+    """It stands in the same message: templates of many models refuse two of one role."""
+    turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
+    told = Results((answer("h", "weather", "{}", dialect="hash_marker"),))
+    block = "###result weather: {}"
+    so = {"type": "text", "text": "So?"}
+    joined: list[tuple[Any, Any]] = [
+        ("So?", f"{block}\n\nSo?"),
+        ("", block),
+        ([so], [{"type": "text", "text": block}, so]),
+    ]
+    for said, expected in joined:
+        written = write_messages([turn, told, User(said)], format, dialects=[hash_marker()])
+        assert written == write_messages([turn, User(expected)], format, unanswered="leave")
+
+
+def test_a_system_that_says_nothing() -> None:
+    """It is left out."""
+    assert [] == write_messages([System("")], "openai") == write_messages([System("")], "responses")
+
+
+def test_calls_as_text() -> None:
+    """Native calls in the words of a dialect, or in plain ones, for a request that declares no tools."""
+    dialect = tilde_fence()
+    (_, _, turn, results, *_) = in_dialect = calls_as_text(HISTORY, dialect)
+    assert isinstance(turn, Assistant)
+    assert ((), ["weather", "time"]) == (turn.calls, [each.name for each in turn.in_text])
+    assert all(each.raw in turn.text for each in turn.in_text)
+    assert isinstance(results, Results)
+    assert "~~~tool_result time\nno clock\n~~~\n~~~tool_result weather\n" in str(
+        write_messages(in_dialect, "openai", dialects=[dialect])[3]["content"]
+    )
+    plainly = [each["content"] for each in write_messages(calls_as_text(HISTORY), "openai")[2:4]]
+    assert [
+        'Let me see.\n(called weather with {"city":"Oslo"})\n(called time with {})',
+        'time: no clock\nweather: {"sky":"grey"}',
+    ] == plainly
+    bare, *_ = calls_as_text([Assistant("", (TIME,))])
+    assert Assistant("(called time with {})") == bare
+
+
+# What providers refuse.
+
+
+def test_names_that_providers_refuse() -> None:
+    """Models call what does not exist by any name; the name of a tool that has answered stays as it is."""
+    turn = Assistant("", (call("a", "fs.read"), call("b", "multi.parallel"), call("c", " ")))
+    told = Results(
+        (
+            answer("a", "fs.read", "ok"),
+            answer("b", "multi.parallel", "no", is_error=True),
+            answer("c", "?", "", is_error=True),
+        )
+    )
+    for format in ("openai", "ollama"):
+        written = write_messages([turn, told], format)[0]["tool_calls"]
+        assert ["fs.read", "multi_parallel", "_"] == [each["function"]["name"] for each in written]
+    unnamed = said("anthropic", Assistant("", (call("a", ""),)))
+    assert "unknown" == unnamed[0]["content"][0]["name"]
+
+
+def test_ids_that_anthropic_refuses() -> None:
+    """Odd characters, and ids that begin anew in each turn: results keep to their calls."""
+    first, second = call("functions.f:0", "f"), call("functions.f:0", "f")
+    history: list[Message] = [
+        Assistant("", (first,)),
+        Results((answer(first.id, "f", "1"),)),
+        Assistant("", (second, call("", "g"))),
+        Results((answer(second.id, "f", "2"), answer("", "g", "", is_error=True))),
+    ]
+    written = [block for message in write_messages(history, "anthropic") for block in message["content"]]
+    assert ["functions_f_0", "functions_f_0_2", "call"] == [
+        each["id"] for each in written if each["type"] == "tool_use"
+    ]
+    results = [(each["tool_use_id"], each["content"]) for each in written if each["type"] == "tool_result"]
+    assert [("functions_f_0", "1"), ("functions_f_0_2", "2"), ("call", "the call failed")] == results
+
+
+def test_neighbours_for_anthropic_and_gemini() -> None:
+    """User and assistant alternate; blank texts are left out, and so is white space at the very end."""
+    history: list[Message] = [User("a"), User(" "), User("b"), Assistant("c"), Assistant(""), Assistant("d \n")]
+    assert [
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}]},
+    ] == write_messages(history, "anthropic")
+    assert [
+        {"role": "user", "parts": [{"text": "a"}, {"text": " "}, {"text": "b"}]},
+        {"role": "model", "parts": [{"text": "c"}, {"text": "d \n"}]},
+    ] == write_messages(history, "gemini")
+    assert [] == write_messages([], "anthropic")
+    called = said("anthropic", Assistant("Hi. ", (TIME,)))
+    assert "Hi. " == called[0]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[1,2]", {"result": [1, 2]}),
+        ("3 rows", {"result": "3 rows"}),
+        ("", {"result": ""}),
+        ("NaN", {"result": "NaN"}),
+        ('"\\ud83d"', {"result": '"\\ud83d"'}),
+        ('{"a":{"b":null}}', {"a": {"b": None}}),
+    ],
+)
+def test_a_result_is_an_object_for_gemini(text: str, expected: dict[str, Any]) -> None:
+    """What is none is put into one; what JSON does not have stays a text. Without an id of its call it has none."""
+    bare = ToolCall(id="made", name="f", arguments={}, dialect="native")
+    *_, last = write_messages([Assistant("", (bare,)), Results((answer("made", "f", text),))], "gemini")
+    assert [{"functionResponse": {"name": "f", "response": expected}}] == last["parts"]
+
+
+def test_what_utf_8_and_json_do_not_have() -> None:
+    """Half a character becomes U+FFFD, and no number is endless, however deep they stand."""
+    odd = call("x", "f", city=["\ud83d"], far=float("inf"))
+    turn = Assistant("\ud83d\ude00\ud83d", (odd,))
+    expected = {"city": ["\ufffd"], "far": None}
+
+    assert "\U0001f600\ufffd" == said("openai", turn)[0]["content"]
+    assert '{"city":["\ufffd"],"far":null}' == said("openai", turn)[0]["tool_calls"][0]["function"]["arguments"]
+    assert expected == said("anthropic", turn)[0]["content"][-1]["input"]
+    assert expected == said("gemini", turn)[0]["parts"][-1]["functionCall"]["args"]
+
+
+# Steps.
+
+
+def test_the_steps_of_a_run() -> None:
+    """Each turn is what it said and what it was told; one that said nothing adds nothing."""
+    told = answer("t", "time", "12:00")
+    steps = [Step(), Step("Hi.", [told], [TIME], [THOUGHTS[0]], [IN_TEXT]), Step("So.", thoughts=[THOUGHTS[0]])]
+    assert [
+        Assistant("Hi.", (TIME,), (THOUGHTS[0],), (IN_TEXT,)),
+        Results((told,)),
+        Assistant("So.", (), (THOUGHTS[0],)),
+    ] == steps_to_history(steps)

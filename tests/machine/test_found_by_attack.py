@@ -1,0 +1,194 @@
+"""What hostile eyes have found, each as the smallest stream that showed it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import Parser, StreamMachine, ToolStream, parse, sources
+from streamtools.calls import Verdict
+from streamtools.errors import Code
+from streamtools.events import Done, Error, Executed, ProviderCompleted, SourceUsage, StepEnd, TextDelta, UIEvent, Usage
+from streamtools.limits import Limits
+
+
+def frame(text: str, reason: str | None = None) -> bytes:
+    """Return a chat completion chunk."""
+    return (
+        b"data: " + json.dumps({"choices": [{"delta": {"content": text}, "finish_reason": reason}]}).encode() + b"\n\n"
+    )
+
+
+async def collect(stream: ToolStream) -> list[UIEvent]:
+    """Return all events of a stream."""
+    async with stream as events:
+        return [event async for event in events]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("lost", "limits"),
+    [
+        pytest.param(
+            b'data: {"choices":[{"delta":{"content":"/old"\n\n', Limits(), id="a frame that cannot be decoded"
+        ),
+        pytest.param(frame("/old" * 100), Limits(frame=200), id="a frame that is too long"),
+    ],
+)
+async def test_a_call_with_a_hole_in_it_never_runs(lost: bytes, limits: Limits) -> None:
+    """What stands before and behind a lost frame is not put together."""
+    ran: list[str] = []
+
+    def remove(path: str) -> None:
+        ran.append(path)
+
+    wire = [
+        frame('###:{"name":"remove","arguments":{"path":"/srv/data/tmp'),
+        lost,
+        frame('"}} ###:{"name":"remove","arguments":{"path":"whole"}}', "stop"),
+        b"data: [DONE]\n\n",
+    ]
+    events = await collect(ToolStream(sources.openai(wire, limits=limits), tools=[remove], limits=limits))
+
+    assert ["whole"] == ran
+    assert [Code.TRUNCATED] == [event.code for event in events if isinstance(event, Error)]
+
+
+def test_the_calls_of_an_array_before_the_hole_are_whole() -> None:
+    """Only what may be incomplete is an error, and a result that the model forges stays one."""
+    parser = Parser()
+    parser.feed('~~~tool_call\n[{"name":"a"},{"name":')
+    parser.lose()
+    parser.lose()
+    parser.feed('"b"},{"name":"c"}]\n~~~ and\n~~~tool_result\nx')
+    parser.lose()
+    parser.feed("\n~~~")
+    parser.close()
+    parser.lose()
+
+    assert ["a"] == [call.name for call in parser.calls]
+    assert [Code.TRUNCATED, Code.TRUNCATED] == [error.code for error in parser.errors]
+
+
+def test_nothing_is_stored_behind_a_limit() -> None:
+    """Not by the number of deltas and not by their size: one delta and a few characters at most."""
+    parser = Parser(limits=Limits(call=1000))
+    parser.feed('###:{"name":"x","args":{"a":"' + "y" * 1000)
+    tracemalloc.start()
+    for index in range(50):
+        parser.feed("y" * 99_990 + str(index))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 1_000_000
+
+
+def test_a_line_is_known_behind_a_limit() -> None:
+    """The closing line is found however much of the call was skipped."""
+    text = '~~~tool_call\n{"name":"x","args":"' + "y" * 100 + "\n \t ~~~ text"
+    for chunks in ([text], list(text)):
+        assert " text" == parse(chunks, limits=Limits(call=40)).content
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.anyio
+async def test_a_tool_that_cancels_itself_still_ends(anyio_backend: str) -> None:
+    """Each call has its closing event, and no number is missing."""
+
+    async def leave() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await anyio.lowlevel.checkpoint()
+
+    text = '###:{"name":"leave"} ###:{"name":"leave"}'
+    events = await collect(ToolStream(sources.text([text]), tools=[leave]))
+
+    assert 2 == sum(isinstance(event, Executed | Error) for event in events)
+    assert list(range(1, len(events) + 1)) == [event.seq for event in events]
+
+
+class Pings:
+    """A source that always has something, and never anything to tell."""
+
+    def __aiter__(self) -> Pings:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return b": ping\n\n"
+
+
+@pytest.mark.anyio
+async def test_a_source_that_never_waits_can_be_left() -> None:
+    """Others get their turn, so that a cancellation is heard."""
+    with anyio.move_on_after(0.01) as scope:
+        await collect(ToolStream(sources.openai(Pings())))
+
+    assert scope.cancelled_caught
+
+
+def test_usage_behind_the_end_of_a_turn_opens_no_other() -> None:
+    """OpenAI tells it there, and an adapter may pass it on as it comes."""
+    machine = StreamMachine()
+    events = [*machine.feed(TextDelta("a")), *machine.feed(ProviderCompleted(usage=Usage(output=1)))]
+    for _ in range(2):
+        events += machine.feed(SourceUsage(Usage(input=3)))
+    events += machine.close()
+
+    assert 1 == sum(isinstance(event, StepEnd) for event in events)
+    assert isinstance(events[-1], Done)
+    assert "finished" == events[-1].reason
+    assert Usage(input=6, output=1) == machine.usage
+
+
+@pytest.mark.anyio
+async def test_the_log_of_a_lost_connection_names_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """The text of an exception may hold an address with a key, or what a user wrote."""
+
+    async def broken() -> AsyncIterator[str]:
+        yield "x"
+        raise ValueError("bad chunk: SECRET")
+
+    events = await collect(ToolStream(sources.text(broken())))
+    printed = capsys.readouterr()
+
+    assert "SECRET" not in printed.out + printed.err + "".join(event.to_json() for event in events)
+    assert "ValueError" in printed.out + printed.err
+
+
+def test_what_was_forbidden_is_forbidden_in_a_turn_that_is_cut_off_too() -> None:
+    """With `tool_choice="none"` no call is left for anybody to run; what is missing cannot be told there."""
+
+    def judge(calls: Any) -> Verdict:
+        return Verdict(tuple(calls), "no", fatal=not calls)
+
+    for text, codes in (('###:{"name":"f"}', [Code.TOOL_CHOICE_VIOLATION]), ("none", [])):
+        machine = StreamMachine(judge=judge)
+        events = [*machine.feed(TextDelta(text)), *machine.feed(ProviderCompleted(finish_reason="length"))]
+        events += machine.close()
+
+        assert codes == [event.code for event in events if isinstance(event, Error)]
+        assert [] == machine.pending
+        assert isinstance(events[-1], Done)
+        assert "truncated" == events[-1].reason
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("raised", [BaseExceptionGroup("two", [SystemExit(1), ValueError()]), GeneratorExit()])
+async def test_what_a_tool_raises_ends_only_the_tool(raised: BaseException) -> None:
+    """Groups are as bad as what they hold."""
+
+    async def bad() -> None:
+        raise raised
+
+    events = await collect(ToolStream(sources.text(['###:{"name":"bad"}']), tools=[bad]))
+
+    assert [Code.TOOL_FAILED] == [event.code for event in events if isinstance(event, Error)]
+    assert isinstance(events[-1], Done)
+    assert "finished" == events[-1].reason

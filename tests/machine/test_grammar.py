@@ -1,0 +1,357 @@
+"""The order of events: what runs give keeps to it, and whatever does not is refused, with the place and the rule.
+
+The page docs/events.md tells the order a second time. It is read here, and both have to agree about changed runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import event as tell
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from streamtools import Parser, outputs
+from streamtools.errors import Code, EventOrderError
+from streamtools.events import (
+    UI_EVENTS,
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    Markup,
+    Progress,
+    Raw,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    TextDelta,
+    Thinking,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from streamtools.machine.event_order import Grammar, validate
+from streamtools.testing.laws import feed
+from tests.machine.test_machine_laws import IDS, options, rarely, run, sources
+from tests.support import strategies
+from tests.support.runs_told import RUNS, START, STOP, call, executed, told, written
+
+PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+
+_OF_RUNS: dict[type[Any], str] = {
+    each: each.type for each in (Start, StepStart, StepEnd, Done, FollowUp, UsageReport, Text, Reasoning, Markup, Raw)
+} | {Warning: "warning"}
+_WAITING = (" call thinking:ends ", "call:again ", "approval-requested ")
+_OF_CALLS = (CallStart, CallDelta, Call, ApprovalRequested, Executing, Progress, Executed)
+
+
+def read_grammar(page: str) -> dict[str, str]:
+    """Return the grammar of the page as regular expressions over words, each of which ends in a space."""
+    block = re.search(r"```grammar\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    rules: dict[str, str] = {}
+    for line in block[1].splitlines():
+        name, _, rule = line.rpartition("= ")
+        if name:
+            rules[latest := name.strip()] = rule
+        else:
+            rules[latest] += line
+
+    def write(rule: str) -> str:
+        return re.sub(r"[a-z][a-z:-]*", lambda word: refer(word[0]), rule)
+
+    def refer(word: str) -> str:
+        return f"(?:{write(rules[word]) if word in rules else word + '_'})"
+
+    return {name: write(rule).replace(" ", "").replace("_", " ") for name, rule in rules.items()}
+
+
+GRAMMAR = read_grammar(PAGE)
+
+
+def keeps(events: Sequence[UIEvent]) -> bool:
+    """Return whether the events are those of a run, as docs/events.md has it."""
+    words, waits = "", ""
+    lives: dict[str, str] = defaultdict(str)
+    places: dict[str, set[int]] = defaultdict(set)
+    steps = 0
+    for at, event in enumerate(events):
+        word = _OF_RUNS.get(type(event), "of-call")
+        if isinstance(event, StepStart | StepEnd):
+            steps += isinstance(event, StepStart)
+            if event.step != steps:
+                return False
+        elif isinstance(event, Thinking) and event.call_id is None:
+            waits += "T" if event.active else "t"
+            continue
+        elif isinstance(event, Error) and event.call_id is None:
+            word = "error"
+        elif word == "of-call":
+            call_id = _call_id(event)
+            again = isinstance(event, Call) and not lives[call_id]
+            lives[call_id] += ("call:again" if again else _life(event)) + " "
+            places[call_id].add(steps)
+            if lives[call_id] in ("thinking:begins ", "call:again "):
+                word = lives[call_id].strip()
+            following = next(iter(events[at + 1 :]), None)
+            if lives[call_id] == "thinking:begins thinking:ends " and not isinstance(following, Warning):
+                return False
+        words += word + " "
+    done = events[-1]
+    pending = sorted(call_id for call_id, life in lives.items() if life.endswith(_WAITING))
+    return (
+        isinstance(events[0], Start)
+        and isinstance(done, Done)
+        and sorted(each.id for each in done.pending) == pending
+        and re.fullmatch(GRAMMAR["failed-run" if done.reason == "failed" else "run"], words) is not None
+        and re.fullmatch("(?:Tt)*", waits) is not None
+        and all(re.fullmatch(GRAMMAR["life"], life) for life in lives.values())
+        and all(len(where) == 1 for where in places.values())
+    )
+
+
+def _call_id(event: Any) -> str:
+    told = getattr(event, "call", None)
+    return str(event.call_id if told is None else told.id)
+
+
+def _life(event: Any) -> str:
+    if isinstance(event, Thinking):
+        return "thinking:begins" if event.active else "thinking:ends"
+    if isinstance(event, Error):
+        return "error:malformed" if event.call is None else "error:call"
+    assert isinstance(event, _OF_CALLS)
+    return str(event.type)
+
+
+def refusal(events: Sequence[UIEvent]) -> EventOrderError | None:
+    """Return what is wrong with the events, if anything is."""
+    try:
+        validate(events)
+    except EventOrderError as error:
+        return error
+    return None
+
+
+def changes(events: Sequence[UIEvent]) -> Iterator[list[UIEvent]]:
+    """Yield the events with one of them gone, one of them twice, and two neighbours the other way round."""
+    for at in range(len(events)):
+        before, behind = list(events[:at]), list(events[at + 1 :])
+        yield [*before, *behind]
+        yield [*before, events[at], events[at], *behind]
+        if behind:
+            yield [*before, behind[0], events[at], *behind[1:]]
+
+
+@given(sources, options, rarely, rarely, st.data())
+def test_every_run_keeps_to_the_order(source: Any, options: Any, cancel: bool, idle: bool, data: st.DataObject) -> None:
+    """What a machine tells of any source keeps to it; and of a run that was changed both descriptions say the same."""
+    events = run(source, cancel=cancel, idle=idle, **options)
+
+    validate(events)
+    assert keeps(events)
+    changed = told(*data.draw(st.sampled_from(list(changes(events)))))
+    assert keeps(changed) == (refusal(changed) is None), f"{refusal(changed)} {changed}"
+    tell("refused" if refusal(changed) else "kept")
+
+
+@pytest.mark.parametrize("events", RUNS.values(), ids=list(RUNS))
+def test_each_change_that_matters_is_refused(events: list[UIEvent]) -> None:
+    """Whatever is left out, doubled or exchanged: numbered anew, it is refused unless it could be another run."""
+    assert keeps(events)
+    for changed in changes(events):
+        anew = told(*changed)
+        assert keeps(anew) == (refusal(anew) is None), f"{refusal(anew)}: {anew}"
+        if [replace(event, seq=0) for event in changed] != [replace(event, seq=0) for event in events]:
+            assert refusal(changed) is not None, "numbers tell of each change"
+
+
+@given(strategies.readings(IDS))
+def test_every_text_keeps_to_the_order(reading: Any) -> None:
+    """What a parser tells of any text is a part of a run, and the events of a machine around it a whole one."""
+    text, chosen = reading
+    events = feed(text, **chosen)
+
+    validate(events, run=False)
+    validate(run([TextDelta(text)], **chosen))
+
+
+@pytest.mark.parametrize(
+    ("events", "place", "complaint"),
+    [
+        ([], 0, "at the end: a run ends with done"),
+        ([*START], 2, "at the end: a run ends with done"),
+        ([Text("a")], 1, "event 1, text: a run begins with start, which comes once"),
+        ([Start("r"), Start("r")], 2, "event 2, start: a run begins with start, which comes once"),
+        ([Start("r"), Text("a")], 2, "event 2, text: it stands in a step, and none has begun"),
+        ([*START, StepEnd(1, "stop"), Text("a")], 4, "event 4, text: no step is open"),
+        ([*START, StepStart(2)], 3, "event 3, step-start: step 1 has not ended"),
+        ([*START, StepEnd(2, None)], 3, "event 3, step-end: the step that ends is 1"),
+        ([Start("r"), StepStart(2)], 2, "event 2, step-start: steps are numbered from 1, and the last was 0"),
+        ([Start("r"), *STOP], 2, "event 2, step-end: it stands in a step, and none has begun"),
+        ([*START, *STOP, Text("a")], 5, "event 5, text: nothing follows done"),
+        ([*START, STOP[1]], 3, "event 3, done: step 1 has not ended"),
+        (
+            [START[0], UsageReport(Usage())],
+            2,
+            "event 2, usage: tokens are told of a step, and none",
+        ),
+        (
+            [*START, CallStart("c", "f")],
+            3,
+            "event 3, call-start of c: a call is named once, while it is being written,",
+        ),
+        ([*START, Thinking(True, "c"), CallDelta("c", "{")], 4, "event 4, call-delta of c: arguments come behind the"),
+        (
+            [*START, Text("a"), Call(call(1))],
+            4,
+            "event 4, call of call_1: a call is complete once, .* call_1 has not begun",
+        ),
+        (
+            [*START, *written(call(1))[:-1], Executing(call(1))],
+            6,
+            "only a complete call of this step is run, once, and",
+        ),
+        ([*START, *written(call(1)), *executed(call(1))[1:]], 7, "event 7, progress of call_1: only a tool that is at"),
+        ([*START, *written(call(1)), Executed(call(1), 1, None, 0.0)], 7, "only a tool that is at work answers, once"),
+        ([*START, *written(call(1)), *written(call(1))], 7, "event 7, thinking of call_1: the id of a call is its own"),
+        ([*START, *written(call(1)), Thinking(False, "call_1")], 7, "thinking ends once what was written is a call"),
+        (
+            [*START, *written(call(1)), Executing(call(1)), STOP[0]],
+            8,
+            "step-end: call_1 is at work, and executions prec",
+        ),
+        ([*START, *written(call(1))[:2], STOP[0]], 5, "the step ends, and call_1 is being written and has its name"),
+        ([*START, *written(call(1)), *STOP], 8, "event 8, done: pending are the calls that nobody has run, call_1"),
+        ([*START, *written(call(1)), STOP[0], Executing(call(1))], 8, "executing of call_1: no step is open"),
+        (
+            [*START, STOP[0], Done("finished", None, None, [call(1)])],
+            4,
+            "pending are the calls that nobody has run, none",
+        ),
+        ([*START, STOP[0], Done("failed", None, None, [])], 4, "a run fails with exactly one error"),
+        ([*START, Error(Code.UPSTREAM_ERROR, "no"), *STOP], 5, "event 5, done: a run fails with exactly one error"),
+        ([*START, *[Error(Code.UPSTREAM_ERROR, "no")] * 2], 4, "event 4, error: a run fails once"),
+        (
+            [*START, Error(Code.UPSTREAM_ERROR, "no"), Text("a")],
+            4,
+            "event 4, text: the answer is complete, or has failed",
+        ),
+        ([Start("r"), Error(Code.UPSTREAM_ERROR, "no"), StepStart(1)], 3, "no step begins behind the error that ends"),
+        ([*START, Error(Code.UPSTREAM_ERROR, "no", call=call(1))], 3, "an error with a call has the id of the call"),
+        (
+            [*START, *written(call(1)), Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(2))],
+            7,
+            "has the id of the",
+        ),
+        (
+            [*START, *written(call(1)), Error(Code.INVALID_JSON, "", call_id="call_1")],
+            7,
+            "is malformed while it is being",
+        ),
+        ([*START, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(1))], 3, "a complete call ends once, in its"),
+        (
+            [*START, Thinking(True, "c"), Thinking(False, "c"), Text("a")],
+            5,
+            "where a call turned out to be text, a warn",
+        ),
+        ([Start("r"), Thinking(False)], 2, "event 2, thinking: thinking begins, and then it ends"),
+        ([Start("r"), Thinking(True), Done("finished", None, None, [])], 3, "done: the thinking has not ended"),
+        (
+            [Start("r"), FollowUp([])],
+            2,
+            "event 2, follow-up: a follow-up stands behind a step, once, and before the nex",
+        ),
+        ([Start("r"), TextDelta("a")], 2, "event 2, text-delta: it is no UI event"),
+    ],
+)
+def test_what_is_wrong_is_named(events: list[Any], place: int, complaint: str) -> None:
+    """The error has the event, its place and the rule, in words that hold nothing of what the event says."""
+    with pytest.raises(EventOrderError, match=complaint) as caught:
+        validate(events)
+
+    assert place == caught.value.place
+    assert caught.value.event is (events[place - 1] if "at the end" not in complaint else None)
+    assert str(caught.value).endswith(caught.value.rule)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "complaint"),
+    [
+        ([0, 0, 0, 0], ""),
+        ([1, 2, 3, 4], ""),
+        ([2, 3, 4, 5], "event 1, start: the numbers of a run begin with 1, or all are 0"),
+        ([1, 2, 4, 5], "event 3, step-end: the numbers rise by one, and 2 was before"),
+        ([1, 2, 2, 3], "event 3, step-end: the numbers rise by one, and 2 was before"),
+        ([1, 2, 0, 3], "event 3, step-end: the numbers rise by one, and 2 was before"),
+        ([0, 0, 0, 1], "event 4, done: the numbers rise by one, and 0 was before"),
+    ],
+)
+def test_numbers_rise_by_one(numbers: list[int], complaint: str) -> None:
+    """Events are numbered from 1, or nobody has numbered them."""
+    events = [replace(event, seq=seq) for event, seq in zip([*START, *STOP], numbers, strict=True)]
+
+    assert complaint == str(refusal(events) or "")
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ([Text("a"), Start("r")], "event 2, start: a parser tells nothing of runs and tools"),
+        ([Text("a"), Done("finished", None, None, [])], "event 2, done: a parser tells nothing of runs and tools"),
+        ([Text("a"), Thinking(True, "c")], "at the end: the text ends, and c is being written"),
+        (
+            [Thinking(True, "c"), Thinking(False, "c")],
+            "at the end: where a call turned out to be text, a warning says so",
+        ),
+    ],
+)
+def test_a_parser_tells_a_part_of_it(events: list[UIEvent], complaint: str) -> None:
+    """Texts and calls alone, and each call that was begun ends."""
+    with pytest.raises(EventOrderError, match=complaint):
+        validate(events, run=False)
+
+
+def test_event_by_event() -> None:
+    """A grammar can be fed while the run goes on; `outputs.validate` uses the same, and takes an iterator."""
+    grammar = Grammar()
+    for event in RUNS["two steps"]:
+        grammar.feed(event)
+    grammar.close()
+
+    outputs.validate(iter(RUNS["two steps"]))
+    parser = Parser(number=iter(range(5, 99)).__next__)
+    outputs.validate(parser.feed("a\nb") + parser.close(), run=False)
+
+
+def test_the_page_speaks_of_every_event() -> None:
+    """Each type of UI event stands in the grammar of the page."""
+    block = PAGE.partition("```grammar")[2].partition("```")[0]
+
+    assert [kind.type for kind in UI_EVENTS if not re.search(rf"(?<![\w-]){kind.type}(?![\w-])", block)] == []
+
+
+def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """It runs, and prints what stands below it; the error that the page quotes is one."""
+    code, output = (PAGE.partition(fence)[2].partition("```")[0] for fence in ("```python\n", "```text\n"))
+
+    exec(code, {"__name__": "example"})
+
+    assert output == capsys.readouterr().out
+    events = told(*START, *written(call(1)), Progress("call_1", 1))
+    assert str(refusal(events)) in " ".join(PAGE.split())

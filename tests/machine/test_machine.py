@@ -1,0 +1,1027 @@
+"""The state machine, step by step: turns, endings, what is reconciled, what may run, and in which order it is told.
+
+A run is written as source events and read as a story, one line an event, told by somebody who runs the calls that are
+due ("run c1") and settles the step. `c1`, `c2` are the ids of the calls.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from streamtools import Limits, StreamMachine, ToolCall, coalesce
+from streamtools.calls import Verdict
+from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.events import (
+    ChainCompleted,
+    Done,
+    Error,
+    FinishReason,
+    NativeToolCall,
+    ProviderCompleted,
+    Raw,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    Start,
+    StepStart,
+    Text,
+    TextDelta,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from streamtools.machine.ending import STOPPED_AFTER_CALL
+from tests.support.stories import names, tell, texts
+
+ADD = '###:{"name":"add","arguments":{"a":1}}'
+NOW = "~~~tool_call\n{}\n~~~".format('{"name":"now"}')
+CUT = '###:{"name":"add","argu'
+BAD = '###:{"name":5}'
+
+STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn")
+TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+
+
+ENDED = "step 1 ends: stop"
+
+
+def called(call_id: str, name: str = "add") -> list[str]:
+    """The story of one call that is written."""
+    return [f"thinking {call_id}", f"{call_id} is {name}", f"call {call_id}", f"not thinking {call_id}"]
+
+
+def machine(**options: Any) -> StreamMachine:
+    """A machine whose calls are c1, c2 and so on."""
+    return StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
+
+
+class Driver:
+    """Feeds a machine, runs what is due, and tells what happens."""
+
+    def __init__(self, **options: Any) -> None:
+        self.machine = machine(**options)
+        self.events: list[UIEvent] = []
+        self.story: list[str] = []
+
+    def feed(self, *events: SourceEvent) -> None:
+        for event in events:
+            self.take(self.machine.feed(event))
+            if due := self.machine.take_due():
+                self.story.append(f"run {names(due)}")
+            if self.machine.waiting:
+                self.take(self.machine.settle())
+
+    def take(self, events: list[UIEvent]) -> None:
+        self.events += events
+        self.story += map(tell, events)
+
+
+def story(*events: SourceEvent, **options: Any) -> list[str]:
+    """Return the story of a whole run, without its first line, which is always the same."""
+    driver = Driver(**options)
+    driver.feed(*events)
+    driver.take(driver.machine.close())
+    first, *rest = driver.story
+    assert first == "start"
+    assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))
+    assert [type(event) for event in driver.events].count(Done) == 1
+    assert isinstance(driver.events[-1], Done)
+    return rest
+
+
+# One turn.
+
+
+def test_the_order_of_one_turn() -> None:
+    """Everything that a turn can say, in the order of the contract; seq rises from 1, and done is the last."""
+    driver = Driver(call_deltas=True)
+    driver.take(driver.machine.start())
+    driver.feed(
+        ReasoningDelta("Hm."),
+        *texts("Let me ", "add.\n", *ADD, "\nSo."),
+        SourceUsage(Usage(input=1)),
+        SourceUsage(Usage(input=3)),
+        STOP,
+    )
+    driver.take(driver.machine.close())
+
+    assert [
+        "start",
+        "step 1",
+        "reasoning 'Hm.'",
+        "text 'Let me '",
+        "text 'add.\\n'",
+        "thinking c1",
+        "c1 is add",
+        *("c1 has " + character for character in '{"a":1}'),
+        "call c1",
+        "not thinking c1",
+        "text '\\nSo.'",
+        "run c1",
+        "usage 3",
+        "step 1 ends: stop",
+        "done finished: stop (end_turn)",
+    ] == driver.story
+    assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))
+
+
+def test_start_is_said_once() -> None:
+    """`start` comes first, whoever asks for it, and bears the id of the run."""
+    made = machine()
+
+    assert [Start("r", seq=1)] == made.start()
+    assert made.start() == []
+    assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))
+    assert [Start("r", seq=1), StepStart(1, seq=2), Text("a", seq=3)] == machine().feed(TextDelta("a"))
+    assert StreamMachine().run_id != StreamMachine().run_id
+
+
+def test_text_is_told_at_once() -> None:
+    """Each delta is an event, as soon as it cannot become a marker any more."""
+    made = machine()
+    made.start()
+
+    assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))
+    assert made.feed(TextDelta(" ##")) == [Text(" ", seq=4)]
+    assert made.feed(TextDelta("# b")) == [Text("### b", seq=5)]
+    assert made.feed(TextDelta("")) == []
+    assert made.feed(ReasoningDelta("")) == []
+
+
+PASSED: dict[str, tuple[SourceEvent, str]] = {
+    "raw": (SourceRaw({"odd": 1}), "raw {'odd': 1}"),
+    "a warning": (SourceWarning(Code.BAD_FRAME, "what?", raw="{", count=1), "warning bad_frame"),
+    "a call that the provider runs itself": (
+        NativeToolCall("0", "search", {"a": 1}, provider_executed=True),
+        "raw {'type': 'tool-call', 'key': '0', 'name': 'search', 'arguments': {'a': 1}, 'provider_executed': True}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("event", "expected"), PASSED.values(), ids=PASSED)
+def test_what_is_passed_on(event: SourceEvent, expected: str) -> None:
+    """What has no meaning here is not lost, and changes nothing else."""
+    around = ["step 1", "text 'a'", expected, "text 'b'", ENDED, "done finished: stop (end_turn)"]
+    assert around == story(*texts("a"), event, *texts("b"), STOP)
+
+
+def test_what_is_passed_on_begins_no_turn() -> None:
+    """Before the first turn, raw events and warnings stand alone, complete as they came."""
+    made = machine()
+
+    assert [Start("r", seq=1), Raw([1], seq=2)] == made.feed(SourceRaw([1]))
+    assert [Warning(Code.SKIPPED, "long", "x", 9, seq=3)] == made.feed(SourceWarning(Code.SKIPPED, "long", "x", 9))
+
+
+# The ways in which a run ends.
+
+ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
+    "finished": (
+        [*texts("a"), STOP],
+        ["step 1", "text 'a'", ENDED, "done finished: stop (end_turn)"],
+    ),
+    "finished with calls": (
+        [*texts(ADD), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use")],
+        [
+            "step 1",
+            *called("c1"),
+            "run c1",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (tool_use)",
+        ],
+    ),
+    "a terminator without a reason counts as stop": (
+        [*texts(ADD), ProviderCompleted()],
+        ["step 1", *called("c1"), "run c1", ENDED, "done finished: stop (None)"],
+    ),
+    "an answer without anything": (
+        [STOP],
+        ["step 1", ENDED, "done finished: stop (end_turn)"],
+    ),
+    "held text is text at the end": (
+        [*texts("a ##"), STOP],
+        ["step 1", "text 'a '", "text '##'", ENDED, "done finished: stop (end_turn)"],
+    ),
+    "a call that is cut by a stop": (
+        [*texts(CUT), STOP],
+        [
+            "step 1",
+            "thinking c1",
+            "c1 is add",
+            "error c1 truncated",
+            "not thinking c1",
+            ENDED,
+            "done finished: stop (end_turn)",
+        ],
+    ),
+    "truncated by length": (
+        [*texts(ADD, CUT), ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens")],
+        [
+            "step 1",
+            *called("c1"),
+            "thinking c2",
+            "c2 is add",
+            "error c2 truncated",
+            "not thinking c2",
+            "step 1 ends: length",
+            "done truncated: length (max_tokens), pending c1",
+        ],
+    ),
+    "truncated by a filter": (
+        [*texts(ADD), ProviderCompleted(finish_reason="content_filter")],
+        [
+            "step 1",
+            *called("c1"),
+            "step 1 ends: content_filter",
+            "done truncated: content_filter (None), pending c1",
+        ],
+    ),
+    "the provider itself was cancelled": (
+        [*texts(ADD), ProviderCompleted(finish_reason="cancelled")],
+        ["step 1", *called("c1"), "step 1 ends: cancelled", "done truncated: cancelled (None), pending c1"],
+    ),
+    "another reason": (
+        [*texts(ADD), ProviderCompleted(finish_reason="other", raw_finish_reason="full_moon")],
+        ["step 1", *called("c1"), "step 1 ends: other", "done finished: other (full_moon), pending c1"],
+    ),
+    "a pause": (
+        [*texts(ADD), ProviderCompleted(finish_reason="pause")],
+        ["step 1", *called("c1"), "step 1 ends: pause", "done finished: pause (None), pending c1"],
+    ),
+    "failed by the provider": (
+        [*texts(ADD, CUT), SourceError("overloaded")],
+        [
+            "step 1",
+            *called("c1"),
+            "thinking c2",
+            "c2 is add",
+            "error c2 truncated",
+            "not thinking c2",
+            "error upstream_error",
+            "step 1 ends: None",
+            "done failed: None (None), pending c1",
+        ],
+    ),
+    "failed before the first turn": (
+        [SourceError("unauthorised", status=401)],
+        ["error upstream_error", "done failed: None (None)"],
+    ),
+    "the turn ends with an error": (
+        [*texts(ADD), ProviderCompleted(finish_reason="error", raw_finish_reason="ERROR")],
+        [
+            "step 1",
+            *called("c1"),
+            "error upstream_error",
+            "step 1 ends: error",
+            "done failed: error (ERROR), pending c1",
+        ],
+    ),
+    "the connection is lost": (
+        [*texts("a"), SourceError("lost", Code.STREAM_INTERRUPTED)],
+        ["step 1", "text 'a'", "error stream_interrupted", "step 1 ends: None", "done failed: None (None)"],
+    ),
+    "no terminator": (
+        texts(ADD, "a"),
+        [
+            "step 1",
+            *called("c1"),
+            "text 'a'",
+            "error stream_interrupted",
+            "step 1 ends: None",
+            "done failed: None (None), pending c1",
+        ],
+    ),
+    "no terminator, in the middle of a call": (
+        texts(CUT),
+        [
+            "step 1",
+            "thinking c1",
+            "c1 is add",
+            "error c1 truncated",
+            "not thinking c1",
+            "error stream_interrupted",
+            "step 1 ends: None",
+            "done failed: None (None)",
+        ],
+    ),
+    "nothing at all": (
+        [],
+        ["error stream_interrupted", "done failed: None (None)"],
+    ),
+    "no success follows an error": (
+        [*texts("a"), SourceError("no"), *texts("b"), SourceError("no"), STOP, ChainCompleted("x")],
+        ["step 1", "text 'a'", "error upstream_error", "step 1 ends: None", "done failed: None (None)"],
+    ),
+    "usage of a turn that fails": (
+        [SourceUsage(Usage(input=2)), SourceError("no")],
+        ["step 1", "error upstream_error", "usage 2", "step 1 ends: None", "done failed: None (None)"],
+    ),
+    "a turn behind the terminator has to end as well": (
+        [*texts("a"), STOP, *texts("b")],
+        [
+            "step 1",
+            "text 'a'",
+            ENDED,
+            "step 2",
+            "text 'b'",
+            "error stream_interrupted",
+            "step 2 ends: None",
+            "done failed: None (None)",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), ENDINGS.values(), ids=ENDINGS)
+def test_endings(events: list[SourceEvent], expected: list[str]) -> None:
+    """Each run ends with one `done`, which tells the truth; only calls of a complete turn are run."""
+    assert expected == story(*events)
+
+
+def test_what_the_one_error_of_a_run_holds() -> None:
+    """Message and status are for the interface; the cause is for the log alone."""
+    made = machine()
+    with structlog.testing.capture_logs() as logs:
+        events = made.feed(SourceError("no key", status=401, cause="invalid_api_key"))
+
+    assert [Start("r", seq=1), Error(Code.UPSTREAM_ERROR, "no key", status=401, seq=2)] == events
+    (entry,) = logs
+    assert entry["cause"] == "invalid_api_key"
+    assert [Done("failed", None, None, [], seq=3)] == made.close()
+
+
+def test_a_truncated_call_keeps_its_text() -> None:
+    """What was written of a cut call is in the error."""
+    made = machine()
+    made.feed(TextDelta("a " + CUT))
+
+    (error,) = [event for event in made.close() if isinstance(event, Error) and event.call_id]
+    assert (Code.TRUNCATED, CUT, None) == (error.code, error.raw, error.call)
+
+
+def test_nothing_follows_done() -> None:
+    """Closing and cancelling again say nothing; feeding is our caller's mistake."""
+    for end in (StreamMachine.close, StreamMachine.cancel):
+        made = machine()
+        made.feed(STOP)
+        before, last, after = made.closed, end(made)[-1], made.closed
+        assert (False, Done, True) == (before, type(last), after)
+        assert made.close() == made.cancel() == made.start() == made.settle() == made.reset() == []
+        with pytest.raises(ClosedError, match="the run has ended"):
+            made.feed(TextDelta("a"))
+
+
+def test_what_is_no_source_event() -> None:
+    """It is refused with its type, and nothing has happened."""
+    made = machine()
+    made.start()
+    for wrong in ("text", None, Text("a"), {"type": "text-delta"}):
+        with pytest.raises(UnreadableSource, match="is no source event"):
+            made.feed(wrong)  # type: ignore[arg-type]  # what a caller without types does
+
+    assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))
+
+
+def test_wrong_options() -> None:
+    """Values that are not allowed are named."""
+    with pytest.raises(ValueError, match="'later'"):
+        machine(execute="later")
+    with pytest.raises(ValueError, match="'maybe'"):
+        machine(reasoning="maybe")
+    with pytest.raises(ValueError, match="no dialect 'x'"):
+        machine(dialects=["x"])
+
+
+# Being left.
+
+CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
+    "at once": ([], ["start", "done cancelled: None (None)"]),
+    "in mid-text": (
+        texts("a #"),
+        ["start", "step 1", "text 'a '", "text '#'", "step 1 ends: None", "done cancelled: None (None)"],
+    ),
+    "in mid-call": (
+        texts(ADD, CUT),
+        [
+            "start",
+            "step 1",
+            *called("c1"),
+            "thinking c2",
+            "c2 is add",
+            "error c2 truncated",
+            "not thinking c2",
+            "step 1 ends: None",
+            "done cancelled: None (None), pending c1",
+        ],
+    ),
+    "between two turns": (
+        [*texts(ADD), TURN],
+        [
+            "start",
+            "step 1",
+            *called("c1"),
+            "run c1",
+            "step 1 ends: tool_calls",
+            "done cancelled: tool_calls (None)",
+        ],
+    ),
+    "when all is done": (
+        [*texts("a"), STOP],
+        ["start", "step 1", "text 'a'", ENDED, "done finished: stop (end_turn)"],
+    ),
+    "when all has failed": (
+        [*texts("a"), SourceError("no")],
+        [
+            "start",
+            "step 1",
+            "text 'a'",
+            "error upstream_error",
+            "step 1 ends: None",
+            "done failed: None (None)",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), CANCELLED.values(), ids=CANCELLED)
+def test_cancelled(events: list[SourceEvent], expected: list[str]) -> None:
+    """A run that is left ends with what it has come to; nothing in it is cut that was complete."""
+    driver = Driver()
+    driver.feed(*events)
+    driver.take(driver.machine.cancel())
+    assert expected == driver.story
+
+
+def test_cancelled_while_calls_are_due() -> None:
+    """Calls that nobody took are pending, and those that were taken are not: they have ended in another way."""
+    taken, left = machine(), machine()
+    for made in (taken, left):
+        made.feed(TextDelta(ADD))
+        made.feed(STOP)
+    assert [call.id for call in taken.take_due()] == ["c1"]
+
+    assert [ENDED, "done cancelled: stop (end_turn)"] == [tell(event) for event in taken.cancel()]
+    assert [ENDED, "done cancelled: stop (end_turn), pending c1"] == [tell(event) for event in left.cancel()]
+
+
+# The completed text and the deltas.
+
+MISMATCH = "warning text_mismatch"
+
+RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
+    "no completed text": (["a"], None, ["text 'a'"]),
+    "the same": (["a", "b"], "ab", ["text 'a'", "text 'b'"]),
+    "the deltas are its beginning": (["a", "b"], "abc", ["text 'a'", "text 'b'", "text 'c'"]),
+    "a call goes on in it": (
+        ["a ", ADD[:9]],
+        "a " + ADD + "b",
+        ["text 'a '", *called("c1"), "text 'b'", "run c1"],
+    ),
+    "held text goes on in it": (["##"], "## b", ["text '## b'"]),
+    "only a completed text": ([], "a " + ADD, ["text 'a '", *called("c1"), "run c1"]),
+    "an empty completed text": ([], "", []),
+    "white space at the start": (["\n a"], "a", ["text '\\n a'"]),
+    "white space at the end": (["a\n\n"], "a", ["text 'a\\n\\n'"]),
+    "white space at both ends": (["a \n"], "\n\ta", ["text 'a \\n'"]),
+    "white space at the end is missing": (["a"], "a\n", ["text 'a'", "text '\\n'"]),
+    "a call, and white space": ([ADD + "\n"], ADD, [*called("c1"), "text '\\n'", "run c1"]),
+    "another text": (["a"], "b", ["text 'a'", MISMATCH]),
+    "white space inside": (["a b"], "a  b", ["text 'a b'", MISMATCH]),
+    "an empty text behind deltas": (["a"], "", ["text 'a'", MISMATCH]),
+    "another text with a call, and none in the deltas": (
+        ["a"],
+        "b" + NOW.join("\n\n"),
+        ["text 'a'", MISMATCH, *called("c1", "now"), "run c1"],
+    ),
+    "another text with a call, and one in the deltas": (
+        ["a " + ADD],
+        "b " + ADD + "c " + ADD,
+        ["text 'a '", *called("c1"), MISMATCH, "run c1"],
+    ),
+    "only the text around the call differs": (
+        ["a " + ADD + "b"],
+        "A " + ADD + "b",
+        ["text 'a '", *called("c1"), "text 'b'", MISMATCH, "run c1"],
+    ),
+    "reasoning and warnings of another text": (
+        ["a"],
+        "<think>Hm.</think>b ###result now: {}\n" + ADD,
+        ["text 'a'", MISMATCH, *called("c1"), "run c1"],
+    ),
+    "another text with a malformed call": (
+        ["a"],
+        "b " + BAD,
+        ["text 'a'", MISMATCH, "thinking c1", "error c1 missing_tool_name", "not thinking c1"],
+    ),
+    "the same malformed call in both": (
+        ["a " + BAD],
+        "b " + BAD,
+        ["text 'a '", "thinking c1", "error c1 missing_tool_name", "not thinking c1", MISMATCH],
+    ),
+    "a call that the deltas have lost a piece of": (
+        ["a " + ADD.replace('":{', ":{"), "\n\nb"],
+        "a " + ADD + "\n\nb",
+        [
+            "text 'a '",
+            "thinking c1",
+            "c1 is add",
+            "error c1 invalid_json",
+            "not thinking c1",
+            "text '\\nb'",
+            MISMATCH,
+            *called("c2"),
+            "run c2",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("deltas", "completed", "expected"), RECONCILED.values(), ids=RECONCILED)
+def test_the_completed_text_is_reconciled(deltas: list[str], completed: str | None, expected: list[str]) -> None:
+    """What was shown stands, what is missing is added, and a call is never seen twice."""
+    end = ProviderCompleted(completed, finish_reason="stop")
+    assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(*texts(*deltas), end)
+
+
+def test_an_empty_delta_begins_nothing() -> None:
+    """A text of no characters in one delta is the same as in none."""
+    lost = SourceError("lost", Code.STREAM_INTERRUPTED)
+
+    assert story(lost) == story(TextDelta(""), lost)
+    assert ["step 1", *story(lost)[:1]] == story(ReasoningDelta(""), lost)[:2]  # a model thinks before it says what
+    assert story(*texts("a"), lost) == story(*texts("", "a", ""), lost)
+
+
+def test_a_text_that_is_too_long_is_not_compared() -> None:
+    """Beyond the limit nothing is kept, nothing is compared, and calls are found as ever."""
+    end = ProviderCompleted("something else", finish_reason="stop")
+    expected = ["step 1", "text 'abcd '", *called("c1"), "run c1", ENDED, "done finished: stop (None)"]
+    limit = len("abcd " + ADD)
+
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=limit - 1))
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=0))
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=0), after_call="stop")
+    expected.insert(-3, MISMATCH)
+    assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=limit))
+
+
+def test_a_long_text_is_compared_whole() -> None:
+    """However a text of many blocks came, its end is known to be its end."""
+    word = "abcdefg "
+    whole = word * 20_000
+    for deltas in ([word] * 20_000, [whole], ["", whole[:1], whole[1:], ""]):
+        driver = Driver()
+        driver.feed(*texts(*deltas), ProviderCompleted(whole + "!"))
+        assert driver.story[-2:] == ["text '!'", ENDED]
+
+
+def test_usage_of_the_completed_turn_counts() -> None:
+    """The last usage of a turn is told at its end, and the turns are added up."""
+    driver = Driver()
+    first, second = Usage(input=5, output=1), Usage(input=7, reasoning=2)
+    driver.feed(SourceUsage(Usage(input=1)), ProviderCompleted(usage=first, ends_run=False))
+    driver.feed(*texts("a"), ProviderCompleted(ends_run=False))
+    driver.feed(*texts("b"), SourceUsage(second), STOP)
+    driver.take(driver.machine.close())
+
+    reports = [event.usage for event in driver.events if isinstance(event, UsageReport)]
+    assert [first, second] == reports
+    assert Usage(input=12, output=1, reasoning=2) == driver.machine.usage
+    assert StreamMachine().usage is None
+
+
+# Runs of several turns.
+
+
+def test_a_chain_of_turns() -> None:
+    """Each provider turn is a step whose calls are run before it ends; the chain ends the run."""
+    assert story(*texts(ADD), TURN, *texts("So: 1."), ProviderCompleted(ends_run=False), ChainCompleted("u-1")) == [
+        "step 1",
+        *called("c1"),
+        "run c1",
+        "step 1 ends: tool_calls",
+        "step 2",
+        "text 'So: 1.'",
+        "step 2 ends: stop",
+        "done finished: stop (None), in u-1",
+    ]
+
+
+def test_a_chain_whose_last_turn_has_no_end_of_its_own() -> None:
+    """The end of the chain is the end of the turn, in formats without such an event."""
+    assert story(*texts(ADD), ChainCompleted()) == [
+        "step 1",
+        *called("c1"),
+        "run c1",
+        ENDED,
+        "done finished: stop (None)",
+    ]
+
+
+def test_a_chain_without_turns() -> None:
+    """It has ended well, having said nothing."""
+    assert ["done finished: stop (None), in u-1"] == story(ChainCompleted("u-1"))
+
+
+def test_a_call_is_earned_by_its_own_turn() -> None:
+    """A call of a complete turn is run although the run breaks off later; one of the broken turn is not."""
+    assert story(*texts(ADD), TURN, *texts(NOW, "\na")) == [
+        "step 1",
+        *called("c1"),
+        "run c1",
+        "step 1 ends: tool_calls",
+        "step 2",
+        *called("c2", "now"),
+        "text '\\na'",
+        "error stream_interrupted",
+        "step 2 ends: None",
+        "done failed: None (None), pending c2",
+    ]
+
+
+def test_a_chain_that_ends_between_turns() -> None:
+    """Without its own end it is interrupted, even if each of its turns was complete."""
+    assert story(*texts("a"), TURN) == [
+        "step 1",
+        "text 'a'",
+        "step 1 ends: tool_calls",
+        "error stream_interrupted",
+        "done failed: tool_calls (None)",
+    ]
+
+
+def test_the_last_turn_decides() -> None:
+    """A turn that was cut and continued does not make the run truncated."""
+    cut = ProviderCompleted(finish_reason="length", ends_run=False)
+    assert "done finished: stop (end_turn)" == story(*texts("a"), cut, *texts("b"), STOP)[-1]
+    assert "done truncated: length (None)" == story(*texts("a"), TURN, *texts("b"), cut, ChainCompleted())[-1]
+
+
+def test_each_turn_is_read_anew() -> None:
+    """Half a marker, an open fence, a call without end: nothing of a turn reaches into the next."""
+    half = [
+        "step 1",
+        "text '```\\n'",
+        "text '##'",
+        "step 1 ends: tool_calls",
+        "step 2",
+        "text '# a '",
+        *called("c1"),
+        "run c1",
+        "step 2 ends: stop",
+        "done finished: stop (end_turn)",
+    ]
+    assert half == story(*texts("```\n", "##"), TURN, *texts("# a " + ADD), STOP)
+    assert "text '1}}'" in story(*texts(ADD[:-3]), TURN, *texts(ADD[-3:]), STOP)
+
+
+# A turn that is broken off.
+
+
+def test_reset_breaks_a_turn_off() -> None:
+    """What is open ends, what is complete stays pending, and the next turn begins as if nothing had been."""
+    driver = Driver()
+    driver.feed(*texts("a ", ADD, "\n", CUT), SourceUsage(Usage(input=1)))
+    driver.take(driver.machine.reset())
+    driver.take(driver.machine.reset())
+    driver.feed(*texts(NOW + "b"), STOP)
+    driver.take(driver.machine.reset())
+    driver.take(driver.machine.close())
+
+    assert driver.story == [
+        "start",
+        "step 1",
+        "text 'a '",
+        *called("c1"),
+        "text '\\n'",
+        "thinking c2",
+        "c2 is add",
+        "error c2 truncated",
+        "not thinking c2",
+        "usage 1",
+        "step 1 ends: None",
+        "step 2",
+        *called("c3", "now"),
+        "text 'b'",
+        "run c3",
+        "step 2 ends: stop",
+        "done finished: stop (end_turn), pending c1",
+    ]
+
+
+def test_reset_of_nothing() -> None:
+    """Before, between and after turns there is nothing to break off."""
+    made = machine()
+    assert made.reset() == []
+    made.feed(STOP)
+    assert made.reset() == []
+    assert "done finished: stop (end_turn)" == tell(made.close()[-1])
+
+
+# What may run.
+
+
+def test_calls_are_due_when_their_turn_is_complete() -> None:
+    """Not before; then they stand there until somebody takes them, and the step waits."""
+    made = machine()
+    made.feed(TextDelta(ADD + "\n" + NOW))
+    assert (made.due, made.waiting) == ([], False)
+    assert made.feed(STOP) == []
+    assert (["c1", "c2"], True) == ([call.id for call in made.due], made.waiting)
+    assert ["c1", "c2"] == [call.id for call in made.take_due()]
+    assert ([], True) == (made.take_due(), made.waiting)
+
+    assert [ENDED] == [tell(event) for event in made.settle()]
+    assert (made.settle(), made.waiting, made.pending) == ([], False, [])
+
+
+def test_calls_that_nobody_takes_are_pending() -> None:
+    """Somebody who only reads goes on, and finds them in `done`, of all turns."""
+    made = machine()
+    events = [each for event in [*texts(ADD), TURN, *texts(NOW), STOP] for each in made.feed(event)] + made.close()
+
+    assert [tell(event) for event in events] == [
+        "start",
+        "step 1",
+        *called("c1"),
+        "step 1 ends: tool_calls",
+        "step 2",
+        *called("c2", "now"),
+        "step 2 ends: stop",
+        "done finished: stop (end_turn), pending c1 c2",
+    ]
+
+
+def test_never() -> None:
+    """With `execute="never"` no call is ever due."""
+    told = ["step 1", *called("c1"), ENDED, "done finished: stop (end_turn), pending c1"]
+    assert told == story(*texts(ADD), STOP, execute="never")
+    assert told == story(*texts(ADD), STOP, execute="never", native_tool_calls=False)
+
+
+def test_eager() -> None:
+    """Calls are due as soon as they are complete, where no native call can supersede them."""
+    events = [*texts(ADD, "a ", CUT), STOP]
+    eager = [
+        "step 1",
+        *called("c1"),
+        "run c1",
+        "text 'a '",
+        "thinking c2",
+        "c2 is add",
+        "error c2 truncated",
+        "not thinking c2",
+        ENDED,
+        "done finished: stop (end_turn)",
+    ]
+    assert eager == story(*events, execute="eager", native_tool_calls=False)
+    eager.insert(-2, eager.pop(eager.index("run c1")))
+    assert eager == story(*events, execute="eager")
+    assert eager == story(*events, execute="eager", native_tool_calls=True, dialects=("hash_marker", "tilde_fence"))
+
+
+def test_eager_calls_of_a_turn_that_fails() -> None:
+    """What was taken is not pending, and its step ends when it has been run; what was not taken will not run."""
+    taken, left = (machine(execute="eager", native_tool_calls=False) for _ in range(2))
+    for made in (taken, left):
+        made.feed(TextDelta(ADD))
+        assert ["c1"] == [call.id for call in made.due]
+    assert not taken.waiting
+    taken.take_due()
+    told = [tell(event) for event in taken.feed(SourceError("no"))]
+    assert (["error upstream_error"], True) == (told, taken.waiting)
+    assert ["step 1 ends: None", "done failed: None (None)"] == [tell(event) for event in taken.close()]
+
+    told = [tell(event) for event in left.feed(SourceError("no"))]
+    assert (["error upstream_error", "step 1 ends: None"], [], False) == (told, left.due, left.waiting)
+    assert ["done failed: None (None), pending c1"] == [tell(event) for event in left.close()]
+
+
+def test_eager_calls_of_a_turn_that_never_ends() -> None:
+    """The step ends behind the error, and calls that nobody took are pending."""
+    made = machine(execute="eager", native_tool_calls=False)
+    made.feed(TextDelta(ADD))
+    assert [tell(event) for event in made.close()] == [
+        "error stream_interrupted",
+        "step 1 ends: None",
+        "done failed: None (None), pending c1",
+    ]
+
+
+def test_eager_calls_out_of_the_completed_text() -> None:
+    """Those that come late are due at the end of the turn, each once."""
+    events = [*texts(ADD), ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
+    assert story(*events, execute="eager", native_tool_calls=False) == [
+        "step 1",
+        *called("c1"),
+        "run c1",
+        "text '\\n'",
+        *called("c2", "now"),
+        "text '\\n'",
+        "run c2",
+        ENDED,
+        "done finished: stop (None)",
+    ]
+
+
+# Objections.
+
+
+def refuse(calls: Sequence[ToolCall]) -> Verdict | None:
+    return Verdict(calls, "none of them", fatal=False) if calls else None
+
+
+def refuse_adding(calls: Sequence[ToolCall]) -> Verdict | None:
+    return Verdict([call for call in calls if call.name == "add"], "no adding", fatal=False)
+
+
+def require(calls: Sequence[ToolCall]) -> Verdict | None:
+    return None if len(calls) == 1 else Verdict(calls, "one of them", fatal=True)
+
+
+JUDGED: dict[str, tuple[Any, str, list[str]]] = {
+    "nothing to object to": (require, ADD, [*called("c1"), "run c1", ENDED, "done finished: stop (end_turn)"]),
+    "all are refused": (
+        refuse,
+        ADD + "\n" + NOW,
+        [
+            *called("c1"),
+            "text '\\n'",
+            *called("c2", "now"),
+            "error c1 tool_choice_violation",
+            "error c2 tool_choice_violation",
+            ENDED,
+            "done finished: stop (end_turn)",
+        ],
+    ),
+    "one is refused": (
+        refuse_adding,
+        ADD + "\n" + NOW,
+        [
+            *called("c1"),
+            "text '\\n'",
+            *called("c2", "now"),
+            "error c1 tool_choice_violation",
+            "run c2",
+            ENDED,
+            "done finished: stop (end_turn)",
+        ],
+    ),
+    "one is missing": (
+        require,
+        "a",
+        ["text 'a'", "error tool_choice_violation", ENDED, "done failed: stop (end_turn)"],
+    ),
+    "there are too many": (
+        require,
+        ADD + "\n" + NOW,
+        [
+            *called("c1"),
+            "text '\\n'",
+            *called("c2", "now"),
+            "error c1 tool_choice_violation",
+            "error c2 tool_choice_violation",
+            "error tool_choice_violation",
+            ENDED,
+            "done failed: stop (end_turn)",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("execute", ["completed", "eager"])
+@pytest.mark.parametrize(("judge", "written", "expected"), JUDGED.values(), ids=JUDGED)
+def test_the_judge(judge: Any, written: str, expected: list[str], execute: str) -> None:
+    """Who objects is heard before anything runs, even where calls are run eagerly; refused calls are not pending."""
+    options = {"judge": judge, "execute": execute, "native_tool_calls": False}
+    assert ["step 1", *expected] == story(*texts(written), STOP, **options)
+
+
+def test_a_refused_call_is_named() -> None:
+    """The error holds the call, its id, and the reason."""
+    made = machine(judge=refuse)
+    made.feed(TextDelta(ADD))
+    (error,) = [event for event in made.feed(STOP) if isinstance(event, Error)]
+
+    assert error.call is not None
+    assert (Code.TOOL_CHOICE_VIOLATION, "none of them", "c1", "c1") == (
+        error.code,
+        error.message,
+        error.call_id,
+        error.call.id,
+    )
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter", "error", "other", "pause"])
+def test_what_was_forbidden_is_refused_in_a_turn_that_was_cut_too(finish: FinishReason) -> None:
+    """Nobody is left with a pending call that was not to be made; what is missing cannot be told of such a turn."""
+    end = ProviderCompleted(finish_reason=finish)
+    assert [line for line in story(*texts(ADD), end, judge=refuse) if "violation" in line]
+    assert [line for line in story(*texts(ADD), judge=refuse) if "violation" in line]
+    assert not [line for line in story(*texts("a"), end, judge=require) if "violation" in line]
+
+
+def test_a_fatal_verdict_ends_the_run() -> None:
+    """What comes behind it counts no more."""
+    assert "done failed: stop (end_turn)" == story(*texts("a"), STOP, *texts(ADD), STOP, judge=require)[-1]
+
+
+# Our own stop.
+
+
+def test_stop_after_a_call() -> None:
+    """At the first character behind a call that begins no other, the turn is complete, and its calls run."""
+    made = machine(after_call="stop")
+    told = [tell(event) for event in made.feed(TextDelta(ADD + "\n" + NOW + "\n#"))]
+    assert (False, []) == (made.stopped, made.due)
+    assert [
+        "start",
+        "step 1",
+        *called("c1"),
+        "text '\\n'",
+        *called("c2", "now"),
+        "text '\\n'",
+    ] == told
+    assert made.feed(TextDelta(" The result is 4.")) == []
+    assert (True, ["c1", "c2"], True) == (made.stopped, [call.id for call in made.take_due()], made.waiting)
+    assert made.feed(TextDelta(ADD)) == made.feed(SourceError("closed")) == made.feed(STOP) == []
+
+    assert [f"step 1 ends: {STOPPED_AFTER_CALL}"] == [tell(event) for event in made.settle()]
+    assert [f"done finished: {STOPPED_AFTER_CALL} (None)"] == [tell(event) for event in made.close()]
+
+
+def test_no_stop_without_a_call() -> None:
+    """Text alone, malformed calls included, is no reason to stop before the provider does."""
+    assert story(*texts("a"), STOP, after_call="stop") == [
+        "step 1",
+        "text 'a'",
+        ENDED,
+        "done finished: stop (end_turn)",
+    ]
+    assert story(*texts(ADD + "\n"), STOP, after_call="stop") == [
+        "step 1",
+        *called("c1"),
+        "text '\\n'",
+        "run c1",
+        ENDED,
+        "done finished: stop (end_turn)",
+    ]
+
+
+def test_call_deltas_and_markup_are_the_parsers() -> None:
+    """Options of the parser reach it, in each turn and in a text that is read apart."""
+    driver = Driver(call_deltas=True)
+    driver.feed(*texts("a"), ProviderCompleted("b " + ADD))
+    assert 'c1 has {"a":1}' in driver.story
+    assert "text 'b'" not in driver.story
+
+
+def test_coalesced_events_do_not_depend_on_the_cuts() -> None:
+    """The chunks of a chain make no difference, turn by turn."""
+
+    def run(size: int) -> list[UIEvent]:
+        driver = Driver()
+        for turn in ("# a\n" + ADD + "\n### b", "<think>c</think>" + NOW):
+            driver.feed(*texts(*(turn[at : at + size] for at in range(0, len(turn), size))), TURN)
+        driver.feed(ChainCompleted("u"))
+        return coalesce([*driver.events, *driver.machine.close()])
+
+    whole = run(1000)
+    assert len(whole) > 12
+    for size in (1, 2, 3, 7):
+        assert whole == run(size)
+
+
+def test_a_stop_in_the_middle_of_a_call() -> None:
+    """A call over the limit that is to be text stops the turn; what is behind the limit is not told, however cut."""
+    written = ADD + "\n" + ADD.replace("1", "1" * 50) + "\n\na"
+
+    def run(*deltas: str) -> list[UIEvent]:
+        driver = Driver(on_malformed="text", after_call="stop", limits=Limits(call=len(ADD)))
+        driver.feed(*texts(*deltas))
+        return coalesce([*driver.events, *driver.machine.close()])
+
+    assert run(written) == run(*written)
+    assert tell(run(written)[-1]) == f"done finished: {STOPPED_AFTER_CALL} (None)"
+
+
+def test_usage_before_the_next_answer() -> None:
+    """What is told first of an answer that was asked for belongs to its turn, and not to the one before."""
+    made = machine()
+    for event in (*texts("a"), SourceUsage(Usage(output=1)), STOP):
+        made.feed(event)
+    made.go_on()
+    told = [tell(event) for event in made.feed(SourceUsage(Usage(input=2)))]
+
+    assert ["step 2"] == told
+    made.feed(ProviderCompleted(finish_reason="stop", usage=Usage(input=3)))
+    assert Usage(input=3, output=1) == made.usage

@@ -1,0 +1,289 @@
+"""The laws for the machine: they hold for every series of source events, in any order, however their text is cut."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from hypothesis import event as tell
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from streamtools import Parser, StreamMachine, coalesce
+from streamtools.calls import ToolCall, Verdict
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    ChainCompleted,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    Start,
+    StepEnd,
+    StepStart,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    Usage,
+    Warning,
+)
+from streamtools.limits import DEFAULT_LIMITS
+from streamtools.machine.ending import STOPPED_AFTER_CALL
+from streamtools.testing.laws import assert_conserved, assert_in_order, cut
+from tests.support import strategies
+
+IDS = ("hash_marker", "tilde_fence")
+REASONS = ("stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other", None)
+
+texts = strategies.texts(IDS) | strategies.documents(IDS).map(lambda document: document.text)
+usages = st.builds(Usage, input=st.none() | st.integers(0, 9), output=st.none() | st.integers(0, 9))
+keys = st.sampled_from(["0", "1"])
+provider_ids = st.sampled_from([None, None, "x", "y"])
+call_names = st.sampled_from([None, "f", "f", "g", " "])
+arguments = st.sampled_from(["{", '"a"', ':"b', '"', "}", "{}", '{"a":1}', "", "[", "\\"])
+native_calls = st.builds(
+    NativeToolCall,
+    keys,
+    call_names,
+    st.none() | arguments | st.sampled_from([{"a": 1}, {}, [1], float("nan")]),
+    provider_ids,
+    provider_executed=st.sampled_from([False, False, False, True]),
+    answerable=st.sampled_from([True, True, True, False]),
+)
+ends = st.builds(
+    ProviderCompleted,
+    text=st.none() | texts,
+    tool_calls=st.none() | st.lists(native_calls, max_size=2),
+    finish_reason=st.sampled_from(REASONS),
+    usage=st.none() | usages,
+    ends_run=st.booleans(),
+)
+calm_events: st.SearchStrategy[SourceEvent] = st.one_of(
+    texts.map(TextDelta),
+    texts.map(TextDelta),
+    st.builds(ReasoningDelta, st.sampled_from(["", "Hm. ", "###:"])),
+    usages.map(SourceUsage),
+    st.just(SourceWarning(Code.BAD_FRAME, "odd")),
+    st.just(SourceRaw({"odd": [1]})),
+    st.builds(ToolCallStart, keys, provider_ids, call_names),
+    st.builds(ToolCallDelta, keys, arguments),
+    native_calls,
+)
+source_events = st.one_of(
+    calm_events,
+    calm_events,
+    calm_events,
+    ends,
+    st.builds(ChainCompleted, st.none() | st.just("u-1")),
+    st.builds(SourceError, st.just("no"), st.sampled_from([Code.UPSTREAM_ERROR, Code.STREAM_INTERRUPTED])),
+)
+good_ends = st.sampled_from([ProviderCompleted(), ProviderCompleted(finish_reason="tool_calls", ends_run=False)])
+sources: st.SearchStrategy[list[SourceEvent]] = st.one_of(
+    st.lists(source_events, max_size=12),
+    st.lists(st.one_of(calm_events, calm_events, good_ends), max_size=8).map(lambda run: [*run, ChainCompleted("u-1")]),
+)
+
+
+rarely = st.sampled_from([False, False, False, True])
+
+
+def judge(calls: Sequence[ToolCall]) -> Verdict | None:
+    """Refuse calls of one name, and fail where there are several."""
+    refused = [call for call in calls if call.name == "f"]
+    return Verdict(refused, "no", fatal=len(calls) > 2) if refused else None
+
+
+OWN = ("execute", "native_tool_calls", "self_contained", "judge")
+"""The options that a machine does not pass on to its parser."""
+
+options = st.tuples(
+    strategies.options(IDS),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "execute": st.sampled_from(["completed", "eager", "never"]),
+            "native_tool_calls": st.sampled_from([None, True, False]),
+            "self_contained": st.sampled_from([False, False, False, True]),
+            "judge": st.sampled_from([None, judge]),
+        },
+    ),
+).map(lambda both: both[0] | both[1])
+
+
+def run(source: Iterable[SourceEvent], *, cancel: bool = False, idle: bool = False, **options: Any) -> list[UIEvent]:
+    """Return what a machine says, and the reports of somebody who runs what is due as soon as it is, unless `idle`."""
+    machine = StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
+    events: list[UIEvent] = []
+    for each in source:
+        events += machine.feed(each)
+        if not idle:
+            for call in machine.take_due():
+                events.append(Executing(call, seq=machine.number()))
+                events.append(Executed(call, None, None, 0.0, seq=machine.number()))
+            events += machine.settle()
+    return events + (machine.cancel() if cancel else machine.close())
+
+
+class Turn(NamedTuple):
+    """One turn of a model."""
+
+    text: str
+    end: ProviderCompleted | SourceError
+
+    def source(self, places: Sequence[int] | None = ()) -> list[SourceEvent]:
+        """Return its source events, with the text cut at these places, or one by one."""
+        deltas = list(self.text) if places is None else cut(self.text, places)
+        return [*map(TextDelta, deltas), self.end]
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Turn:
+    """A turn whose completed text may be what its deltas held, that and more, or something else."""
+    text = draw(texts)
+    end = draw(ends)
+    completed = draw(st.sampled_from([None, end.text, text, text + "\n", text + (end.text or "")]))
+    return Turn(text, draw(st.sampled_from([replace(end, text=completed)] * 5 + [SourceError("no")])))
+
+
+chains = st.lists(turns(), min_size=1, max_size=3)
+
+
+@given(
+    chains, st.lists(strategies.cuts, min_size=2, max_size=2), options, st.booleans(), st.sampled_from([0, 0, 9, 99])
+)
+def test_chunk_invariance(
+    chain: list[Turn], places: list[list[int]], options: dict[str, Any], idle: bool, kept: int
+) -> None:
+    """However the text of each turn is cut, the coalesced events of the whole run are the same."""
+    if kept:
+        options["limits"] = replace(options.get("limits", DEFAULT_LIMITS), text=kept)
+    idle = idle or options.get("execute") == "eager"  # what runs beside the stream runs beside other deltas
+
+    def events(places: Sequence[int] | None) -> list[UIEvent]:
+        return coalesce(run([each for turn in chain for each in turn.source(places)], idle=idle, **options))
+
+    whole = events(())
+    for each in (*places, None):
+        assert whole == events(each), f"cut at {each}"
+    for code in {each.code for each in whole if isinstance(each, Warning)}:
+        tell(f"warns of {code}")
+    tell(f"{min(3, sum(isinstance(each, Call) for each in whole))} calls or more")
+
+
+@given(sources, options, rarely, rarely)
+def test_totality_and_one_ending(source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool) -> None:
+    """Any source events in any order give one run: numbered from 1, step by step, with one `done` at its end."""
+    events = run(source, cancel=cancel, idle=idle, **options)
+
+    assert [each.seq for each in events] == list(range(1, len(events) + 1))
+    assert isinstance(events[0], Start)
+    assert [each for each in events if isinstance(each, Done)] == events[-1:]
+    steps = [(type(each), each.step) for each in events if isinstance(each, StepStart | StepEnd)]
+    assert steps == [(kind, 1 + at) for at in range(len(steps) // 2) for kind in (StepStart, StepEnd)]
+    faults = [each for each in events if isinstance(each, Error) and each.call_id is None]
+    assert len(faults) == (_done(events).reason == "failed")
+    tell(_done(events).reason)
+
+
+@given(sources, options, rarely, rarely)
+def test_paired_lifecycle(source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool) -> None:
+    """Each call that is announced is executed, or an error, or pending; only calls of a turn that is complete run."""
+    events = run(source, cancel=cancel, idle=idle, **options)
+    assert_in_order(events)
+
+    finish: str | None = None
+    for each in reversed(events):
+        match each:
+            case StepEnd():
+                finish = each.finish_reason
+            case Executing():
+                assert options.get("execute") == "eager" or finish in ("stop", "tool_calls", STOPPED_AFTER_CALL)
+                tell("a call is run")
+            case _:
+                pass
+    if options.get("execute") == "never" or idle:
+        assert not any(isinstance(each, Executing) for each in events)
+
+
+@given(sources, options)
+def test_done_tells_the_truth(source: list[SourceEvent], options: dict[str, Any]) -> None:
+    """How a run has ended is what its source events say, and nothing that the text says changes it."""
+    options |= {"judge": None, "after_call": "show"}
+    events = run(source, **options)
+
+    assert_truthful(source, events)
+    done = _done(events)
+    tell(f"{done.reason}: {done.finish_reason}")
+
+
+@given(chains, st.lists(strategies.cuts, min_size=3, max_size=3), options)
+def test_conservation(chain: list[Turn], places: list[list[int]], options: dict[str, Any]) -> None:
+    """All events of a step together hold every character of the turn's text, in order, however the turn ends."""
+    for turn, where in zip(chain, places, strict=False):
+        end = replace(turn.end, text=None, tool_calls=None) if isinstance(turn.end, ProviderCompleted) else turn.end
+        events = run([*turn.source(where)[:-1], end], idle=True, keep_markup=True, **options)
+        parser = Parser(**{name: options[name] for name in options if name not in OWN})
+        parser.feed(turn.text)
+        parser.close()
+        assert_conserved(turn.text, events, stopped=parser.stopped)
+
+
+def assert_truthful(source: Iterable[SourceEvent], events: list[UIEvent]) -> None:
+    """`done` says how the source has ended, where nobody judges the calls and nothing is stopped behind them."""
+    done = _done(events)
+    reason, finish, conversation = _ending(source)
+    if done.finish_reason == "tool_calls" and any(
+        isinstance(each, Call) and each.call.dialect == "native" for each in events
+    ):
+        finish = "tool_calls" if finish == "stop" else finish  # whatever the provider says of native calls
+    assert (done.reason, done.finish_reason, done.conversation_id) == (reason, finish, conversation)
+
+
+def _done(events: list[UIEvent]) -> Done:
+    assert isinstance(events[-1], Done)
+    return events[-1]
+
+
+def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]:
+    """Return the reason, the finish reason and the conversation of a run: section 6, written a second time."""
+    begun, open_, earned, lost = False, False, False, False
+    finish: str | None = None
+    conversation: str | None = None
+    for each in source:
+        match each:
+            case SourceError():
+                return "failed", None if open_ else finish, conversation
+            case SourceRaw() | TextDelta(""):  # an empty text begins no turn; that a model thinks does
+                pass
+            case SourceWarning():
+                lost = True
+            case SourceUsage() if begun and not open_:  # behind the turn that it belongs to
+                pass
+            case ProviderCompleted():
+                begun, open_, earned, finish = True, False, each.ends_run, each.finish_reason or "stop"
+                if lost and finish == "stop" and each.raw_finish_reason is None:
+                    finish = "other"  # the reason may have been lost
+                lost = False
+                if finish == "error":
+                    return "failed", finish, conversation
+            case ChainCompleted():
+                finish = ("other" if lost else "stop") if open_ else finish or "stop"
+                lost = lost and not open_  # it has been told, with the turn that it belongs to
+                open_, earned, conversation = False, True, each.conversation_id
+            case _:
+                begun, open_, earned = True, True, False
+    if not earned:
+        return "failed", None if open_ else finish, conversation
+    return "truncated" if finish in ("length", "content_filter", "cancelled") else "finished", finish, conversation

@@ -1,0 +1,380 @@
+"""Native calls: what becomes of the pieces that adapters tell, as stories of a machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import Limits, ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    Error,
+    NativeToolCall,
+    ProviderCompleted,
+    SourceError,
+    SourceEvent,
+    SourceWarning,
+    ToolCallDelta,
+    ToolCallStart,
+    Warning,
+)
+from streamtools.machine.native_calls import is_cut
+from tests.machine.test_machine import Driver, story
+from tests.support.stories import texts
+
+STOP = ProviderCompleted(finish_reason="stop")
+CUT = ProviderCompleted(finish_reason="length")
+ASKED = ProviderCompleted(finish_reason="tool_calls")
+START = ToolCallStart("0", "x", "add")
+WHOLE = NativeToolCall("0", "add", {"a": 1}, "x")
+
+GOOD = ["thinking x", "x is add", "call x", "not thinking x"]
+RUN = ["run x", "step 1 ends: tool_calls", "done finished: tool_calls (None)"]
+
+
+def pieces(*texts: str, key: str = "0") -> list[SourceEvent]:
+    return [ToolCallDelta(key, text) for text in texts]
+
+
+def driven(*events: SourceEvent, **options: Any) -> Driver:
+    """A machine that has had a whole run."""
+    driver = Driver(**options)
+    driver.feed(*events)
+    driver.take(driver.machine.close())
+    return driver
+
+
+def calls(*events: SourceEvent, **options: Any) -> list[ToolCall]:
+    """The calls of a run."""
+    return [event.call for event in driven(*events, **options).events if isinstance(event, Call)]
+
+
+def error(*events: SourceEvent, **options: Any) -> Error:
+    """The one error of a run that is a call's."""
+    (found,) = [event for event in driven(*events, **options).events if isinstance(event, Error) and event.call_id]
+    return found
+
+
+# What is told, and when.
+
+
+def test_a_call_in_pieces() -> None:
+    """Its name is told at once, its arguments with `call_deltas`, and it runs when its turn is complete."""
+    events = [START, *pieces('{"a"', ":1}"), NativeToolCall("0"), ASKED]
+
+    assert ["step 1", "thinking x", "x is add", 'x has {"a"', "x has :1}", "call x", "not thinking x", *RUN] == story(
+        *events, call_deltas=True
+    )
+    assert ["step 1", *GOOD, *RUN] == story(*events)
+    assert [ToolCall(id="x", name="add", arguments={"a": 1}, dialect="native", provider_id="x")] == calls(*events)
+
+
+def test_a_call_at_once() -> None:
+    """A call that comes whole is told like any other; its arguments are written as JSON text."""
+    assert ["step 1", *GOOD[:2], 'x has {"a":1}', *GOOD[2:], *RUN] == story(WHOLE, ASKED, call_deltas=True)
+
+
+def test_a_name_that_comes_late() -> None:
+    """Arguments that come before the name wait for it; the id may be later still."""
+    events = [*pieces('{"a"', ":1}"), ToolCallStart("0", None, "add"), ToolCallStart("0", "x"), NativeToolCall("0")]
+
+    assert ["step 1", "thinking c1", "c1 is add", 'c1 has {"a":1}', "call c1", "not thinking c1"] == story(
+        *events, ASKED, call_deltas=True
+    )[:6]
+    assert [("c1", "x")] == [(call.id, call.provider_id) for call in calls(*events, ASKED)]
+
+
+def test_calls_that_are_written_in_turns() -> None:
+    """Pieces go by their key, and each call ends when its provider ends it."""
+    events = [
+        START,
+        ToolCallStart("1", "y", "sub"),
+        *pieces('{"a":'),
+        *pieces('{"b":', key="1"),
+        *pieces("1}"),
+        *pieces("2}", key="1"),
+        NativeToolCall("1"),
+        NativeToolCall("0"),
+        ASKED,
+    ]
+    assert [("y", "sub", {"b": 2}), ("x", "add", {"a": 1})] == [
+        (call.id, call.name, call.arguments) for call in calls(*events)
+    ]
+
+
+def test_ids_are_unique_in_the_run() -> None:
+    """Some providers number the calls of each turn anew; ours differ, and theirs are kept."""
+    end = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+    turn: list[SourceEvent] = [WHOLE, NativeToolCall("1", "add", id="x"), end]
+
+    assert [("x", "x"), ("x_2", "x"), ("x_3", "x"), ("x_4", "x")] == [
+        (call.id, call.provider_id) for call in calls(*turn, *turn)
+    ]
+
+
+@pytest.mark.parametrize("id", [None, "", "i" * 201], ids=["none", "an empty one", "one of 201 characters"])
+def test_ids_that_are_made(id: str | None) -> None:
+    """Where the provider gives no id that could be shown, we make one."""
+    assert ["c1"] == [call.id for call in calls(NativeToolCall("0", "add", id=id), ASKED)]
+
+
+def test_what_a_signature_is_kept_for() -> None:
+    """It goes back to the provider with the call."""
+    assert ["s"] == [call.signature for call in calls(NativeToolCall("0", "add", signature="s"), ASKED)]
+
+
+# Arguments.
+
+ARGUMENTS: dict[str, tuple[list[str], Any, dict[str, Any]]] = {
+    "nothing at all": ([], None, {}),
+    "an empty text": ([""], "", {}),
+    "only in pieces": (['{"a":', "1}"], None, {"a": 1}),
+    "only at the end, as text": ([], '{"a":1}', {"a": 1}),
+    "only at the end, as an object": ([], {"a": 1}, {"a": 1}),
+    "in both, alike": (['{"a":1}'], '{"a":1}', {"a": 1}),
+    "in both, with other white space": (['{"a":1}'], '{"a": 1}', {"a": 1}),
+    "in pieces, and empty at the end": (['{"a":1}'], "", {"a": 1}),
+    "in pieces, and an object at the end": (['{"a":1}'], {"a": 1}, {"a": 1}),
+}
+
+
+@pytest.mark.parametrize(("told", "end", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments(told: list[str], end: Any, expected: dict[str, Any]) -> None:
+    """One rule for all the ways in which arguments come, and no warning where they agree."""
+    run = driven(START, *pieces(*told), NativeToolCall("0", arguments=end), ASKED)
+
+    assert [expected] == [event.call.arguments for event in run.events if isinstance(event, Call)]
+    assert not any(isinstance(event, Warning) for event in run.events)
+
+
+def test_arguments_that_differ_at_the_end() -> None:
+    """The end counts, with a warning; what it only adds is told."""
+    more = story(START, *pieces('{"a":'), NativeToolCall("0", arguments='{"a":1}'), ASKED, call_deltas=True)
+    other = [START, *pieces('{"a":1}'), NativeToolCall("0", arguments={"a": 2}), ASKED]
+
+    assert ['x has {"a":', "warning arguments_mismatch", "x has 1}", "call x"] == more[3:7]
+    assert "warning arguments_mismatch" in story(*other)
+    assert [{"a": 2}] == [call.arguments for call in calls(*other)]
+
+
+DEEP: Any = []
+for _ in range(5000):
+    DEEP = [DEEP]
+
+BAD: dict[str, tuple[list[SourceEvent], Code]] = {
+    "no name": ([NativeToolCall("0", None, {})], Code.MISSING_TOOL_NAME),
+    "a blank name": ([NativeToolCall("0", " ", {})], Code.MISSING_TOOL_NAME),
+    "two names": ([START, NativeToolCall("0", "sub")], Code.CONFLICTING_FIELDS),
+    "a list": ([NativeToolCall("0", "add", [1])], Code.INVALID_ARGUMENTS),
+    "a number": ([NativeToolCall("0", "add", 0)], Code.INVALID_ARGUMENTS),
+    "the text of null": ([NativeToolCall("0", "add", "null")], Code.INVALID_ARGUMENTS),
+    "an object written as text twice": ([NativeToolCall("0", "add", '"{\\"a\\":1}"')], Code.INVALID_ARGUMENTS),
+    "no JSON": ([START, *pieces("{a}"), NativeToolCall("0")], Code.INVALID_ARGUMENTS),
+    "a string left open": ([START, *pieces('{"a":"b'), NativeToolCall("0")], Code.TRUNCATED),
+    "an object left open": ([START, *pieces('{"a":{}'), NativeToolCall("0")], Code.TRUNCATED),
+    "not a number": ([NativeToolCall("0", "add", {"a": float("nan")})], Code.NOT_A_NUMBER),
+    "a key twice": ([NativeToolCall("0", "add", '{"a":1,"a":2}')], Code.DUPLICATE_KEY),
+    "deep": ([NativeToolCall("0", "add", '{"a":' + "[" * 70 + "]" * 70 + "}")], Code.TOO_DEEP),
+    "deeper than Python writes": ([NativeToolCall("0", "add", {"a": DEEP})], Code.TOO_DEEP),
+}
+
+
+@pytest.mark.parametrize(("events", "code"), BAD.values(), ids=BAD)
+def test_bad_calls(events: list[SourceEvent], code: Code) -> None:
+    """A bad call is one error, good ones beside it survive, and the run goes on."""
+    good = NativeToolCall("good", "add", {"a": 1}, "g")
+
+    assert code == error(*events, good, ASKED).code
+    assert ["g"] == [call.id for call in calls(*events, good, ASKED)]
+    assert "run g" in story(*events, good, ASKED)
+
+
+def test_the_raw_text_of_a_bad_call() -> None:
+    """The error holds the arguments as they were written."""
+    found = error(START, *pieces("{a", "}"), NativeToolCall("0"), ASKED)
+
+    assert ("x", "{a}", "native") == (found.call_id, found.raw, found.dialect)
+
+
+# Endings.
+
+ENDS: dict[str, SourceEvent | None] = {
+    "length": CUT,
+    "a filter": ProviderCompleted(finish_reason="content_filter"),
+    "an error": SourceError("no"),
+    "none": None,
+    "asked for tools": ASKED,
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("text", ["", " ", "{", '{"a":', '{"a":"}', '{"a":1'])
+def test_a_call_that_breaks_off(text: str, end: SourceEvent | None) -> None:
+    """However the turn ends, a call without its end is truncated and does not run."""
+    events = [START, *pieces(text), *([end] if end else [])]
+
+    assert Code.TRUNCATED == error(*events).code
+    assert not any(line.startswith("run") for line in story(*events))
+
+
+@pytest.mark.parametrize("end", [CUT, SourceError("no"), None], ids=["length", "an error", "none"])
+def test_a_complete_call_that_is_not_earned(end: SourceEvent | None) -> None:
+    """A closed object is complete even if its end was not told; without a good ending it stays pending."""
+    for events in ([START, *pieces("{}")], [WHOLE]):
+        driver = driven(*events, *([end] if end else []))
+        assert "call x" in driver.story
+        assert ["x"] == [call.id for call in driver.events[-1].pending]  # type: ignore[union-attr]
+
+
+def test_stop_with_calls_is_tool_calls() -> None:
+    """Some providers say `stop` whatever the model did."""
+    assert "done finished: tool_calls (None)" == story(WHOLE, STOP)[-1]
+    assert "done finished: stop (None)" == story(NativeToolCall("0", None), STOP)[-1]
+
+
+def test_a_hole_in_the_stream() -> None:
+    """A call that is put together around a lost frame does not run."""
+    hole = SourceWarning(Code.BAD_FRAME, "odd")
+
+    assert Code.TRUNCATED == error(START, *pieces('{"a":'), hole, *pieces("1}"), NativeToolCall("0"), ASKED).code
+    assert ["x"] == [call.id for call in calls(WHOLE, hole, ASKED)]
+
+
+# What comes behind the end of a call, and what the provider does itself.
+
+
+def test_a_hole_behind_a_call() -> None:
+    """No piece of a call can be missing whose JSON object has closed; one that comes behind the hole is whole too."""
+    hole = SourceWarning(Code.BAD_FRAME, "?")
+    behind = [ToolCallStart("1", "y", "add"), *pieces('{"a": 2}', key="1")]
+    held = calls(START, *pieces('{"a": 1}'), hole, *behind, ASKED)
+
+    assert [("x", {"a": 1}), ("y", {"a": 2})] == [(call.id, call.arguments) for call in held]
+    for open_text in ('{"a": 1', '{"a": "}', "1", "", " "):
+        assert Code.TRUNCATED == error(START, *pieces(open_text), hole, ASKED).code
+
+
+def test_what_comes_behind_the_end_of_a_call() -> None:
+    """Nothing is lost, and nothing changes."""
+    events = [WHOLE, START, *pieces("{}"), WHOLE, ASKED]
+
+    assert 3 == sum(line.startswith("raw ") for line in story(*events))
+    assert [{"a": 1}] == [call.arguments for call in calls(*events)]
+
+
+def test_a_call_that_the_provider_runs() -> None:
+    """It is passed on as it came; one that had begun ends as superseded. Nobody runs either."""
+    own = NativeToolCall("0", "search", {"q": 1}, "s", provider_executed=True)
+
+    assert not calls(own, ASKED)
+    assert Code.SUPERSEDED == error(ToolCallStart("0", "s", "search"), own, ASKED).code
+
+
+def test_a_call_that_nobody_can_answer() -> None:
+    """It is told, and stays pending however well the turn ends."""
+    for execute in ("completed", "eager", "never"):
+        told = story(NativeToolCall("0", "add", id="x", answerable=False), ASKED, execute=execute)
+        assert "call x" in told
+        assert not any(line.startswith("run") for line in told)
+        assert told[-1].endswith(", pending x")
+
+
+# The completed turn.
+
+REPEATED: dict[str, tuple[list[SourceEvent], list[NativeToolCall], list[str]]] = {
+    "by id": ([WHOLE], [NativeToolCall("9", "add", {"a": 1}, "x")], ["x"]),
+    "by id, with other arguments": ([WHOLE], [NativeToolCall("9", "add", {"a": 2}, "x")], ["x"]),
+    "by what it says": ([NativeToolCall("0", "add", '{"a": 1}')], [NativeToolCall("0", "add", {"a": 1}, "x")], ["c1"]),
+    "by what it says, without an id": ([WHOLE], [NativeToolCall("0", "add", '{"a":1}')], ["x"]),
+    "twice, and twice": (
+        [NativeToolCall("0", "f"), NativeToolCall("1", "f")],
+        [NativeToolCall("0", "f")] * 2,
+        ["c1", "c2"],
+    ),
+    "once, and twice": ([NativeToolCall("0", "f")], [NativeToolCall("0", "f"), NativeToolCall("1", "f")], ["c1", "c2"]),
+    "only here": ([], [WHOLE], ["x"]),
+    "open until here": ([START, *pieces('{"a":1}')], [WHOLE], ["x"]),
+    "open, and another": ([ToolCallStart("0", "y", "add"), *pieces("{}")], [WHOLE], ["x", "y"]),
+    "bad already": ([NativeToolCall("0", "add", [], "x")], [NativeToolCall("0", "add", [], "x")], []),
+    "what is no JSON, by what it says": ([NativeToolCall("0", "f", "{a")], [NativeToolCall("1", "f", "{a")], []),
+}
+
+
+@pytest.mark.parametrize(("streamed", "told", "expected"), REPEATED.values(), ids=REPEATED)
+def test_calls_of_the_completed_turn(
+    streamed: list[SourceEvent], told: list[NativeToolCall], expected: list[str]
+) -> None:
+    """Calls that have been seen are not seen twice, and those that have not been are seen now."""
+    end = ProviderCompleted(finish_reason="tool_calls", tool_calls=told)
+
+    assert expected == [call.id for call in calls(*streamed, end)]
+
+
+# Limits.
+
+
+def test_a_call_over_the_limit() -> None:
+    """It is reported when the limit is met, and what follows is counted and dropped."""
+    events = [START, *pieces("123", "4567", "89"), NativeToolCall("0", arguments="123456789"), ASKED]
+    driver = driven(*events, limits=Limits(call=5))
+
+    assert ["thinking x", "x is add", "error x too_large", "not thinking x", "warning skipped"] == driver.story[2:7]
+    assert [4] == [event.count for event in driver.events if isinstance(event, Warning)]
+    assert "123" == error(*events, limits=Limits(call=5)).raw
+
+
+def test_a_name_behind_the_limit() -> None:
+    """A call that has been reported is announced no more."""
+    events = [*pieces("123456"), START, ASKED]
+
+    assert ["thinking c1", "error c1 too_large", "not thinking c1", "warning skipped"] == story(
+        *events, limits=Limits(call=5)
+    )[1:5]
+
+
+def test_too_many_calls() -> None:
+    """Each call over the limit ends as an error."""
+    events = [NativeToolCall(str(n), "f", id=f"i{n}") for n in range(3)]
+    told = story(*events, ASKED, limits=Limits(calls=1))
+
+    assert "call i0" in told
+    assert ["error i1 too_many_calls", "error i2 too_many_calls"] == [line for line in told if "error" in line]
+
+
+# Whether JSON breaks off.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", False),
+        ("", False),
+        ("{", True),
+        ('{"a":"}', True),
+        ('{"a":"\\', True),
+        ('{"a":"\\"}', True),
+        ('{"a":"{["}', False),
+        ("[{}", True),
+        ("]", False),
+    ],
+)
+def test_text_that_is_cut(text: str, expected: bool) -> None:
+    """Brackets and strings that are open show it; brackets in strings do not count."""
+    assert expected == is_cut(text)
+
+
+def test_text_between_native_calls() -> None:
+    """Text beside native calls is shown where it stands."""
+    assert ["step 1", "text 'a'", *GOOD, "text 'b'", *RUN] == story(*texts("a"), WHOLE, *texts("b"), ASKED)
+
+
+def test_many_calls_with_one_id() -> None:
+    """Each has an id of its own, however many they are."""
+    events = [NativeToolCall(str(n), "f", id="x") for n in range(3000)]
+    told = driven(*events, ASKED)
+    made = [event.call_id for event in told.events if isinstance(event, Error)]
+    made += [event.call.id for event in told.events if isinstance(event, Call)]
+
+    assert 3000 == len(set(made))

@@ -1,0 +1,232 @@
+"""Which of a turn's calls count: the table of section 6, row by row, streamed and told at the end alike."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from streamtools import sources
+from streamtools.calls import Verdict
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    Error,
+    NativeToolCall,
+    ProviderCompleted,
+    SourceError,
+    SourceEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Warning,
+)
+from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from tests.machine.test_machine import ADD, BAD, Driver
+
+NATIVE = NativeToolCall("0", "add", {"a": 1}, "n1")
+BAD_NATIVE = NativeToolCall("1", "add", "{a}", "n2")
+END = ProviderCompleted(finish_reason="tool_calls")
+
+
+class Count(NamedTuple):
+    """What was run, what was superseded, and which warnings came."""
+
+    run: list[str]
+    superseded: list[str]
+    warnings: list[Code]
+
+
+def count(*events: SourceEvent, **options: Any) -> Count:
+    """Return what comes of a run with dialects that somebody has named; tests/machine/test_turned_native.py has those
+    that nobody has.
+    """
+    driver = Driver(**({"dialects": DEFAULT_DIALECTS} | options))
+    driver.feed(*events)
+    driver.take(driver.machine.close())
+    run = [line.removeprefix("run ") for line in driver.story if line.startswith("run ")]
+    ended = [event for event in driver.events if isinstance(event, Error) and event.code is Code.SUPERSEDED]
+    assert all(event.call is None or event.call.id == event.call_id for event in ended)
+    assert ADD not in "".join(line for line in driver.story if line.startswith("text"))
+    return Count(
+        run,
+        [event.call_id or "" for event in ended],
+        [event.code for event in driver.events if isinstance(event, Warning)],
+    )
+
+
+ROWS: dict[str, tuple[tuple[bool | None, ...], bool, bool, Count]] = {
+    # flags, text calls, native calls
+    "native calls of a model that makes them": ((True, None), False, True, Count(["n1"], [], [])),
+    "both, of a model that makes native ones": ((True, None), True, True, Count(["n1"], ["c1"], [])),
+    "text calls of a model that could make native ones": ((True, None), True, False, Count(["c1"], [], [])),
+    "text calls of a model that makes no others": ((False,), True, False, Count(["c1"], [], [])),
+    "both, of a model that makes no native ones": ((False,), True, True, Count(["c1"], ["n1"], [])),
+    "native calls of a model that makes none": ((False,), False, True, Count(["n1"], [], [Code.UNDECLARED_NATIVE])),
+    "nothing": ((True, None, False), False, False, Count([], [], [])),
+}
+CASES = [
+    pytest.param(flag, text, native, expected, id=f"{name}, {flag}")
+    for name, (flags, text, native, expected) in ROWS.items()
+    for flag in flags
+]
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["streamed", "finished"])
+@pytest.mark.parametrize(("flag", "text", "native", "expected"), CASES)
+def test_which_calls_count(flag: bool | None, text: bool, native: bool, expected: Count, finished: bool) -> None:
+    """The flag and what came decide, and it is the same whether calls were streamed or stand in the completed turn."""
+    written, told = ADD if text else "Hi.", [NATIVE] if native else []
+    events: list[SourceEvent]
+    if finished:
+        events = [ProviderCompleted(text=written, tool_calls=told, finish_reason="tool_calls")]
+    else:
+        events = [TextDelta(written), *told, END]
+
+    assert expected == count(*events, native_tool_calls=flag)
+
+
+@pytest.mark.parametrize("flag", [True, False, None])
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize("native", [True, False])
+def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool, native: bool) -> None:
+    """It runs its tools itself: calls are hidden and end as superseded, which breaks no choice of tools."""
+    events: list[SourceEvent] = [TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]
+    ids = ["c1"] * text + ["n1"] * native
+    options: dict[str, Any] = {"native_tool_calls": flag, "self_contained": True, "judge": refuse_all}
+
+    assert Count([], ids, []) == count(*events, **options)
+    assert Count([], ids, []) == count(*events, **options, execute="eager")
+
+
+def refuse_all(calls: Any) -> Verdict:
+    return Verdict(calls, "no", fatal=True)
+
+
+def test_malformed_calls_came_too() -> None:
+    """A model that wrote a native call badly is told so; its text is not run in place of it, nor vice versa."""
+    assert Count([], ["c1"], []) == count(TextDelta(ADD), BAD_NATIVE, END)
+    assert Count([], ["n1"], []) == count(TextDelta(BAD), NATIVE, END, native_tool_calls=False)
+    assert Count(["n1"], ["c1"], []) == count(TextDelta(ADD), BAD_NATIVE, NATIVE, END)
+
+
+def test_equal_calls_are_one() -> None:
+    """A call that was written in both ways runs once."""
+    assert Count(["n1"], ["c1"], []) == count(TextDelta(ADD), NATIVE, END)
+
+
+def test_each_turn_is_judged_by_itself() -> None:
+    """A turn with native calls says nothing of the next one."""
+    turn = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+
+    assert Count(["n1", "c1"], [], []) == count(NATIVE, turn, TextDelta(ADD), END)
+
+
+def test_calls_of_a_completed_text_that_differs() -> None:
+    """Calls that only the completed text holds are calls in text like any other."""
+    end = ProviderCompleted(text=ADD, finish_reason="stop")
+
+    assert Count(["n1"], ["c1"], [Code.TEXT_MISMATCH]) == count(TextDelta("Hi."), NATIVE, end)
+    assert Count(["c1"], ["n1"], [Code.TEXT_MISMATCH]) == count(TextDelta("Hi."), NATIVE, end, native_tool_calls=False)
+
+
+def test_the_turn_that_is_cut() -> None:
+    """What is superseded is, however the turn ends; what counts is pending."""
+    driver = Driver()
+    driver.feed(TextDelta(ADD), NATIVE, ProviderCompleted(finish_reason="length"))
+    driver.take(driver.machine.close())
+
+    assert "error c1 superseded" in driver.story
+    assert "done truncated: length (None), pending n1" == driver.story[-1]
+
+
+@pytest.mark.parametrize(
+    ("flag", "expected"), [(True, ["n1", "n2"]), (None, ["n1", "n2"]), (False, ["n1 n2"])], ids=["yes", "unknown", "no"]
+)
+def test_eager_calls(flag: bool | None, expected: list[str]) -> None:
+    """Native calls are due as soon as they are complete, unless calls in text may supersede them."""
+    other = NativeToolCall("1", "add", {"a": 2}, "n2")
+
+    assert expected == count(NATIVE, other, END, native_tool_calls=flag, execute="eager").run
+    assert ["n1"] == count(NATIVE, TextDelta(ADD), END, execute="eager").run
+
+
+# What a provider refused to read.
+
+
+def failed(generation: str, **options: Any) -> tuple[list[str], list[Any]]:
+    """Return the story of a turn that the provider broke off, and its calls."""
+    driver = Driver(**options)
+    driver.feed(TextDelta("Hm. "), SourceError("no", status=400, failed_generation=generation))
+    driver.take(driver.machine.close())
+    return driver.story, [event.call for event in driver.events if isinstance(event, Call)]
+
+
+TOOLS = [{"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}]
+
+
+@pytest.mark.parametrize(
+    "generation",
+    [
+        '{"name": "add", "arguments": {"a": 1}}',
+        '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>',
+        'I will.<function=add>{"a": 1}</function>',
+    ],
+    ids=["bare JSON", "tags", "a name in a tag"],
+)
+def test_a_call_that_the_provider_could_not_read(generation: str) -> None:
+    """It is a native call, and runs, whichever way it was written."""
+    story, calls = failed(generation, tools=TOOLS)
+
+    assert [("native", "", {"a": 1})] == [(call.dialect, call.raw, call.arguments) for call in calls]
+    assert ["step 1", "text 'Hm. '", "warning salvaged", "thinking c1", "c1 is add", "call c1", "not thinking c1"] == [
+        line for line in story if line != "start"
+    ][:7]
+    assert ["run c1", "step 1 ends: tool_calls", "done finished: tool_calls (None)"] == story[-3:]
+
+
+@pytest.mark.parametrize("generation", ["I cannot.", '{"name": "add", "argum'], ids=["prose", "a call that is cut"])
+def test_a_failed_generation_without_a_call(generation: str) -> None:
+    """Then the error stands as it came."""
+    story, calls = failed(generation, tools=TOOLS)
+
+    assert not calls
+    assert ["error upstream_error", "step 1 ends: None", "done failed: None (None)"] == story[-3:]
+
+
+def test_a_failed_generation_before_anything_else() -> None:
+    """The turn begins with it."""
+    driver = Driver(tools=TOOLS, in_reasoning=True)
+    driver.feed(SourceError("no", failed_generation='{"name": "add"}'))
+    driver.take(driver.machine.close())
+
+    assert ["start", "step 1", "warning salvaged"] == driver.story[:3]
+    assert "run c1" in driver.story
+
+
+GENERATION = '{"name": "add", "arguments": {"a": 1}}'
+REFUSED = SourceError("no", failed_generation=GENERATION)
+STREAMED: list[SourceEvent] = [ToolCallStart("0", "n1", "add"), ToolCallDelta("0", '{"a": 1}')]
+
+
+def test_a_call_that_was_streamed_before_it_was_refused() -> None:
+    """What the provider had told of it ends; what was found in the text runs, once."""
+    assert Count(["c1"], [], [Code.SALVAGED]) == count(*STREAMED, REFUSED, tools=TOOLS)._replace(superseded=[])
+    assert ["c1"] == count(*STREAMED, REFUSED, tools=TOOLS, execute="eager").run
+
+
+def test_a_call_that_was_complete_before_another_was_refused() -> None:
+    """It is not run again."""
+    assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS).run
+    assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS, execute="eager").run
+
+
+def test_what_a_provider_refused_to_read_of_an_answer_that_was_cut() -> None:
+    """It is not the whole of what the model wrote, and nothing of it runs."""
+    adapter = sources.adapter("openai")
+    cut = b'data: {"choices":[{"delta":{"content":"Hm."},"finish_reason":"length"}]}\n\n'
+    refused = {"message": "no", "code": "tool_use_failed", "failed_generation": GENERATION}
+    events = adapter.feed(cut + b"event: error\ndata: " + json.dumps({"error": refused}).encode() + b"\n\n")
+
+    assert [] == count(*events, *adapter.close(), tools=TOOLS).run

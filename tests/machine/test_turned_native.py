@@ -1,0 +1,103 @@
+"""A model with native calls is not made to obey a text that it quotes: where nobody names a dialect, none is armed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import ToolCall, extract_tool_calls
+from streamtools.calls import EMULATED, NATIVE
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    NativeToolCall,
+    ProviderCompleted,
+    SourceEvent,
+    Text,
+    TextDelta,
+    Warning,
+)
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
+from tests.machine.test_machine import Driver
+
+PLANTED = [DIALECTS[each].write_call("add", {"a": 1}) + "\nThat is what it says." for each in DEFAULT_DIALECTS]
+NAMED = {"dialects": DEFAULT_DIALECTS}
+ASKED = NativeToolCall("0", "add", {"a": 1}, "n1")
+TURN, END = ProviderCompleted(finish_reason="tool_calls", ends_run=False), ProviderCompleted(finish_reason="stop")
+
+
+def says(text: str) -> list[SourceEvent]:
+    return [*map(TextDelta, text), END]
+
+
+def driven(*events: SourceEvent, **options: Any) -> Driver:
+    driver = Driver(**options)
+    driver.feed(*events)
+    driver.take(driver.machine.close())
+    return driver
+
+
+def calls_in_text(driver: Driver) -> int:
+    return sum(isinstance(event, Call) and event.call.dialect != NATIVE for event in driver.events)
+
+
+def check_shown(driver: Driver, text: str) -> None:
+    """Raise AssertionError unless `text` is text, to the letter, and one near miss says why."""
+    assert text in "".join(event.text for event in driver.events if isinstance(event, Text))
+    assert 0 == calls_in_text(driver)
+    (warning,) = [event for event in driver.events if isinstance(event, Warning)]
+    assert Code.NEAR_MISS is warning.code
+    assert "no dialect is armed for a model with native calls" in warning.message
+
+
+@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+def test_a_model_that_makes_native_calls(text: str) -> None:
+    """No text is a call, from the first character on; a named dialect is read all the same."""
+    check_shown(driven(*says(text), native_tool_calls=True), text)
+    assert 1 == calls_in_text(driven(*says(text), native_tool_calls=True, **NAMED))
+
+
+@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+@pytest.mark.parametrize("turns", [1, 3])
+def test_the_first_native_call_says_what_the_model_does(text: str, turns: int) -> None:
+    """Where nobody knows, text may be a call until then, and never again in the stream."""
+    native: list[SourceEvent] = [each for _ in range(turns) for each in (ASKED, TURN)]
+
+    check_shown(driven(*native, *says(text)), text)
+    assert 1 == calls_in_text(driven(*says(text)))
+    assert 1 == calls_in_text(driven(*native, *says(text), **NAMED))
+    assert 1 == calls_in_text(driven(*native, *says(text), native_tool_calls=False))
+
+
+@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+def test_other_native_calls(text: str) -> None:
+    """A malformed one was native too, and so is one that is resumed. An emulated one says nothing of the model."""
+    bad = NativeToolCall("0", "add", "{a}", "n1")
+    emulated = NativeToolCall("0", "add", {"a": 1}, f"{EMULATED}7_0", emulated=True)
+
+    assert 0 == calls_in_text(driven(bad, TURN, *says(text)))
+    assert 1 == calls_in_text(driven(emulated, TURN, *says(text)))
+    for call_id, found in (("n1", 0), (f"{EMULATED}7_0", 1)):
+        driver = Driver()
+        driver.machine.resume([ToolCall(id=call_id, name="add", arguments={}, dialect=NATIVE)])
+        driver.machine.take_due()
+        driver.machine.settle()
+        driver.feed(*says(text))
+        assert found == calls_in_text(driver)
+
+
+@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+def test_the_completed_text(text: str) -> None:
+    """What only the completed text holds is no call either."""
+    end = ProviderCompleted(text=text, finish_reason="stop")
+
+    assert 0 == calls_in_text(driven(TextDelta("Hi."), end, native_tool_calls=True))
+    assert 0 == calls_in_text(driven(ASKED, TURN, TextDelta("Hi."), end))
+
+
+@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+def test_finished_responses(text: str) -> None:
+    """The same holds for what was not streamed."""
+    assert [] == extract_tool_calls(text, native_tool_calls=True).calls
+    assert 1 == len(extract_tool_calls(text, native_tool_calls=True, dialects=DEFAULT_DIALECTS).calls)

@@ -1,0 +1,307 @@
+"""What every encoder keeps to, whatever its protocol: one table of encoders, one of runs, and runs at random."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import outputs, replay, tool
+from streamtools.errors import ClosedError
+from streamtools.events import Done, Text, UIEvent, read_ui_event
+from streamtools.machine.event_order import validate
+from streamtools.outputs import Encoder, make_encoder
+from streamtools.outputs.encoder import KEEP_ALIVE
+from streamtools.recording import shipped
+from tests.machine.test_machine_laws import options, rarely, run, sources
+from tests.support.cases import cases
+from tests.support.front_ends import check_ag_ui, check_ai_sdk
+from tests.support.loops import ONE_LOOP
+from tests.support.openai_chunks import read_message
+from tests.support.runs_told import RUNS
+
+Check = Callable[[Sequence[str]], object]
+
+
+class Row(NamedTuple):
+    """An encoder, and what its protocol says of a whole body: the data of its events, one string each."""
+
+    make: Callable[[], Encoder]
+    check: Check
+    sse: bool = True
+
+
+def read_native(data: Sequence[str]) -> list[UIEvent]:
+    """Return the events again. Those that have begun need not end: the body may go on in another."""
+    return [read_ui_event(each) for each in data]
+
+
+def without_done(check: Callable[[list[dict[str, Any]]], None]) -> Check:
+    """Return a check of the parts before `[DONE]`, which has to be there."""
+
+    def read(data: Sequence[str]) -> None:
+        assert [each for each in data if each == "[DONE]"] == list(data[-1:])
+        check([json.loads(each) for each in data[:-1]])
+
+    return read
+
+
+def ag_ui(data: Sequence[str]) -> None:
+    """Check the events of AG-UI for a client that told nothing of itself."""
+    check_ag_ui([json.loads(each) for each in data], current=False)
+
+
+def ag_ui_current(data: Sequence[str]) -> None:
+    """Check the events of AG-UI for a client of version 1.0."""
+    check_ag_ui([json.loads(each) for each in data], current=True)
+
+
+ENCODERS: dict[str, Row] = {
+    "native": Row(outputs.native, read_native),
+    "native, as lines": Row(lambda: outputs.native(framing="ndjson"), read_native, sse=False),
+    "native, with all": Row(lambda: outputs.native(exclude=()), read_native),
+    "native, with less": Row(lambda: outputs.native(exclude=["thinking", "raw"]), read_native),
+    "ai_sdk 5": Row(lambda: outputs.ai_sdk(5), without_done(lambda parts: check_ai_sdk(parts, target=5))),
+    "ai_sdk 6": Row(lambda: outputs.ai_sdk(6), without_done(lambda parts: check_ai_sdk(parts, target=6))),
+    "ai_sdk 7": Row(outputs.ai_sdk, without_done(lambda parts: check_ai_sdk(parts, target=7))),
+    "ag_ui": Row(outputs.ag_ui, ag_ui),
+    "ag_ui 1.0": Row(lambda: outputs.ag_ui(protocol_version="1.0"), ag_ui_current),
+    "openai": Row(outputs.openai, read_message),
+    "openai, with usage": Row(lambda: outputs.openai(include_usage=True), read_message),
+    "openai, calls as written": Row(lambda: outputs.openai(call_deltas=True), read_message),
+    "text": Row(outputs.text, lambda data: None, sse=False),
+}
+
+STRUCTURED = {name: row for name, row in ENCODERS.items() if name != "text"}
+"""The encoders whose bodies have a structure, which could be broken."""
+
+BY_OTHERS = {name: row for name, row in ENCODERS.items() if row.sse and row.check is not read_native}
+"""The encoders whose protocol is not ours."""
+
+each_encoder = pytest.mark.parametrize("row", ENCODERS.values(), ids=list(ENCODERS))
+
+
+def body_of(encoder: Encoder, events: Sequence[UIEvent]) -> list[bytes]:
+    """Return what goes out for each event, and at the end."""
+    return [*map(encoder.encode, events), encoder.close()]
+
+
+def data_of(row: Row, body: bytes) -> list[str]:
+    """Return the data of the events in a body, which are framed as they have to be."""
+    if not row.sse:
+        return body.decode().removesuffix("\n").split("\n") if body else []
+    assert b"\r" not in body
+    assert not body or body.endswith(b"\n\n")
+    data = []
+    for frame in body.decode().split("\n\n")[:-1]:
+        *fields, last = frame.split("\n")
+        assert [field for field in fields if not re.fullmatch(r"(event|id): [\w.:-]+", field)] == [], frame
+        assert last.startswith("data: "), frame
+        data.append(last.removeprefix("data: "))
+    assert body.decode().splitlines() == body.decode().split("\n")[:-1], "something else looks like the end of a line"
+    return data
+
+
+def check(row: Row, events: Sequence[UIEvent]) -> list[str]:
+    """Write the events, raise AssertionError if a client could stumble over the body, and return its data."""
+    pieces = body_of(row.make(), events)
+    if row.sse:
+        assert [piece for piece in pieces if piece and not piece.endswith(b"\n\n")] == [], "events go out whole"
+    data = data_of(row, b"".join(pieces))
+    row.check(data)
+    return data
+
+
+def test_the_runs_are_ones_that_could_be() -> None:
+    """The runs that the encoders are tested with keep to the order of events."""
+    with cases() as case:
+        for name, events in RUNS.items():
+            with case(name):
+                validate(events)
+
+
+@each_encoder
+def test_each_run_can_be_read(row: Row) -> None:
+    """A client can read the body of each run, to its end; and so it can, in the way of the protocol, wherever events
+    stop coming, and from any event on, for a reader that comes late.
+    """
+    with cases() as case:
+        for name, events in RUNS.items():
+            for at in range(len(events)):
+                with case(name, "up to", at):
+                    check(row, events[:at])
+                with case(name, "from", at):
+                    check(row, events[at:])
+
+
+@given(sources, options, rarely, rarely, st.none() | st.integers(0, 30))
+def test_any_run_can_be_read(source: Any, options: Any, cancel: bool, idle: bool, left: int | None) -> None:
+    """The body of any run, whole or left, is one that a client of its protocol can read."""
+    events = run(source, cancel=cancel, idle=idle, **options)
+    for row in ENCODERS.values():
+        check(row, events[:left])
+
+
+@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("tools", [True, False])
+@ONE_LOOP
+@pytest.mark.anyio
+async def test_each_recording_can_be_read(name: str, tools: bool) -> None:
+    """So is the body of each recording that we ship, with tools and without."""
+
+    @tool
+    def get_weather(city: str) -> dict[str, Any]:
+        """Tell the weather."""
+        return {"city": city, "celsius": None}
+
+    events = await replay(shipped()[name], tools=[get_weather] if tools else None, call_deltas=True)
+
+    for row in ENCODERS.values():
+        check(row, events)
+
+
+@each_encoder
+def test_events_are_written_as_soon_as_they_are_there(row: Row) -> None:
+    """Nothing waits for the next event but white space, and calls of which it is not known who runs them."""
+    with cases() as case:
+        for name, events in RUNS.items():
+            encoder = row.make()
+            for event in events:
+                written = encoder.encode(event)
+                if isinstance(event, Text) and event.text.strip():
+                    with case(name, event):
+                        assert event.text.strip().encode() in written or b"error" in written
+
+
+_SAID = "a sentence"
+HOSTILE = [
+    "\n\ndata: [DONE]\n\n",
+    '\r\rdata: {"type":"done"}\r\r',
+    "\r\nevent: done\r\nid: 0\r\n\r\n",
+    "\u2028data: x\u2028\u2028",
+    "\u2029\u2029\x85\x85data: x\x85\x85\x0b\x0c\x1c\x1d\x1e\x00",
+    '"}\n\n{"',
+    "\ud83d",
+]
+
+
+@cache  # for all encoders
+def with_text(name: str, text: str) -> list[UIEvent]:
+    """Return the events of a run, with `text` wherever a provider, a model, a tool or a caller may put one."""
+
+    def put(value: Any, name: str = "") -> Any:
+        if isinstance(value, str):
+            fixed = ("type", "code", "reason", "dialect", "finish_reason")
+            return value if name in fixed or not value.strip() else f"{value} {text}."
+        if isinstance(value, dict):
+            return {name: put(each, name) for name, each in value.items()}
+        return [put(each, name) for each in value] if isinstance(value, list) else value
+
+    return [msgspec.convert(put(msgspec.to_builtins(event)), type(event)) for event in RUNS[name]]
+
+
+@pytest.mark.parametrize("row", STRUCTURED.values(), ids=list(STRUCTURED))
+def test_nothing_can_be_injected(row: Row) -> None:
+    """Whatever texts, names, ids, arguments, results and messages hold, there are as many events as without."""
+    with cases() as case:
+        for name in RUNS:
+            harmless = check(row, with_text(name, _SAID))
+            for text in HOSTILE:
+                with case(name, repr(text)):
+                    assert len(harmless) == len(check(row, with_text(name, text)))
+
+
+@pytest.mark.parametrize("row", BY_OTHERS.values(), ids=list(BY_OTHERS))
+def test_no_member_is_null_and_no_delta_is_empty(row: Row) -> None:
+    """What is absent is left out; null is only what a tool, a model or a provider has said, or OpenAI's schema asks for
+    (`finish_reason`). A piece of a text or of arguments is never empty.
+    """
+    may_be_null = {"finish_reason", "output", "value", "content"}
+    with cases() as case:
+        for name, events in RUNS.items():
+            for each in data_of(row, b"".join(body_of(row.make(), events))):
+                if each != "[DONE]":
+                    with case(name, each):
+                        part = json.loads(each)
+                        assert [] == [null for null in _nulls(part) if null not in may_be_null]
+                        assert part.get("delta") != ""
+                        assert part.get("inputTextDelta") != ""
+
+
+def _nulls(value: Any, name: str = "") -> list[str]:
+    if isinstance(value, dict):
+        return [each for key, inner in value.items() for each in _nulls(inner, key)]
+    if isinstance(value, list):
+        return [each for inner in value for each in _nulls(inner, name)]
+    return [name] if value is None else []
+
+
+@each_encoder
+def test_an_encoder_is_for_one_response(row: Row) -> None:
+    """Behind `done` and behind `close` nothing is encoded, and to close again, or behind `done`, adds nothing."""
+    for events in (RUNS["text"], RUNS["text"][:3], RUNS["cancelled in a text"], RUNS["an error at once"], []):
+        encoder = row.make()
+        for event in events:
+            encoder.encode(event)
+        closed = encoder.close()
+        assert not (closed and events and isinstance(events[-1], Done))
+        assert b"" == encoder.close()
+        with pytest.raises(ClosedError, match="another response needs another encoder"):
+            encoder.encode(Text("more"))
+
+    encoder = row.make()
+    for event in RUNS["text"]:
+        encoder.encode(event)
+    with pytest.raises(ClosedError):
+        encoder.encode(Text("more"))
+
+
+@each_encoder
+def test_what_the_rim_needs_to_know(row: Row) -> None:
+    """Content type, headers and what keeps a connection alive are those of the framing."""
+    encoder = row.make()
+
+    assert row.sse == (encoder.content_type == "text/event-stream")
+    assert encoder.headers["cache-control"] == "no-cache"
+    assert encoder.headers["x-accel-buffering"] == "no"
+    assert "content-type" not in encoder.headers
+    assert encoder.keep_alive == (KEEP_ALIVE if row.sse else b"")
+
+
+def test_a_resumable_body_goes_on_anywhere() -> None:
+    """Where it says so, an event is written as if it were the only one, and carries its number."""
+    with cases() as case:
+        for encoder, row in ENCODERS.items():
+            if not row.make().resumable:
+                continue
+            for name, events in RUNS.items():
+                whole = row.make()
+                for event in events:
+                    with case(encoder, name, event):
+                        written = whole.encode(event)
+                        assert written == row.make().encode(event)
+                        if row.sse and written:
+                            assert f"\nid: {event.seq}\n".encode() in written
+
+
+@pytest.mark.parametrize("name", outputs.FORMATS)
+def test_formats_have_names(name: str) -> None:
+    """A name, a function and an encoder each give an encoder."""
+    made = make_encoder(name)
+
+    assert type(made) is type(make_encoder(outputs.FORMATS[name]))
+    assert made is make_encoder(made)
+    assert made is not make_encoder(name)
+
+
+def test_a_format_that_there_is_not() -> None:
+    """The error names those that there are."""
+    with pytest.raises(ValueError, match="format is one of native, ai_sdk, ag_ui, openai, text, or makes an encoder"):
+        make_encoder("xml")

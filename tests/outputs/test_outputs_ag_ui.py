@@ -1,0 +1,287 @@
+"""Our events as events of AG-UI, move by move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import outputs
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    Progress,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from tests.support.front_ends import Part, check_ag_ui, read_body
+
+WEATHER = ToolCall(id="c1", name="weather", arguments={"city": "Rome"}, dialect="native")
+TIME = ToolCall(id="c2", name="time", arguments={}, dialect="native")
+FINISHED = Done("finished", "stop", "stop", [])
+
+
+def body(*events: UIEvent, version: str | None = "1.0", **ids: str) -> list[Part]:
+    """Return all events of a run, once they have been checked."""
+    encoder = outputs.ag_ui(protocol_version=version, **ids)
+    told = read_body(b"".join(map(encoder.encode, events)) + encoder.close(), done=False)
+    check_ag_ui(told, current=version is not None)
+    return told
+
+
+def inside(*events: UIEvent, **given: Any) -> list[Part]:
+    """Return the events of a run in one step, from behind STEP_STARTED to before STEP_FINISHED."""
+    told = body(Start("r"), StepStart(1), *events, StepEnd(1, "stop"), FINISHED, **given)
+    assert {"type": "STEP_STARTED", "stepName": "step-1"} == told[1]
+    assert {"type": "STEP_FINISHED", "stepName": "step-1"} == told[-2]
+    return told[2:-2]
+
+
+def test_the_response_is_a_stream_of_events() -> None:
+    """It is not marked as the AI SDK's, and has comments to keep it alive."""
+    encoder = outputs.ag_ui()
+
+    assert "text/event-stream" == encoder.content_type
+    assert {"cache-control": "no-cache", "x-accel-buffering": "no"} == encoder.headers
+    assert b": keep-alive\n\n" == encoder.keep_alive
+    assert not encoder.resumable
+
+
+def test_a_run_has_the_ids_of_its_request() -> None:
+    """Or else those of our own run; it declares its version in any case."""
+    asked = body(Start("r"), FINISHED, thread_id="t-1", run_id="r-1")
+
+    assert {"type": "RUN_STARTED", "threadId": "t-1", "runId": "r-1", "protocolVersion": "1.0"} == asked[0]
+    assert ("t-1", "r-1") == (asked[-1]["threadId"], asked[-1]["runId"])
+    assert {"type": "RUN_STARTED", "threadId": "r", "runId": "r", "protocolVersion": "1.0"} == body(
+        Start("r"), FINISHED
+    )[0]
+    assert "run" == body(Text("late"), FINISHED)[0]["runId"]
+
+
+def test_text_and_reasoning_are_messages() -> None:
+    """Each stretch is one, with an id that begins with the run's; nothing empty is sent."""
+    assert [
+        {"type": "REASONING_START", "messageId": "r-1"},
+        {"type": "REASONING_MESSAGE_START", "messageId": "r-1", "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", "messageId": "r-1", "delta": "Hm"},
+        {"type": "REASONING_MESSAGE_END", "messageId": "r-1"},
+        {"type": "REASONING_END", "messageId": "r-1"},
+        {"type": "TEXT_MESSAGE_START", "messageId": "r-2", "role": "assistant"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-2", "delta": "He"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-2", "delta": "y"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "r-2"},
+    ] == inside(Reasoning("Hm", signature="s"), Text(""), Text("He"), Text("y"))
+
+
+def test_a_call_from_its_name_to_its_result() -> None:
+    """The text before it is closed, and is the message that the call belongs to."""
+    assert [
+        {"type": "TEXT_MESSAGE_START", "messageId": "r-1", "role": "assistant"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-1", "delta": "Let me see."},
+        {"type": "TEXT_MESSAGE_END", "messageId": "r-1"},
+        {"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "weather", "parentMessageId": "r-1"},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": '{"city":'},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": '"Rome"}'},
+        {"type": "TOOL_CALL_END", "toolCallId": "c1"},
+        {"type": "CUSTOM", "name": "tool-progress", "value": {"toolCallId": "c1", "progress": 50}},
+        {
+            "type": "TOOL_CALL_RESULT",
+            "messageId": "r-2",
+            "toolCallId": "c1",
+            "content": '{"degrees":31}',
+            "role": "tool",
+        },
+    ] == inside(
+        Text("Let me see."),
+        Thinking(True, "c1"),
+        CallStart("c1", "weather"),
+        CallDelta("c1", '{"city":'),
+        CallDelta("c1", '"Rome"}'),
+        Call(WEATHER),
+        Executing(WEATHER),
+        Progress("c1", 50),
+        Executed(WEATHER, {"degrees": 31}, None, 0.1),
+    )
+
+
+def test_arguments_that_were_not_told_in_pieces_come_whole() -> None:
+    """As JSON text; a result that is text is sent as it is."""
+    told = inside(Call(WEATHER), Executed(WEATHER, "31 degrees", None, 0))
+
+    assert ['{"city":"Rome"}'] == [each["delta"] for each in told if each["type"] == "TOOL_CALL_ARGS"]
+    assert "31 degrees" == told[-1]["content"]
+
+
+def test_the_calls_of_one_turn_belong_to_one_message() -> None:
+    """Also where there is no text before them; the next step has a message of its own."""
+    told = body(
+        *(Start("r"), StepStart(1), Call(WEATHER), Call(TIME), Text("and"), StepEnd(1, "tool_calls")),
+        *(StepStart(2), CallStart("c3", "weather"), Error(Code.INVALID_JSON, "no", "c3"), StepEnd(2, "stop")),
+        Done("finished", "tool_calls", None, [WEATHER, TIME]),
+    )
+
+    first, second, third = (each["parentMessageId"] for each in told if each["type"] == "TOOL_CALL_START")
+    assert first == second
+    assert third not in (first, *(each["messageId"] for each in told if each["type"] == "TEXT_MESSAGE_START"))
+
+
+def test_an_error_of_a_call_is_its_result() -> None:
+    """There is no sign for it in the protocol; a malformed call has no arguments, but those that were told."""
+    assert [
+        {"type": "TOOL_CALL_START", "toolCallId": "c9", "toolCallName": "unknown", "parentMessageId": "r-1"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c9"},
+        {"type": "TOOL_CALL_RESULT", "messageId": "r-2", "toolCallId": "c9", "content": "not JSON", "role": "tool"},
+    ] == inside(Error(Code.INVALID_JSON, "not JSON", "c9", raw="{"))
+    assert ["TOOL_CALL_START", "TOOL_CALL_END", "TOOL_CALL_RESULT"] == [
+        each["type"] for each in inside(CallStart("c1", "weather"), Error(Code.INVALID_JSON, "not JSON", "c1"))
+    ]
+    assert ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"] == [
+        each["type"] for each in inside(Error(Code.SUPERSEDED, "no", "c1", WEATHER))
+    ]
+    assert "no" == inside(Call(WEATHER), Error(Code.TOOL_FAILED, "no", "c1", WEATHER))[-1]["content"]
+
+
+def test_calls_that_are_left_for_the_front_end_are_named() -> None:
+    """To a reader of 1.0; one from before it finds them by their missing results."""
+    run = (
+        Start("r"),
+        StepStart(1),
+        Call(WEATHER),
+        StepEnd(1, "tool_calls"),
+        Done("finished", "tool_calls", None, [WEATHER]),
+    )
+
+    assert {"type": "success", "pendingToolCallIds": ["c1"]} == body(*run)[-1]["outcome"]
+    assert {
+        "type": "RUN_FINISHED",
+        "threadId": "r",
+        "runId": "r",
+        "result": {"reason": "finished", "finishReason": "tool_calls"},
+    } == body(*run, version=None)[-1]
+
+
+def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
+    """Its outcome asks, by the id of the call; a reader from before 1.0 finds them by their missing results."""
+    done = Done("finished", "tool_calls", None, [WEATHER, TIME])
+    run = Start("r"), StepStart(1), Call(WEATHER), ApprovalRequested(TIME), StepEnd(1, "tool_calls"), done
+
+    assert {
+        "type": "interrupt",
+        "interrupts": [{"id": "c2", "reason": "tool_approval", "toolCallId": "c2"}],
+    } == body(*run)[-1]["outcome"]
+    assert "outcome" not in body(*run, version=None)[-1]
+
+
+def test_calls_that_the_messages_hold_already() -> None:
+    """A run that resumes another tells their results alone."""
+    encoder = outputs.ag_ui(known_calls=["c1"])
+    events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0), FINISHED]
+    told = read_body(b"".join(map(encoder.encode, events)), done=False)
+
+    assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == [each["type"] for each in told]
+
+
+@pytest.mark.parametrize("end", [Executed(WEATHER, 31, None, 0), Error(Code.TOOL_OUTPUT, "no", "c1", WEATHER)])
+def test_results_that_the_messages_hold_already(end: UIEvent) -> None:
+    """Those that the front end has handed in are not told a second time."""
+    encoder = outputs.ag_ui(known_calls="c1", known_results="c1")
+    events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), end, FINISHED]
+    told = read_body(b"".join(map(encoder.encode, events)), done=False)
+
+    assert ["RUN_STARTED", "RUN_FINISHED"] == [each["type"] for each in told]
+
+
+def test_calls_that_nobody_will_run_have_a_result_that_says_so() -> None:
+    """Those that were left behind when the run was cut, and those that were still being written."""
+    told = body(
+        Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done("truncated", "length", None, [WEATHER])
+    )
+
+    assert ["Not run: the answer was cut off."] * 2 == [
+        each["content"] for each in told if each["type"] == "TOOL_CALL_RESULT"
+    ]
+    assert {"reason": "truncated", "finishReason": "length"} == told[-1]["result"]
+
+
+def test_tokens_are_told_at_the_end() -> None:
+    """Of all steps, to readers of 1.0, with the error too; a report without a number is none."""
+    steps = UsageReport(Usage(input=10, output=2, cache_read=4)), UsageReport(Usage(input=1, output=1, reasoning=1))
+    failed = Error(Code.UPSTREAM_ERROR, "no"), Done("failed", "error", None, [])
+    total = [{"inputTokens": 11, "outputTokens": 3, "cachedInputTokens": 4, "reasoningTokens": 1}]
+
+    assert total == body(Start("r"), *steps, FINISHED)[-1]["usage"]
+    assert total == body(Start("r"), *steps, *failed)[-1]["usage"]
+    assert "usage" not in body(Start("r"), *steps, FINISHED, version=None)[-1]
+    assert "usage" not in body(Start("r"), UsageReport(Usage()), FINISHED)[-1]
+
+
+def test_a_run_that_failed_ends_with_its_error_alone() -> None:
+    """All that was open is closed before, and nothing follows."""
+    told = body(
+        *(Start("r"), StepStart(1), Text("a"), Error(Code.UPSTREAM_ERROR, "The provider is overloaded.")),
+        *(StepEnd(1, None), Done("failed", "error", None, [])),
+    )
+
+    assert [
+        {"type": "TEXT_MESSAGE_END", "messageId": "r-1"},
+        {"type": "STEP_FINISHED", "stepName": "step-1"},
+        {"type": "RUN_ERROR", "message": "The provider is overloaded.", "code": "upstream_error"},
+    ] == told[-3:]
+
+
+def test_a_run_that_was_cancelled() -> None:
+    """Is one to readers of 1.0, and an error to those that know no such outcome."""
+    run = Start("r"), StepStart(1), Text("a"), StepEnd(1, "cancelled"), Done("cancelled", "cancelled", None, [])
+
+    assert {"type": "cancelled"} == body(*run)[-1]["outcome"]
+    assert {"type": "RUN_ERROR", "message": "The run was cancelled.", "code": "cancelled"} == body(*run, version=None)[
+        -1
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "current"),
+    [
+        ("1.0", True),
+        ("1.7", True),
+        ("2.0", True),
+        ("0.9", False),
+        ("", False),
+        ("1", False),
+        ("one", False),
+        ("-1.0", False),
+    ],
+)
+def test_a_version_is_two_numbers(version: str, current: bool) -> None:
+    """What cannot be read counts as none."""
+    encoder = outputs.ag_ui(protocol_version=version)
+    told = read_body(encoder.encode(Done("cancelled", None, None, [])), done=False)
+
+    assert current == (told[-1]["type"] == "RUN_FINISHED")
+
+
+def test_a_body_that_breaks_off_is_an_error() -> None:
+    """The client cannot tell it from an end otherwise."""
+    told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"), Warning(Code.NEAR_MISS, "w"))
+
+    assert ["TEXT_MESSAGE_END", "TOOL_CALL_RESULT", "STEP_FINISHED", "RUN_ERROR"] == [
+        each["type"] for each in told[-4:]
+    ]
+    assert "stream_interrupted" == told[-1]["code"]

@@ -1,0 +1,471 @@
+"""Our events as parts of the AI SDK's UI message stream, move by move."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools import outputs
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    Markup,
+    Progress,
+    Raw,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from tests.support.front_ends import Part, check_ai_sdk, read_body
+
+WEATHER = ToolCall(id="c1", name="weather", arguments={"city": "Rome"}, dialect="native")
+TIME = ToolCall(id="c2", name="time", arguments={}, dialect="native")
+FINISHED = Done("finished", "stop", "stop", [])
+
+
+def parts(*events: UIEvent, **options: Any) -> list[Part]:
+    """Return the parts of a whole run in one step, from behind `start-step` to before `finish-step`."""
+    told = body(Start("r"), StepStart(1), *events, StepEnd(1, "stop"), FINISHED, **options)
+    assert [{"type": "start"}, {"type": "start-step"}] == told[:2]
+    assert [{"type": "finish-step"}, {"type": "finish", "finishReason": "stop"}] == told[-2:]
+    return told[2:-2]
+
+
+def body(*events: UIEvent, **options: Any) -> list[Part]:
+    """Return all parts of a run, once they have been checked."""
+    encoder = outputs.ai_sdk(**options)
+    told = read_body(b"".join(map(encoder.encode, events)) + encoder.close(), done=True)
+    check_ai_sdk(told, target=options.get("target", 7))
+    return told
+
+
+def test_the_response_tells_what_it_is() -> None:
+    """The header that the AI SDK asks of a backend, and those that keep anybody from holding the stream back."""
+    encoder = outputs.ai_sdk()
+
+    assert "text/event-stream" == encoder.content_type
+    assert {
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        "x-vercel-ai-ui-message-stream": "v1",
+    } == encoder.headers
+    assert b": keep-alive\n\n" == encoder.keep_alive
+    assert not encoder.resumable
+
+
+def test_text_and_reasoning_are_stretches_that_begin_and_end() -> None:
+    """Deltas of one channel are one stretch; ids are never used twice; what says nothing opens nothing."""
+    assert [
+        {"type": "reasoning-start", "id": "reasoning-1"},
+        {"type": "reasoning-delta", "id": "reasoning-1", "delta": "Hm"},
+        {"type": "reasoning-end", "id": "reasoning-1"},
+        {"type": "text-start", "id": "text-2"},
+        {"type": "text-delta", "id": "text-2", "delta": "He"},
+        {"type": "text-delta", "id": "text-2", "delta": "y\u2028\n"},
+        {"type": "text-end", "id": "text-2"},
+    ] == parts(Text(""), Reasoning("Hm"), Reasoning(""), Text("He"), Text("y\u2028\n"))
+
+
+def test_a_signature_ends_a_block_of_reasoning() -> None:
+    """Two signed blocks are two parts; a signature alone, and one behind text, opens and ends nothing."""
+    told = parts(
+        Reasoning("a", signature="s"),
+        Reasoning("b"),
+        Reasoning("", signature="t"),
+        Text("c"),
+        Reasoning("", signature="u"),
+        Text("d"),
+    )
+
+    assert ["reasoning-1", "reasoning-2", "text-3"] == [part["id"] for part in told if part["type"].endswith("-start")]
+
+
+def test_white_space_alone_is_no_stretch() -> None:
+    """It waits for what can be seen, ends no other stretch meanwhile, and is dropped if nothing comes."""
+    told = parts(
+        *(Text("\n"), Call(WEATHER), Text("\n"), Text("\n "), Reasoning(" "), Text("a"), Reasoning("\n"), Text(" ")),
+        *(Text("b"), Executed(WEATHER, 1, None, 0), Call(TIME), Text(" "), Executed(TIME, 1, None, 0)),
+    )
+
+    assert ["\n\n a", " ", "b"] == [part["delta"] for part in told if part["type"] == "text-delta"]
+    assert not [part for part in told if part["type"].startswith("reasoning")]
+
+
+def test_endless_white_space_is_let_out() -> None:
+    """What waits is bounded."""
+    told = parts(*[Text("\n" * 100)] * 4)
+
+    assert [300, 100] == [len(part["delta"]) for part in told if part["type"] == "text-delta"]
+
+
+def test_a_call_from_its_name_to_its_result() -> None:
+    """The part is there as soon as the name is certain, with the arguments as they are written."""
+    assert [
+        {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather", "dynamic": True},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"city":"Ro'},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": 'me"}'},
+        {
+            "type": "tool-input-available",
+            "toolCallId": "c1",
+            "toolName": "weather",
+            "input": {"city": "Rome"},
+            "dynamic": True,
+        },
+        {"type": "tool-output-available", "toolCallId": "c1", "output": {"degrees": 31, "rain": None}, "dynamic": True},
+    ] == parts(
+        Thinking(True, "c1"),
+        CallStart("c1", "weather"),
+        CallDelta("c1", '{"city":"Ro'),
+        CallDelta("c1", ""),
+        CallDelta("c1", 'me"}'),
+        Call(WEATHER),
+        Thinking(False, "c1"),
+        Executing(WEATHER),
+        Executed(WEATHER, {"degrees": 31, "rain": None}, None, 0.1),
+    )
+
+
+def test_results_come_as_they_are_done() -> None:
+    """Calls at work at the same time end in their own order; text may go on between."""
+    told = parts(
+        Text("a"), Call(WEATHER), Call(TIME), Text("b"), Executed(TIME, "noon", None, 1), Executed(WEATHER, 31, None, 2)
+    )
+
+    assert ["c2", "c1"] == [part["toolCallId"] for part in told if part["type"] == "tool-output-available"]
+    assert ["text-1", "text-2"] == [part["id"] for part in told if part["type"] == "text-end"]
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "told"),
+    [
+        (True, [True, True]),
+        (False, [None, None]),
+        (["weather"], [True, None]),
+        ("time", [None, True]),
+        ((), [None, None]),
+    ],
+)
+def test_who_has_types_for_a_tool_gets_typed_parts(dynamic: Any, told: list[bool | None]) -> None:
+    """`dynamic` says which calls are `dynamic-tool` parts; the others are `tool-NAME`, and do not say so."""
+    calls = parts(Call(WEATHER), Executed(WEATHER, 1, None, 0), Call(TIME), Executed(TIME, 1, None, 0), dynamic=dynamic)
+
+    assert told == [part.get("dynamic") for part in calls if part["type"] == "tool-input-available"]
+
+
+def test_progress_is_a_part_of_its_own_or_a_preliminary_output() -> None:
+    """A part of data takes the place of the one before; an output that is preliminary, of the output."""
+    run = Executing(WEATHER), Progress("c1", 50), Executed(WEATHER, 31, None, 0)
+
+    assert {"type": "data-tool-progress", "id": "c1", "data": {"toolCallId": "c1", "progress": 50}} == parts(*run)[2]
+    assert {
+        "type": "tool-output-available",
+        "toolCallId": "c1",
+        "output": 50,
+        "preliminary": True,
+        "dynamic": True,
+    } == parts(*run, progress="preliminary")[2]
+    assert [] == parts(Progress("c9", 50)), "of a call that nobody knows"
+
+
+@pytest.mark.parametrize(
+    "code", [Code.UNKNOWN_TOOL, Code.TOOL_INPUT, Code.TOOL_DENIED, Code.TOOL_CANCELLED, Code.SUPERSEDED]
+)
+def test_a_call_that_was_told_and_not_run_is_an_output_error(code: Code) -> None:
+    """The words are ours, safe to show, and what the model reads."""
+    told = parts(Call(WEATHER), Error(code, "no, because", "c1", WEATHER))
+
+    assert {"type": "tool-output-error", "toolCallId": "c1", "errorText": "no, because", "dynamic": True} == told[-1]
+
+
+def test_a_malformed_call_is_an_input_error() -> None:
+    """It has its name where that was certain, and what was written; else it is a dynamic part without a name."""
+    assert [
+        {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather"},
+        {
+            "type": "tool-input-error",
+            "toolCallId": "c1",
+            "toolName": "weather",
+            "input": '{"city',
+            "errorText": "not JSON",
+        },
+        {
+            "type": "tool-input-error",
+            "toolCallId": "c2",
+            "toolName": "unknown",
+            "input": "",
+            "errorText": "no name",
+            "dynamic": True,
+        },
+    ] == parts(
+        CallStart("c1", "weather"),
+        Error(Code.INVALID_JSON, "not JSON", "c1", raw='{"city'),
+        Thinking(True, "c2"),
+        Error(Code.MISSING_TOOL_NAME, "no name", "c2"),
+        dynamic=False,
+    )
+
+
+def test_a_call_of_which_the_reader_has_not_heard() -> None:
+    """One that comes late hears of the whole call with its result, and of its arguments with its error."""
+    assert ["tool-input-start", "tool-input-available", "tool-output-available", "tool-input-error"] == [
+        part["type"] for part in parts(Executed(WEATHER, 31, None, 0), Error(Code.TOOL_FAILED, "no", "c2", TIME))
+    ]
+    assert {"city": "Rome"} == parts(Error(Code.TOOL_FAILED, "no", "c1", WEATHER))[0]["input"]
+
+
+def test_what_is_for_developers_is_not_sent() -> None:
+    """A client would not know the parts."""
+    assert [] == parts(Warning(Code.NEAR_MISS, "w"), FollowUp([]), Raw({"a": 1}), Markup("<x>"), Thinking(True))
+
+
+def test_a_call_that_waits_for_approval() -> None:
+    """The request has the id of its call; version 5, which knows none, has the call alone."""
+    run = ApprovalRequested(TIME, 9.5), Executed(TIME, 1, None, 0)
+
+    assert {"type": "tool-approval-request", "approvalId": "c2", "toolCallId": "c2"} == parts(*run)[2]
+    assert ["tool-input-start", "tool-input-available", "tool-output-available"] == [
+        part["type"] for part in parts(*run, target=5)
+    ]
+
+
+@pytest.mark.parametrize("known", [["c1", "c2"], "c1"])
+def test_calls_that_the_message_holds_already(known: Any) -> None:
+    """A run that resumes another tells their ends alone; those that are not known are told whole."""
+    encoder = outputs.ai_sdk(known_calls=known)
+    events: list[UIEvent] = [
+        Start("r"),
+        Call(WEATHER),
+        Executing(WEATHER),
+        Executed(WEATHER, 31, None, 0),
+        Error(Code.TOOL_DENIED, "no", "c2", TIME),
+        FINISHED,
+    ]
+    told = read_body(b"".join(map(encoder.encode, events)), done=True)
+
+    denied = {"toolCallId": "c2", "errorText": "no", "dynamic": True}
+    if "c2" in known:
+        denied |= {"type": "tool-output-error"}
+    else:
+        denied |= {"type": "tool-input-error", "toolName": "time", "input": {}}
+    assert [
+        {"type": "start"},
+        {"type": "tool-output-available", "toolCallId": "c1", "output": 31, "dynamic": True},
+        denied,
+        {"type": "finish", "finishReason": "stop"},
+    ] == told
+
+
+@pytest.mark.parametrize("known", [["c1"], []])
+def test_a_step_of_calls_that_the_message_holds_already(known: list[str]) -> None:
+    """It is none to the client, which looks for calls to answer behind the last step; what is new begins one."""
+    encoder = outputs.ai_sdk(known_calls=known)
+    events: list[UIEvent] = [
+        *(Start("r"), StepStart(1), Call(WEATHER), Executed(WEATHER, 31, None, 0), StepEnd(1, "tool_calls")),
+        *(StepStart(2), Text("Warm."), CallStart("c2", "time"), StepEnd(2, "tool_calls")),
+        *(StepStart(3), CallStart("c3", "time"), StepEnd(3, "tool_calls")),
+        *(StepStart(4), Error(Code.MISSING_TOOL_NAME, "no name", "c4"), StepEnd(4, "tool_calls"), FINISHED),
+    ]
+    told = [part["type"] for part in read_body(b"".join(map(encoder.encode, events)), done=True)]
+
+    assert ["start-step", "finish-step"] * (3 if known else 4) == [each for each in told if each.endswith("-step")]
+    assert told.index("tool-output-available") < told.index("start-step") or not known
+
+
+def test_tokens_are_metadata_of_the_message() -> None:
+    """Those of all steps so far, in the words of the version; without `usage`, none."""
+    first = Usage(input=10, output=2, total=12, cache_read=4, reasoning=1)
+    told = parts(UsageReport(first), UsageReport(Usage(input=1, output=1, total=2)))
+
+    assert {
+        "type": "message-metadata",
+        "messageMetadata": {
+            "usage": {
+                "inputTokens": 11,
+                "outputTokens": 3,
+                "totalTokens": 14,
+                "inputTokenDetails": {"cacheReadTokens": 4},
+                "outputTokenDetails": {"reasoningTokens": 1},
+            }
+        },
+    } == told[-1]
+    assert {
+        "inputTokens": 10,
+        "outputTokens": 2,
+        "totalTokens": 12,
+        "cachedInputTokens": 4,
+        "reasoningTokens": 1,
+    } == parts(UsageReport(first), target=5)[0]["messageMetadata"]["usage"]
+    assert {"usage": {"inputTokens": 1}} == parts(UsageReport(Usage(input=1)))[0]["messageMetadata"]
+    assert [] == parts(UsageReport(first), usage=False)
+
+
+def test_steps_are_parts_of_one_message() -> None:
+    """Each step begins and ends; ids go on behind it."""
+    told = body(
+        Start("r"),
+        StepStart(1),
+        Text("a"),
+        StepEnd(1, "tool_calls"),
+        StepStart(2),
+        Text("b"),
+        StepEnd(2, "stop"),
+        FINISHED,
+    )
+
+    assert [
+        *("start", "start-step", "text-start", "text-delta", "text-end", "finish-step"),
+        *("start-step", "text-start", "text-delta", "text-end", "finish-step", "finish"),
+    ] == [part["type"] for part in told]
+
+
+def test_the_message_has_the_id_and_the_metadata_that_it_is_given() -> None:
+    """They come with its start."""
+    told = body(Start("r"), FINISHED, message_id="msg_1", metadata={"model": "m"})
+
+    assert {"type": "start", "messageId": "msg_1", "messageMetadata": {"model": "m"}} == told[0]
+
+
+@pytest.mark.parametrize(
+    ("done", "target", "reason"),
+    [
+        (Done("finished", "stop", None, []), 7, "stop"),
+        (Done("finished", "tool_calls", None, []), 7, "tool-calls"),
+        (Done("finished", "stop", None, [WEATHER]), 7, "tool-calls"),
+        (Done("truncated", "length", None, []), 7, "length"),
+        (Done("truncated", "content_filter", None, []), 6, "content-filter"),
+        (Done("finished", "pause", None, []), 7, "other"),
+        (Done("finished", "other", None, []), 7, "other"),
+        (Done("finished", None, None, []), 7, "other"),
+        (Done("finished", "anything new", None, []), 7, "other"),
+    ],
+)
+def test_each_ending_has_its_reason(done: Done, target: int, reason: str) -> None:
+    """The reasons of the AI SDK; what has none there is `other`."""
+    assert {"type": "finish", "finishReason": reason} == body(Start("r"), done, target=target)[-1]
+
+
+def test_a_run_that_was_stopped_ends_as_its_last_step_did() -> None:
+    """And the metadata says what stopped it."""
+    told = body(Start("r"), StepStart(1), StepEnd(1, "tool_calls"), Done("stopped", "max_steps", None, []))
+
+    assert {"type": "finish", "finishReason": "tool-calls", "messageMetadata": {"stoppedBy": "max_steps"}} == told[-1]
+
+
+def test_the_conversation_is_told_for_the_next_request() -> None:
+    """Where the provider keeps it."""
+    told = body(Start("r"), Done("finished", "stop", None, [], "conv-1"))
+
+    assert {"conversationId": "conv-1"} == told[-1]["messageMetadata"]
+
+
+def test_calls_that_are_left_for_the_client_stay_available() -> None:
+    """It adds the output and asks again; there is neither a result nor an error."""
+    told = body(
+        Start("r"),
+        StepStart(1),
+        Call(WEATHER),
+        StepEnd(1, "tool_calls"),
+        Done("finished", "tool_calls", None, [WEATHER]),
+    )
+
+    assert ["tool-input-start", "tool-input-available"] == [part["type"] for part in told if "toolCallId" in part]
+    assert "tool-calls" == told[-1]["finishReason"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("truncated", "Not run: the answer was cut off."),
+        ("stopped", "Not run: the run was stopped."),
+        ("cancelled", "Not run: the run was cancelled."),
+        ("failed", "Not run: the run failed."),
+    ],
+)
+def test_calls_that_nobody_will_run_end(reason: Any, words: str) -> None:
+    """A history with unanswered calls is one that no provider takes."""
+    told = body(Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done(reason, None, None, [WEATHER]))
+
+    assert [
+        {"type": "tool-output-error", "toolCallId": "c1", "errorText": words, "dynamic": True},
+        {
+            "type": "tool-input-error",
+            "toolCallId": "c2",
+            "toolName": "time",
+            "input": "",
+            "errorText": words,
+            "dynamic": True,
+        },
+    ] == [part for part in told if "errorText" in part and part["type"] != "error"]
+
+
+def test_a_run_that_failed_ends_with_its_error() -> None:
+    """All that was open is ended before, because clients read no further."""
+    told = body(
+        Start("r"), StepStart(1), Text("a"), Error(Code.UPSTREAM_ERROR, "The provider is overloaded."),
+        StepEnd(1, None), Done("failed", "error", None, []),
+    )  # fmt: skip
+
+    assert [
+        {"type": "text-end", "id": "text-1"},
+        {"type": "finish-step"},
+        {"type": "error", "errorText": "The provider is overloaded."},
+        {"type": "finish", "finishReason": "error"},
+    ] == told[-4:]
+
+
+def test_a_run_that_was_cancelled_is_aborted() -> None:
+    """There is no finish."""
+    told = body(Start("r"), StepStart(1), Text("a"), StepEnd(1, "cancelled"), Done("cancelled", "cancelled", None, []))
+
+    assert [{"type": "finish-step"}, {"type": "abort", "reason": "cancelled"}] == told[-2:]
+
+
+def test_a_body_that_breaks_off_says_so() -> None:
+    """Text, calls and the step are ended, and then comes the error."""
+    told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"))
+
+    assert [
+        {"type": "text-end", "id": "text-1"},
+        {
+            "type": "tool-output-error",
+            "toolCallId": "c1",
+            "errorText": "The run ended without a result of this call.",
+            "dynamic": True,
+        },
+        {"type": "finish-step"},
+        {"type": "error", "errorText": "The stream ended before the answer did."},
+        {"type": "finish", "finishReason": "error"},
+    ] == told[-5:]
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    """UTF-8 cannot hold it, in text as in results."""
+    told = parts(Text("\ud83d"), Executed(WEATHER, {"\ud83d": ["\ude00"]}, None, 0))
+
+    assert "\ufffd" == told[1]["delta"]
+    assert {"\ufffd": ["\ufffd"]} == told[-1]["output"]
+
+
+@pytest.mark.parametrize("options", [{"target": 4}, {"target": "7"}, {"progress": "custom"}])
+def test_values_that_are_not_allowed_are_named(options: dict[str, Any]) -> None:
+    """They raise where the encoder is made, before anything is sent."""
+    with pytest.raises(ValueError, match=json.dumps(next(iter(options.values()))).strip('"')):
+        outputs.ai_sdk(**options)

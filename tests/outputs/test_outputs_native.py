@@ -1,0 +1,107 @@
+"""The native encoder and that of plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import UiTexts, outputs
+from streamtools.events import Done, FollowUp, Start, Text, read_ui_event
+from streamtools.sources import Frame, SSEDecoder
+from tests.support.runs_told import RUNS
+
+
+def test_each_event_is_named_and_numbered() -> None:
+    """Its type is its name, its number the id, and its JSON the data."""
+    encoder = outputs.native()
+
+    assert b'event: text\nid: 7\ndata: {"type":"text","text":"a","seq":7}\n\n' == encoder.encode(Text("a", seq=7))
+    assert b'event: start\ndata: {"type":"start","run_id":"r"}\n\n' == encoder.encode(Start("r"))
+
+
+def test_as_lines() -> None:
+    """With `framing="ndjson"`, each event is a line."""
+    encoder = outputs.native(framing="ndjson")
+
+    assert b'{"type":"text","text":"a\\n","seq":7}\n' == encoder.encode(Text("a\n", seq=7))
+    assert "application/x-ndjson" == encoder.content_type
+    assert b"" == encoder.keep_alive
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_events_come_back(name: str) -> None:
+    """A client reads the events that were written, by their numbers."""
+    encoder, decoder = outputs.native(exclude=()), SSEDecoder()
+
+    frames = [frame for event in RUNS[name] for frame in decoder.feed(encoder.encode(event))]
+
+    assert RUNS[name] == [read_ui_event(frame.data) for frame in frames if isinstance(frame, Frame)]
+    expected = [(event.type, str(event.seq)) for event in RUNS[name]]
+    assert expected == [(frame.event, frame.id) for frame in frames if isinstance(frame, Frame)]
+
+
+def test_half_a_surrogate_pair() -> None:
+    """It becomes U+FFFD, as in `to_json`."""
+    encoder = outputs.native(framing="ndjson")
+
+    assert Text("a\ud83d").to_json() + "\n" == encoder.encode(Text("a\ud83d")).decode()
+
+
+def test_types_can_be_left_out() -> None:
+    """`done` cannot: without it a body has not ended."""
+    encoder = outputs.native(exclude={"text"})
+
+    assert b"" == encoder.encode(Text("a"))
+    assert encoder.encode(Done("finished", None, None, [])).startswith(b"event: done\n")
+    assert b"" == outputs.native(exclude="raw").encode(RUNS["what front ends need not know"][3])
+
+
+@pytest.mark.parametrize("framing", ["sse", "ndjson"])
+def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
+    """Unless somebody says that it is for the reader too."""
+    told = FollowUp([{"role": "user", "content": "the price that we pay is 5"}], seq=9)
+
+    assert b"" == outputs.native(framing=framing).encode(told)
+    assert b"the price that we pay" in outputs.native(framing=framing, exclude=()).encode(told)
+    assert b"the price that we pay" in outputs.native(framing=framing, exclude="raw").encode(told)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"exclude": ["done"]}, r"exclude names types of events, other than 'done', and not \['done'\]"),
+        ({"exclude": ["raw", "texts"]}, r"not \['texts'\]"),
+        ({"exclude": "markups"}, r"not \['markups'\]"),
+        ({"framing": "xml"}, r"framing is 'sse' or 'ndjson', not 'xml'"),
+    ],
+)
+def test_values_that_are_not_allowed(options: dict[str, Any], complaint: str) -> None:
+    """Each is named."""
+    with pytest.raises(ValueError, match=complaint):
+        outputs.native(**options)
+
+
+def text_of(name: str, **options: Any) -> str:
+    """Return a run as plain text."""
+    encoder = outputs.text(**options)
+    return (b"".join(map(encoder.encode, RUNS[name])) + encoder.close()).decode()
+
+
+def test_plain_text() -> None:
+    """The text alone, as it came; the texts of two steps stand apart."""
+    assert "Good morning." == text_of("text")
+    assert "Let me look.\n\nIt is mild." == text_of("two steps")
+    assert "Let me look. It is mild." == text_of("two steps", between=" ")
+    assert "So:\n\n" == text_of("a call that waits")
+    assert "" == text_of("an error at once")
+    assert "a\ufffd" == outputs.text().encode(Text("a\ud83d")).decode()
+
+
+def test_words_for_other_events() -> None:
+    """`render` has them, and each stands by itself."""
+    texts = UiTexts(waiting="(a tool)", executing="", executed="(done)")
+
+    assert "Let me look.\n\n(a tool)\n\n(done)\n\nIt is mild." == text_of("two steps", render=texts.render)
+    assert text_of("an error at once", render=texts.render) == "*❌ Stream error: the provider is overloaded*"
+    assert text_of("cancelled in a text", render=texts.render).startswith("I was\n\n*⏹ Can")

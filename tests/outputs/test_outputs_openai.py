@@ -1,0 +1,323 @@
+"""A run as OpenAI's chunks: what a client of theirs has at the end, and what it must never see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import ToolStream, outputs, sources
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    CallStart,
+    Done,
+    Error,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    Usage,
+    UsageReport,
+)
+from streamtools.outputs.completion_chunks import BOUND
+from streamtools.testing.laws import cut
+from tests.support.openai_chunks import Message, read_message
+from tests.support.runs_told import RUNS, START, STOP, call, executed, failed, malformed, told, written
+
+ARGUMENTS = '{"city":"Bern"}'
+
+
+def read(events: Sequence[UIEvent], **options: Any) -> Message:
+    """Return what a client makes of a run."""
+    encoder = outputs.openai(**options)
+    body = b"".join(map(encoder.encode, events)) + encoder.close()
+    return read_message([frame.removeprefix("data: ") for frame in body.decode().split("\n\n")[:-1]])
+
+
+def ending(reason: Any, finish: str | None, *pending: int) -> list[UIEvent]:
+    """Return the end of a run in which these calls are pending."""
+    return [StepEnd(1, finish), Done(reason, finish, finish, [call(number) for number in pending])]
+
+
+def test_the_bytes_of_a_short_answer() -> None:
+    """The role, the text, the reason and the end; the one null, `finish_reason`, is in the schema."""
+    encoder = outputs.openai(model="m", id="chatcmpl-1", created=1785000000, system_fingerprint="fp")
+    head = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1785000000,"model":"m",'
+    head += b'"system_fingerprint":"fp","choices":[{"index":0,"delta":'
+
+    assert [encoder.encode(event) for event in told(Start("r"), StepStart(1), Text("Hi"), *STOP)] == [
+        head + b'{"role":"assistant","content":""},"finish_reason":null}]}\n\n',
+        b"",
+        head + b'{"content":"Hi"},"finish_reason":null}]}\n\n',
+        b"",
+        head + b'{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+    ]
+
+
+def test_id_and_time_are_made() -> None:
+    """Where the caller has none, each response gets an id of its own and the time at which it begins."""
+    chunks = [json.loads(outputs.openai().encode(Start("r")).removeprefix(b"data: ")) for _ in range(2)]
+
+    assert chunks[0]["id"].startswith("chatcmpl-")
+    assert chunks[0]["id"] != chunks[1]["id"]
+    assert chunks[0]["created"] > 1_700_000_000
+    assert "streamtools" == chunks[0]["model"]
+    assert "system_fingerprint" not in chunks[0]
+
+
+def test_reasoning_is_told_beside_the_text() -> None:
+    """As most servers do, under `reasoning_content`."""
+    message = read(RUNS["reasoning"])
+
+    assert ("Yes.", "Well.", "stop") == (message.content, message.reasoning, message.finish)
+
+
+@pytest.mark.parametrize("deltas", [True, False])
+def test_a_pending_call_is_a_native_one(deltas: bool) -> None:
+    """Whatever it was written in; the client is to run it."""
+    message = read(RUNS["a call that waits"], call_deltas=deltas)
+
+    arguments = '{"city": "Bern"}' if deltas else ARGUMENTS  # as the model wrote them, or as we read them
+    assert Message("So:", "", [("call_1", "weather", arguments)], "tool_calls", None, None) == message
+
+
+def test_calls_as_they_are_written() -> None:
+    """With `call_deltas` the name goes out as soon as it is certain, and then each piece of the arguments."""
+    encoder = outputs.openai(call_deltas=True)
+    calls = []
+    for event in RUNS["a call that waits"]:
+        for line in encoder.encode(event).splitlines():
+            if line.startswith(b"data: {"):
+                delta = json.loads(line.removeprefix(b"data: "))["choices"][0]["delta"]
+                calls += [(event.type, each) for each in delta.get("tool_calls", [])]
+
+    assert calls == [
+        (
+            "call-start",
+            {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}},
+        ),
+        ("call-delta", {"index": 0, "function": {"arguments": '{"city":'}}),
+        ("call-delta", {"index": 0, "function": {"arguments": ' "Bern"}'}}),
+    ]
+
+
+def test_calls_as_they_are_written_by_a_stream_that_tells_no_deltas() -> None:
+    """The arguments go out whole, at the call."""
+    events = told(*START, *written(call(1)), *written(call(2)), *ending("finished", "stop", 1, 2))
+
+    assert [("call_1", "weather", ARGUMENTS), ("call_2", "weather", ARGUMENTS)] == read(events, call_deltas=True).calls
+    assert read(events) == read(events, call_deltas=True)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*written(call(1)), *executed(call(1)), *STOP],
+        [*written(call(1)), *failed(call(1)), *STOP],
+        [*written(call(1)), Error(Code.SUPERSEDED, "", call_id="call_1", call=call(1)), *STOP],
+        [*written(call(1)), Error(Code.TOOL_CHOICE_VIOLATION, "", call_id="call_1", call=call(1)), *STOP],
+        [Thinking(True, "call_1"), Error(Code.MISSING_TOOL_NAME, "", call_id="call_1", raw="{}"), *STOP],
+        [*malformed(1, code=Code.TOO_MANY_CALLS), *STOP],
+        [*malformed(1, raw=""), *STOP],
+        [*malformed(1), *written(call(2)), *executed(call(2)), *STOP],
+        [*malformed(1), *ending("stopped", "tool_stop")],
+    ],
+)
+def test_calls_that_a_client_must_not_run(events: list[UIEvent]) -> None:
+    """What was run here, or superseded, or forbidden, or cannot be called by a name, is not told, and nor is what the
+    run answers itself.
+    """
+    message = read(told(*START, Text("So."), *events))
+
+    assert Message("So.", "", [], "stop", None, None) == message
+
+
+def test_calls_of_earlier_steps_are_no_business_of_the_clients() -> None:
+    """The steps of a run are one message, with a blank line between their texts."""
+    assert Message("Let me look.\n\nIt is mild.", "", [], "stop", None, None) == read(RUNS["two steps"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "arguments"),
+    [
+        ('~~~tool_call\n{"toolName":', '~~~tool_call\n{"toolName":'),
+        ('{"a": 1, "a": 2}', json.dumps('{"a": 1, "a": 2}')),
+        ('\ufeff\n{"city": "Be', json.dumps('\ufeff\n{"city": "Be')),
+        ("[1]", '"[1]"'),
+        ("Bern", "Bern"),
+    ],
+)
+@pytest.mark.parametrize("deltas", [True, False])
+def test_a_malformed_call_is_told_with_what_the_model_wrote(raw: str, arguments: str, deltas: bool) -> None:
+    """Clients answer such calls; and what we refused to read as an object is one to nobody, however lenient."""
+    message = read(told(*START, *malformed(1, raw=raw), *STOP), call_deltas=deltas)
+
+    assert [("call_1", "weather", arguments)] == message.calls
+    assert "tool_calls" == message.finish
+
+
+def test_a_malformed_call_whose_pieces_have_been_told() -> None:
+    """Nothing is added to them."""
+    message = read(RUNS["calls side by side"][:-2] + ending("finished", "stop"), call_deltas=True)
+
+    assert [("call_2", "weather", "{}"), ("call_1", "weather", "{")] == message.calls
+
+
+@pytest.mark.parametrize(
+    ("end", "finish"),
+    [
+        (ending("finished", "stop"), "stop"),
+        (ending("finished", "stopped_after_call"), "stop"),
+        (ending("finished", "tool_calls"), "stop"),
+        (ending("finished", "other"), "stop"),
+        (ending("finished", None), "stop"),
+        (ending("finished", "stop", 1), "tool_calls"),
+        (ending("finished", "other", 1), "tool_calls"),
+        (ending("truncated", "length"), "length"),
+        (ending("truncated", "length", 1), "length"),
+        (ending("truncated", "content_filter"), "content_filter"),
+        (ending("truncated", "cancelled"), "length"),
+        (ending("stopped", "tool_stop"), "stop"),
+        (ending("stopped", "max_steps"), "length"),
+        (ending("stopped", "max_steps", 1), "tool_calls"),
+        (ending("cancelled", None, 1), None),
+    ],
+)
+def test_the_finish_reason_says_what_is_to_be_done(end: list[UIEvent], finish: str | None) -> None:
+    """Run the calls; or know that the answer is cut; a run that was cancelled just ends."""
+    assert finish == read(told(*START, Text("a"), *end)).finish
+
+
+@pytest.mark.parametrize("name", ["an error in the middle", "an error at once", "an error while a call is written"])
+def test_an_error_ends_the_body(name: str) -> None:
+    """Nothing follows it, not even `[DONE]`; clients raise it."""
+    error = {"message": "the provider is overloaded", "type": "server_error", "code": "upstream_error"}
+
+    assert error == read(RUNS[name]).error
+
+
+def test_a_body_that_is_left_says_so() -> None:
+    """A run whose `done` did not come is an error to the client; one that has failed already is told once."""
+    error = {"message": "the stream ended before it was complete", "type": "server_error", "code": "stream_interrupted"}
+
+    assert error == read(RUNS["text"][:3]).error
+    assert "upstream_error" == (read(RUNS["an error in the middle"][:5]).error or {})["code"]
+
+
+def test_usage_of_all_steps() -> None:
+    """Told behind the end, if the client asked and somebody knows; what is unknown of it is left out."""
+    assert read(RUNS["two steps"], include_usage=True).usage == {
+        "prompt_tokens": 30,
+        "completion_tokens": 9,
+        "total_tokens": 24,
+        "prompt_tokens_details": {"cached_tokens": 8},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    assert read(RUNS["two steps"]).usage is None
+    assert read(RUNS["text"], include_usage=True).usage is None
+    only = told(*START, UsageReport(Usage(input=3)), *STOP)
+    assert {"prompt_tokens": 3, "completion_tokens": 0, "total_tokens": 3} == read(only, include_usage=True).usage
+
+
+# White space.
+
+
+def in_text(*items: str | int) -> list[UIEvent]:
+    """Return a run of texts, and of calls in text that wait."""
+    events: list[UIEvent] = []
+    pending = []
+    for item in items:
+        if isinstance(item, str):
+            events.append(Text(item))
+        else:
+            events += written(call(item))
+            pending.append(item)
+    return told(*START, *events, *ending("finished", "stop", *pending))
+
+
+@pytest.mark.parametrize(
+    ("items", "content"),
+    [
+        (["So:\n\n", 1], "So:"),
+        (["\n", 1], ""),
+        (["So: ", 1, "\n"], "So:"),
+        (["So: ", 1, "\n", 2, "\n\n"], "So:"),
+        (["So: ", 1, "\n\nThen"], "So:\n\nThen"),
+        (["So: ", 1, "\n\nThen\n"], "So:\n\nThen\n"),
+        (["So.\n"], "So.\n"),
+        ([" a ", " ", "\tb\r\n", "c "], " a  \tb\r\nc "),
+        (["a\u00a0", 1], "a\u00a0"),
+        (["a" + " " * BOUND, 1], "a"),
+        (["a" + " " * (BOUND + 1), 1], "a" + " " * (BOUND + 1)),
+        (["a" + " " * (BOUND + 1), "  ", 1, "b ", 2], "a" + " " * (BOUND + 3) + "b"),
+    ],
+)
+def test_white_space_around_calls_in_text(items: list[str | int], content: str) -> None:
+    """What stands between a text and a call is dropped, up to a bound, and so is what ends the answer behind a call."""
+    assert content == read(in_text(*items)).content
+
+
+def test_white_space_before_what_is_no_call_in_text() -> None:
+    """It stays before a native call, and where a call turns out to be text."""
+    native = call(1, dialect="native")
+    assert "So: " == read(told(*START, Text("So: "), *written(native), *ending("finished", "stop"))).content
+    bad = Error(Code.INVALID_JSON, "", call_id="c", raw="{", dialect="native")
+    assert "So: " == read(told(*START, Text("So: "), Thinking(True, "c"), bad, *STOP)).content
+    assert "~~~" == read(RUNS["a call that is text after all"]).content
+    refused = told(*START, Text("a "), *RUNS["a call that is text after all"][2:])
+    assert "a ~~~" == read(refused).content
+
+
+def test_white_space_between_steps() -> None:
+    """What separates them is in the place of the white space around it."""
+    step: list[UIEvent] = [StepEnd(1, "stop"), StepStart(2)]
+    events = told(*START, Text("a \n"), *step, Text("\n"), Text(" "), Text(" b"), StepEnd(2, "stop"), STOP[1])
+    assert "a\n\nb" == read(events).content
+    silent = told(*START, *written(call(1)), *executed(call(1)), *step, Text(" b"), StepEnd(2, "stop"), STOP[1])
+    assert " b" == read(silent).content
+
+
+pieces = st.lists(st.sampled_from([" ", "\n", "\r\n", "a", "b c", " " * BOUND]), min_size=1, max_size=6).map("".join)
+
+
+@given(st.lists(pieces | st.integers(1, 9), max_size=6, unique=True), st.lists(st.integers(0, 2500), max_size=8))
+def test_cuts_of_the_text_change_nothing(items: list[str | int], places: list[int]) -> None:
+    """However the text was cut, a client has the same message."""
+    pieces = [each for item in items for each in (cut(item, places) if isinstance(item, str) else [item])]
+
+    assert read(in_text(*items)) == read(in_text(*pieces))
+
+
+@pytest.mark.anyio
+async def test_from_a_provider_to_a_client() -> None:
+    """Text in and native calls out, all the way; tools that are run here stay unseen."""
+
+    def get_weather(city: str) -> str:
+        """Tell the weather."""
+        return "mild"
+
+    body = 'Let me look.\n\n~~~tool_call\n{"toolName": "get_weather", "arguments": {"city": "Bern"}}\n~~~\n'
+    for tools, calls in ((None, [("get_weather", ARGUMENTS)]), ([get_weather], [])):
+        async with ToolStream(sources.text([body]), tools=tools) as stream:
+            message = read([event async for event in stream])
+        assert calls == [(name, arguments) for _, name, arguments in message.calls]
+        assert ("Let me look.", "tool_calls" if calls else "stop") == (message.content, message.finish)
+
+
+def test_a_call_with_no_name_before_it_is_complete() -> None:
+    """A source may tell a call at once; with `call_deltas` it goes out whole."""
+    events = told(
+        *START, Thinking(True, "call_1"), Call(call(1)), Thinking(False, "call_1"), *ending("finished", "", 1)
+    )
+
+    assert [("call_1", "weather", ARGUMENTS)] == read(events, call_deltas=True).calls
+    assert read(events) == read(events, call_deltas=True)
+    nameless = told(*START, Thinking(True, "c"), CallStart("c", "f"), Call(call(1)))
+    assert [] == read(nameless).calls

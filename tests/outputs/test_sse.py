@@ -1,0 +1,138 @@
+"""Server-sent events, written: whatever stands in an event, every reader finds that event and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx
+from httpx_sse import EventSource
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.outputs.encoder import KEEP_ALIVE, encode_json, present, to_json
+from streamtools.sources import Frame, SSEDecoder
+from streamtools.testing.laws import cut
+
+HOSTILE = [
+    *("\n", "\r", "\r\n", "\n\n", "\r\r", "\u2028", "\u2029", "\x85", "\x00", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"),
+    *(
+        "data: ",
+        "event: x\n",
+        "id: 1\n\n",
+        "retry: 1",
+        ": ",
+        "[DONE]",
+        "\ufeff",
+        "\ud83d",
+        "\ude00",
+        "\\",
+        '"',
+        "\t",
+        " ",
+    ),
+]
+texts = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=3), max_size=8).map("".join)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def browser(body: str) -> list[Frame]:
+    """Return the events of a body as the standard has it; the bytes have been decoded, whatever they held."""
+    frames: list[Frame] = []
+    data: list[str] = []
+    name = last = ""
+    for line in re.split("\r\n|\r|\n", body.removeprefix("\ufeff")):
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line:
+            if data:
+                frames.append(Frame("\n".join(data).encode(), name or "message", last))
+            data, name = [], ""
+        elif field == "data":
+            data.append(value)
+        elif field == "event":
+            name = value
+        elif field == "id" and "\x00" not in value:
+            last = value
+    return frames
+
+
+def careless(body: str) -> list[Frame]:
+    """Return the events of a body as a reader has them that takes all that looks like a line end for one."""
+    return browser("\n".join(body.splitlines()) + "\n\n")
+
+
+def read_everywhere(body: bytes) -> Frame:
+    """Return the one event that each of the readers finds in a body."""
+    decoder = SSEDecoder()
+    ours = decoder.feed(body) + decoder.close()
+    response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+    theirs = [Frame(each.data.encode(), each.event, each.id) for each in EventSource(response).iter_sse()]
+    assert len(ours) == 1
+    assert ours == theirs == browser(body.decode()) == careless(body.decode())
+    frame = ours[0]
+    assert isinstance(frame, Frame)
+    return frame
+
+
+def whole(value: Any) -> Any:
+    """Return a value with U+FFFD for each half of a surrogate pair."""
+    return json.loads(
+        json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
+
+
+@given(values)
+def test_json_comes_back_as_one_event(value: Any) -> None:
+    """Every reader finds one event with the value that was written, without a name and an id."""
+    frame = read_everywhere(encode_json(value))
+
+    assert ("message", "") == (frame.event, frame.id)
+    assert whole(value) == json.loads(frame.data)
+
+
+@given(values)
+def test_keep_alives_are_no_events(value: Any) -> None:
+    """They disturb nothing, between two events or before the first."""
+    body = KEEP_ALIVE + encode_json(value) + KEEP_ALIVE
+
+    assert whole(value) == json.loads(read_everywhere(body).data)
+
+
+@given(values, st.lists(st.integers(0, 200), max_size=4))
+def test_cuts_change_nothing(value: Any, places: list[int]) -> None:
+    """However the bytes are cut, they are the same event."""
+    body = encode_json(value)
+    decoder = SSEDecoder()
+
+    pieces = [piece.encode("latin-1") for piece in cut(body.decode("latin-1"), places)]
+    frames = [frame for piece in pieces for frame in decoder.feed(piece)]
+
+    assert [read_everywhere(body)] == frames
+
+
+def test_the_bytes_of_an_event() -> None:
+    """Lines end in LF."""
+    assert b"data: [1]\n\n" == encode_json([1])
+
+
+def test_raw_line_ends_in_strings_are_escaped() -> None:
+    """What a reader might take for the end of a line is written as JSON escapes it, a tab too."""
+    assert rb'["a\rb\nc\u2028d\u2029e\u0085f\u0000g\th"]' == to_json(["a\rb\nc\u2028d\u2029e\x85f\x00g\th"])
+
+
+def test_half_a_surrogate_pair_raises_nothing() -> None:
+    """It becomes U+FFFD wherever it stands, and both halves of one pair become a character."""
+    value = {"\ud83d": ["\ude00", ("\ud83d\ude00",)]}
+
+    assert {"\ufffd": ["\ufffd", ["😀"]]} == json.loads(to_json(value))
+
+
+def test_what_is_none_is_left_out() -> None:
+    """`present` keeps what is false and leaves out what is not there."""
+    assert {"b": 0, "c": "", "d": False} == present(a=None, b=0, c="", d=False)

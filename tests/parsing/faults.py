@@ -1,0 +1,236 @@
+"""Faults that a parser could well have. Each is planted by one function, and the laws must catch it.
+
+Most are planted at the surface, in what `Parser` is given and gives back, so that they stay where they are when what is
+behind it moves. Those below the line are planted inside.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+
+from streamtools import Parser
+from streamtools.events import Call, CallDelta, Text, Thinking, UIEvent
+from streamtools.parsing.json_text import State
+from streamtools.parsing.reader import Closing, Reader
+from streamtools.parsing.span import Span
+from tests.support.variants import KNOWN
+
+Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+Change: TypeAlias = Callable[[Parser, list[UIEvent]], list[UIEvent]]
+
+
+def _change_what_is_told(patch: pytest.MonkeyPatch, change: Change, *, at_close: Change | None = None) -> None:
+    """Let `change` stand between a parser and whoever feeds it, and `at_close`, or `change` as well, at its end."""
+    feed, close, last = Parser.feed, Parser.close, at_close or change
+    patch.setattr(Parser, "feed", lambda parser, delta: change(parser, feed(parser, delta)))
+    patch.setattr(Parser, "close", lambda parser: last(parser, close(parser)))
+
+
+def no_flush_at_close(patch: pytest.MonkeyPatch) -> None:
+    """What is held back at the end is never shown."""
+    _change_what_is_told(
+        patch, lambda _, events: events, at_close=lambda _, events: [each for each in events if type(each) is not Text]
+    )
+
+
+def marker_left_in_text(patch: pytest.MonkeyPatch) -> None:
+    """The call is found, and what it begins with is shown all the same."""
+
+    def show_too(_: Parser, events: list[UIEvent]) -> list[UIEvent]:
+        shown: list[UIEvent] = []
+        for event in events:
+            if isinstance(event, Call):
+                shown.append(Text(event.call.raw[:3]))
+            shown.append(event)
+        return shown
+
+    _change_what_is_told(patch, show_too)
+
+
+def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
+    """A candidate that has failed is released with the delta after."""
+    feed, close, held = Parser.feed, Parser.close, Parser.held
+    behind: dict[Parser, list[UIEvent]] = {}
+
+    def holds(parser: Parser) -> str:
+        late = "".join(each.text for each in behind.get(parser, ()) if isinstance(each, Text))
+        return late + str(held.__get__(parser))
+
+    def linger(parser: Parser, delta: str) -> list[UIEvent]:
+        late, waited = behind.pop(parser, []), held.__get__(parser)
+        events = feed(parser, delta)
+        if waited and events and all(type(each) is Text for each in events):
+            behind[parser] = events
+            return late
+        return late + events
+
+    patch.setattr(Parser, "feed", linger)
+    patch.setattr(Parser, "close", lambda parser: behind.pop(parser, []) + close(parser))
+    patch.setattr(Parser, "held", property(holds))
+
+
+def text_comes_late(patch: pytest.MonkeyPatch) -> None:
+    """What a delta shows is shown with the next one."""
+    behind: dict[Parser, list[UIEvent]] = {}
+
+    def wait(parser: Parser, events: list[UIEvent]) -> list[UIEvent]:
+        late = behind.pop(parser, [])
+        if events and type(events[-1]) is Text:
+            behind[parser] = [events.pop()]
+        return late + events
+
+    _change_what_is_told(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
+
+
+def a_call_waits_for_more(patch: pytest.MonkeyPatch) -> None:
+    """A call that is complete is told with the delta behind it."""
+    behind: dict[Parser, list[UIEvent]] = {}
+
+    def wait(parser: Parser, events: list[UIEvent]) -> list[UIEvent]:
+        late = behind.pop(parser, [])
+        begun = next((at for at, each in enumerate(events) if isinstance(each, Call)), len(events))
+        behind[parser] = events[begun:]
+        return late + events[:begun]
+
+    _change_what_is_told(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
+
+
+def thinking_never_ends(patch: pytest.MonkeyPatch) -> None:
+    """The interface is not told that the call is over."""
+    _change_what_is_told(
+        patch, lambda _, events: [each for each in events if not isinstance(each, Thinking) or each.active]
+    )
+
+
+def a_piece_of_arguments_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """Where a brace is told, in the arguments of a call that is being written."""
+    _change_what_is_told(
+        patch, lambda _, events: [each for each in events if not isinstance(each, CallDelta) or "{" not in each.text]
+    )
+
+
+def half_a_pair_raises(patch: pytest.MonkeyPatch) -> None:
+    """Text is encoded, which half a pair of surrogates cannot be."""
+    feed = Parser.feed
+    patch.setattr(Parser, "feed", lambda parser, delta: feed(parser, delta.encode().decode()))
+
+
+def limits_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A call is kept whatever its length, and calls however many there are."""
+    begin = Parser.__init__
+
+    def forget(parser: Parser, *given: Any, **options: Any) -> None:
+        begin(parser, *given, **{name: value for name, value in options.items() if name != "limits"})
+
+    patch.setattr(Parser, "__init__", forget)
+
+
+def context_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Markdown is followed, and nobody asks: a call in code counts."""
+    begin = Parser.__init__
+
+    def look_everywhere(parser: Parser, *given: Any, **options: Any) -> None:
+        begin(parser, *given, **options | {"in_code": "call"})
+
+    patch.setattr(Parser, "__init__", look_everywhere)
+
+
+# Inside.
+
+
+def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:
+    """Where the provider cuts the text, a line is taken to begin."""
+    feed = Parser.feed
+
+    def forget(parser: Parser, delta: str) -> list[UIEvent]:
+        parser._prose.markdown.end_line()
+        return feed(parser, delta)
+
+    patch.setattr(Parser, "feed", forget)
+
+
+def braces_counted_without_strings(patch: pytest.MonkeyPatch) -> None:
+    """The JSON ends at the brace that balances the first, in a string or not."""
+
+    def count(span: Span, *, lines: object = None, envelope: object = None) -> Generator[None, None, State]:
+        span.begin_call(span.place)
+        depth = 0
+        while True:
+            while span.at == len(span.text):
+                if span.ended:
+                    return State.OPEN
+                yield
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(span.text[span.at], 0)
+            span.at += 1
+            if not depth:
+                span.end_call(span.place)
+                return State.ENDED
+
+    patch.setattr(Span, "json", count)
+
+
+def half_a_closing_is_content(patch: pytest.MonkeyPatch) -> None:
+    """The beginning of a closing tag, at the end of a delta, is taken for a part of the value."""
+    content = Reader.content
+
+    def see_whole_ones(reader: Reader, closing: Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
+        blind, search = copy.copy(closing), closing.search
+        blind.search = lambda *at: found if (found := search(*at)) is None or found.lastindex else None
+        return content(reader, blind, take)
+
+    patch.setattr(Reader, "content", see_whole_ones)
+
+
+def escapes_written_twice(patch: pytest.MonkeyPatch) -> None:
+    """A converted value is quoted as if it were not JSON yet."""
+    write = Span.write
+    patch.setattr(Span, "write", lambda span, text: write(span, text.replace("\\", "\\\\")))
+
+
+IN_TAGS = frozenset((
+    "qwen3_coder_xml", "kimi_k3_xtml", "deepseek_dsml", "glm_xml", "minimax_m2_xml", "minimax_m3_xml", "seed_oss_xml",
+    "anthropic_xml", "hunyuan_xml", "step3_xml", "poolside_xml", "minicpm5_xml", "morph_xml", "k_exaone2_xml",
+    "atem_xml",
+))  # fmt: skip
+"""Dialects in which a value is the text between two tags."""
+
+CONVERTED = IN_TAGS | {"pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic", "gemma4", "functiongemma"}
+"""Dialects in which arguments are not written as JSON."""
+
+EVERY = frozenset(KNOWN)
+AT_START = frozenset(("llama3_json", "pythonic", "raw_json", "json_array"))
+"""Dialects without a marker: a call counts at the beginning of a message alone, before which there is no code."""
+
+
+class Fault(NamedTuple):
+    """A fault, the law that it breaks, and the dialects in which it can show."""
+
+    plant: Plant
+    law: str
+    dialects: frozenset[str] = EVERY
+
+
+FAULTS = {
+    each.plant.__name__: each
+    for each in (
+        Fault(half_a_pair_raises, "totality"),
+        Fault(a_delta_begins_a_line, "chunk_invariance", EVERY - AT_START - {"xlam_json"}),
+        Fault(text_comes_late, "deltas_are_only_batching"),
+        Fault(no_flush_at_close, "conservation"),
+        Fault(marker_left_in_text, "conservation"),
+        Fault(hold_back_one_too_long, "promptness"),
+        Fault(context_ignored, "promptness", EVERY - AT_START),
+        Fault(thinking_never_ends, "paired_lifecycle"),
+        Fault(a_piece_of_arguments_is_lost, "deltas_tell_the_arguments"),
+        Fault(limits_forgotten, "limits"),
+        Fault(braces_counted_without_strings, "what_is_written_is_read", EVERY - CONVERTED),
+        Fault(half_a_closing_is_content, "what_is_written_is_read", IN_TAGS),
+        Fault(escapes_written_twice, "what_is_written_is_read", CONVERTED),
+        Fault(a_call_waits_for_more, "a_complete_call_is_told"),
+    )
+}
+"""By the names of the functions that plant them."""

@@ -1,0 +1,118 @@
+"""What the parser knows of the declared tools, however they are declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import ToolRegistry, tool
+from streamtools.parsing.declared import Declared
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+
+@tool
+def count(n: int) -> int:
+    """Count."""
+    return n
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        pytest.param([{"name": "count", "parameters": SCHEMA}], id="plain"),
+        pytest.param([{"type": "function", "function": {"name": "count", "parameters": SCHEMA}}], id="OpenAI chat"),
+        pytest.param([{"name": "count", "input_schema": SCHEMA}], id="Anthropic"),
+        pytest.param([{"name": "count", "inputSchema": SCHEMA}], id="MCP"),
+        pytest.param([{"functionDeclarations": [{"name": "count", "parameters": SCHEMA}]}], id="Gemini"),
+        pytest.param({"name": "count", "parameters": SCHEMA}, id="one definition"),
+        pytest.param([{"type": "web_search"}, {"name": "count", "parameters": SCHEMA}], id="beside a provider's own"),
+        pytest.param([count], id="a tool"),
+        pytest.param(count, id="one tool"),
+        pytest.param([[], [ToolRegistry(count)]], id="several of several"),
+        pytest.param(ToolRegistry(count), id="a registry"),
+    ],
+)
+def test_a_declaration_of_any_provider(tools: Any) -> None:
+    """The name, and the types of the parameters."""
+    declared = Declared(tools)
+    assert ("count",) == declared.names
+    assert "count" in declared
+    assert {"integer"} == declared.arguments("count").property("n").types
+
+
+@pytest.mark.parametrize("tools", [None, [], {}, [{"name": ""}], [{"parameters": SCHEMA}], [{"googleSearch": {}}]])
+def test_what_has_no_name_is_left_out(tools: Any) -> None:
+    """A provider has tools of its own, which it calls itself."""
+    declared = Declared(tools)
+    assert () == declared.names
+    assert frozenset() == declared.arguments("count").types
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        pytest.param(max, id="a function"),
+        pytest.param([count, max], id="a function among tools"),
+        pytest.param({"max": max}, id="a mapping of names to functions"),
+        pytest.param([{"max": max}], id="such a mapping in a list"),
+        pytest.param({"name": max}, id="a function for a name"),
+        pytest.param({"count": SCHEMA}, id="a mapping of names to schemas"),
+        pytest.param("count", id="a text"),
+        pytest.param(["count"], id="a list of texts"),
+        pytest.param(b"count", id="bytes"),
+        pytest.param(3, id="a number"),
+        pytest.param([{"functionDeclarations": "count"}], id="declarations that are none"),
+    ],
+)
+def test_what_declares_nothing_is_refused(tools: Any) -> None:
+    """It is the caller's slip, and calls that were meant would be text."""
+    with pytest.raises(TypeError, match=r"declares no tool; `tool\(function\)` declares a function") as raised:
+        Declared(tools)
+    assert "count" in str(raised.value) or "max" in str(raised.value) or "3" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "types"),
+    [
+        ({"type": "STRING"}, ["string"]),
+        ({"type": ["integer", "null"]}, ["integer", "null"]),
+        ({"type": "string", "nullable": True}, ["string", "null"]),
+        ({"anyOf": [{"type": "number"}, {"oneOf": [{"type": "boolean"}]}]}, ["number", "boolean"]),
+        ({"$ref": "#/$defs/a~1b"}, ["array"]),
+        ({"$ref": "#/nowhere"}, []),
+        ({"$ref": "#/$defs/loop"}, []),
+        ({"enum": ["a", 1, None]}, ["string", "integer"]),
+        ({"const": True}, ["boolean"]),
+        ({"properties": {}}, ["object"]),
+        ({"items": {}}, ["array"]),
+        (True, []),
+    ],
+    ids=str,
+)
+def test_the_types_that_a_schema_allows(schema: Any, types: list[str]) -> None:
+    """References and alternatives are followed, to a bound; what says nothing allows anything."""
+    root = {
+        "properties": {"x": schema},
+        "$defs": {"a/b": {"items": {"type": "string"}}, "loop": {"$ref": "#/$defs/loop"}},
+    }
+    declared = Declared([{"name": "f", "parameters": root}])
+    assert set(types) == declared.arguments("f").property("x").types
+
+
+def test_what_holds_for_parts() -> None:
+    """Elements, properties by name, and those that are not named."""
+    schema = Declared(
+        [
+            {
+                "name": "f",
+                "parameters": {
+                    "properties": {"a": {"items": {"type": "integer"}}},
+                    "additionalProperties": {"type": "number"},
+                },
+            }
+        ]
+    ).arguments("f")
+    assert {"integer"} == schema.property("a").items.types
+    assert {"number"} == schema.property("other").types

@@ -1,0 +1,273 @@
+"""`###:{…}`: three hashes are a heading more often than not, and each character tells more."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamtools import parse
+from streamtools.parsing.dialects import hash_marker
+from streamtools.testing.laws import assert_chunk_invariant, steps
+from tests.support.reading import Brief, brief, call, error, raws, read, warning
+from tests.support.ways_to_cut import three_way, two_way, usual_ways
+
+SEED = '###:{"toolName":"getWeather","parameters":{"city":"San Francisco"}}'
+"""The example of the document that the dialect comes from."""
+
+F = '###:{"name":"f"}'
+G = '###:{"name":"g"}'
+f, g = call("f"), call("g")
+
+
+def test_the_seeds_own_example_at_all_two_and_three_way_cuts() -> None:
+    """One call and no visible text, wherever the stream was cut, with prose around it too."""
+    for text, expected in [
+        (SEED, [call("getWeather", city="San Francisco")]),
+        (f"It is\n{SEED} so.", ["It is\n", call("getWeather", city="San Francisco"), " so."]),
+    ]:
+        events = assert_chunk_invariant(text, [*two_way(text), list(text)])
+        assert expected == brief(events)
+    assert_chunk_invariant(SEED, three_way(SEED))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(F, [f], id="nothing else"),
+        pytest.param(f"Look: {F} there", ["Look: ", f, " there"], id="in the middle of a line"),
+        pytest.param(f"    {F}", ["    ", f], id="behind indentation"),
+        pytest.param(f"- {F}", ["- ", f], id="in a list item"),
+        pytest.param(f"## Title {F}", ["## Title ", f], id="in a heading"),
+        pytest.param(f"a | {F} | b", ["a | ", f, " | b"], id="in a table"),
+        pytest.param(f"({F})", ["(", f, ")"], id="in brackets"),
+        pytest.param(f"_{F}_", ["_", f, "_"], id="behind an underscore"),
+        pytest.param(f"é.{F}", ["é.", f], id="behind a full stop"),
+        pytest.param(f"😀{F}", ["😀", f], id="behind a symbol"),
+        pytest.param(f"\\{F}", ["\\", f], id="behind a back-slash"),
+        pytest.param(f"{F}{G}", [f, g], id="two without anything between"),
+        pytest.param(f"{F}{F}", [f, f], id="the same call twice is two calls"),
+        pytest.param(f"One {F} two\n{G}\nthree", ["One ", f, " two\n", g, "\nthree"], id="text between and around"),
+        pytest.param('###: {"name":"f"}', [f], id="a space before the brace"),
+        pytest.param('###:\r\n\t {"name":"f"}', [f], id="a line end, a tab and a space before the brace"),
+        pytest.param('###:{\r\n\t "name":"f"}', [f], id="a line end, a tab and a space behind the brace"),
+        pytest.param("###:" + " " * 32 + '{"name":"f"}', [f], id="thirty-two spaces before the brace"),
+        pytest.param("###:{" + "\n" * 32 + '"name":"f"}', [f], id="thirty-two line feeds behind the brace"),
+        pytest.param('###:\n\n{\n\n"name":"f"\n\n}', [f], id="blank lines do not end good JSON"),
+        pytest.param(f"###:{F}", ["###:", f], id="a marker behind a marker that came to nothing"),
+        pytest.param("###:{" + F, ["###:{", f], id="a marker in the white space of one that came to nothing"),
+        pytest.param(f"###: \n{F}", ["###: \n", f], id="a marker on the line behind one that came to nothing"),
+        pytest.param(
+            '###:{"name":"f","arguments":{"a":{"b":[{}]}}}', [call("f", a={"b": [{}]})], id="braces in braces"
+        ),
+        pytest.param('###:{"name":"f","arguments":{"a":"}}{"}}!', [call("f", a="}}{"), "!"], id="braces in a string"),
+        pytest.param('###:{"name":"f","args":{"a":"\\"}\\\\"}}!', [call("f", a='"}\\'), "!"], id="an escaped quote"),
+        pytest.param(
+            '###:{"name":"f","args":{"a":"###:{\\"name\\":\\"g\\"}"}}', [call("f", a=G)], id="a whole call in a string"
+        ),
+        pytest.param(
+            '###:{"name":"f","args":{"a":"\n~~~tool_call\n{}\n~~~\n\n"}}',
+            [call("f", a="\n~~~tool_call\n{}\n~~~\n\n")],
+            id="another dialect's call, line feeds and all, in a string",
+        ),
+    ],
+)
+def test_calls(text: str, expected: list[Brief]) -> None:
+    """The marker counts anywhere, as in the seed; the call ends where its object ends."""
+    assert expected == read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("### Title", id="a heading"),
+        pytest.param("#### Title", id="a smaller heading"),
+        pytest.param("###\n", id="a line of three hashes"),
+        pytest.param("###: note", id="a colon and a word"),
+        pytest.param("###:{x}", id="a letter behind the brace"),
+        pytest.param("###:{}", id="an empty object"),
+        pytest.param("###:{ }", id="an empty object with a space"),
+        pytest.param("###:{'name':'f'}", id="single quotes"),
+        pytest.param('### :{"name":"f"}', id="a space before the colon"),
+        pytest.param('####:{"name":"f"}', id="four hashes"),
+        pytest.param(f"###{F}", id="six hashes"),
+        pytest.param('##:{"name":"f"}', id="two hashes"),
+        pytest.param('###;{"name":"f"}', id="a semicolon"),
+        pytest.param('###:[{"name":"f"}]', id="an array"),
+        pytest.param(f"log{F}", id="behind a letter"),
+        pytest.param(f"é{F}", id="behind a letter with an accent"),
+        pytest.param(f"東{F}", id="behind a letter of another script"),
+        pytest.param(f"9{F}", id="behind a digit"),
+        pytest.param("###:" + " " * 33 + '{"name":"f"}', id="thirty-three spaces before the brace"),
+        pytest.param("###:{" + " " * 33 + '"name":"f"}', id="thirty-three spaces behind the brace"),
+        pytest.param('###:\u00a0{"name":"f"}', id="a space that is none of the four"),
+        pytest.param(f"`{F}`", id="in a code span"),
+        pytest.param(f"> {F}", id="in a quote"),
+        pytest.param('> ###:\n{"name":"f"}', id="begun in a quote"),
+        pytest.param(f"```\n{F}\n```", id="in a fence"),
+        pytest.param("###", id="cut behind the hashes"),
+        pytest.param("###:", id="cut behind the colon"),
+        pytest.param("###:{", id="cut behind the brace"),
+        pytest.param("###:\n{\n", id="cut in the white space"),
+    ],
+)
+def test_text(text: str) -> None:
+    """What only looks like a call is text, to the letter."""
+    assert [text] == read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "decides"),
+    [
+        ("### Title", " "),
+        ("## Title", " "),
+        ("#### Title", "#"),
+        ("###\n", "\n"),
+        ("###: note", "n"),
+        ("###:{x}", "x"),
+        ("###:{}", "}"),
+        ("###:" + " " * 33, " "),
+        ("###result: {", ":"),
+        ("###results", "s"),
+    ],
+)
+def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
+    """Everything is held up to that character, and nothing from there on."""
+    at = next(index for index, step in enumerate(steps(text)) if step.new)
+
+    assert decides == text[at]
+    for index, step in enumerate(steps(text)):
+        assert step.held == (text[: index + 1] if index < at else step.held)
+    assert [text[: at + 1]] == brief(step for step in [*steps(text)][at].new)
+
+
+def test_the_quotation_mark_commits() -> None:
+    """Before it there is a candidate; from it on, the interface knows that a call is being written."""
+    told = [(step.delta, [type(event).__name__ for event in step.new], step.held) for step in steps('a ###: { "x')]
+
+    assert ('"', ["Thinking"], "") == told[-2]
+    assert all(names == [] for _, names, _ in told[2:-2])
+
+
+BROKEN = error("invalid_json")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('###:{"name": f} on', [BROKEN, " on"], id="a bare word"),
+        pytest.param("###:{\"name\": 'f'} on", [BROKEN, " on"], id="single quotes"),
+        pytest.param('###:{"name":"f",} on', [BROKEN, " on"], id="a trailing comma"),
+        pytest.param('###:{"name":"f" "args":{}} on', [BROKEN, " on"], id="a missing comma"),
+        pytest.param('###:{"name" "f"} on', [BROKEN, " on"], id="a missing colon"),
+        pytest.param('###:{"name":"f","args":{"a":True}} on', [BROKEN, " on"], id="a literal of Python"),
+        pytest.param('###:{"name":"f","args":{"a":01}} on', [BROKEN, " on"], id="a number that JSON does not have"),
+        pytest.param('###:{"name":"f"/*c*/} on', [BROKEN, " on"], id="a comment"),
+        pytest.param('###:{"name":"f"] on', [BROKEN, " on"], id="the wrong bracket"),
+        pytest.param('###:{"name":"f","args":[1}} on', [BROKEN, " on"], id="the wrong bracket, deeper"),
+        pytest.param('###:{"name":"\\x"} on', [BROKEN, " on"], id="an escape that JSON does not have"),
+        pytest.param('###:{"name": f, "a":"}"} on', [BROKEN, " on"], id="a brace in a string behind the break"),
+        pytest.param('###:{"name": f, "a":"\\"}"} on', [BROKEN, " on"], id="an escaped quote behind the break"),
+        pytest.param('###:{"name": f, [{"a":1}]} on', [BROKEN, " on"], id="brackets behind the break balance"),
+        pytest.param(
+            '###:{"name":"f,"args":{}}\nno\n\nOn.', [BROKEN, "\nOn."], id="a missing quote, up to a blank line"
+        ),
+        pytest.param('###:{"name": f\r\n\r\nOn.', [BROKEN, "\r\nOn."], id="a blank line of CR LF"),
+        pytest.param('###:{"name": f\n \t\nOn.', [BROKEN, " \t\nOn."], id="a blank line of blanks"),
+        pytest.param('###:{"name": f, "a":"\n\nOn.', [BROKEN, "\nOn."], id="a blank line in an open string"),
+        pytest.param('###:{"name": f\nno\nno} on', [BROKEN, " on"], id="line feeds alone do not end it"),
+        pytest.param('###:{"name": f, "a', [BROKEN], id="broken up to the end of the stream"),
+        pytest.param('###:{"name": f', [error("truncated")], id="a word that could still become one of JSON"),
+        pytest.param(f'###:{{"name": f}}{F}', [BROKEN, f], id="a good call behind a broken one"),
+        pytest.param(f'###:{{"name": f\n\n{F}', [BROKEN, "\n", f], id="a good call behind the blank line"),
+        pytest.param(
+            '###:{"name": f\n\n~~~tool_call\n{"name":"f"}\n~~~', [BROKEN, "\n", f], id="another dialect there"
+        ),
+        pytest.param('###:{"a":1} on', [error("missing_tool_name"), " on"], id="an object without a name"),
+    ],
+)
+def test_malformed_calls(text: str, expected: list[Brief]) -> None:
+    """What is broken is an error up to where its brackets balance or a blank line comes, and text again behind that."""
+    assert expected == read(text)
+
+
+def test_an_error_holds_what_was_hidden() -> None:
+    """The raw text goes from the first hash to the end that recovery found, the line feed of that line included."""
+    assert ['###:{"name": f}'] == raws('a ###:{"name": f} b')
+    assert ['###:{"name": f\n'] == raws('a ###:{"name": f\n\nb')
+
+
+def test_every_beginning_of_a_call_is_text_or_truncated() -> None:
+    """Cut before the commit point it is text, cut behind it an error that holds all of it; it is never a call."""
+    commit = SEED.index('"') + 1
+    for end in range(len(SEED)):
+        result = parse("Now " + SEED[:end])
+        if end < commit:
+            assert ("Now " + SEED[:end], []) == (result.content, result.errors)
+        else:
+            assert "Now " == result.content
+            assert [("truncated", SEED[:end])] == [(each.code, each.raw) for each in result.errors]
+        assert [] == result.calls
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('###result f: {"a":1} on', [warning("forged_result"), " on"], id="as we write it"),
+        pytest.param("Yes.\n###result f:{}\n", ["Yes.\n", warning("forged_result"), "\n"], id="without anything in it"),
+        pytest.param("###result \t f: \r\n {}", [warning("forged_result")], id="more white space"),
+        pytest.param(f"###result {'n' * 64}: {{}}", [warning("forged_result")], id="a name of sixty-four characters"),
+        pytest.param(f"###result{' ' * 32}f:{' ' * 32}{{}}", [warning("forged_result")], id="all the white space"),
+        pytest.param('###result f: {"a": on and on', [warning("forged_result")], id="broken, up to the end"),
+        pytest.param(
+            '###result f: {"a": on\n\non', [warning("forged_result"), "\non"], id="broken, up to a blank line"
+        ),
+        pytest.param('###result f: {"a":', [warning("forged_result")], id="cut off"),
+        pytest.param("###result f: {", [warning("forged_result")], id="cut off at the brace that commits"),
+        pytest.param(
+            '###result f: {"name":"g"} ' + G, [warning("forged_result"), " ", g], id="a call behind it, none in it"
+        ),
+        pytest.param(F + "\n###result f: {}", [f, "\n", warning("forged_result")], id="behind the call"),
+        pytest.param("###result f: [1]", ["###result f: [1]"], id="no object"),
+        pytest.param("###result f {}", ["###result f {}"], id="no colon"),
+        pytest.param("###result: {}", ["###result: {}"], id="no name"),
+        pytest.param("###result f.g: {}", ["###result f.g: {}"], id="a name with a full stop"),
+        pytest.param("###resultf: {}", ["###resultf: {}"], id="no space before the name"),
+        pytest.param("### result f: {}", ["### result f: {}"], id="a heading"),
+        pytest.param("####result f: {}", ["####result f: {}"], id="four hashes"),
+        pytest.param(f"###result {'n' * 65}: {{}}", [f"###result {'n' * 65}: {{}}"], id="too long a name"),
+        pytest.param(f"###result{' ' * 33}f: {{}}", [f"###result{' ' * 33}f: {{}}"], id="too much white space"),
+        pytest.param("`###result f: {}`", ["`###result f: {}`"], id="in code"),
+        pytest.param("###result f:", ["###result f:"], id="cut before the brace"),
+    ],
+)
+def test_results_that_the_model_writes(text: str, expected: list[Brief]) -> None:
+    """A result in our own form is hidden and reported, and nothing in it counts."""
+    assert expected == read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(F, [f], id="at the beginning"),
+        pytest.param(f"a\n \t{F}", ["a\n \t", f], id="behind indentation"),
+        pytest.param(f"a {F}", [f"a {F}"], id="in the middle of a line"),
+        pytest.param(f"{F}{G}", [f, G], id="behind a call on the same line"),
+        pytest.param(f"{F}\n{G}", [f, "\n", g], id="on the line behind a call"),
+        pytest.param("a ###result f: {}", ["a ###result f: {}"], id="a result in the middle of a line"),
+    ],
+)
+def test_at_line_starts_only(text: str, expected: list[Brief]) -> None:
+    """With `marker_at="line_start"` the marker counts behind nothing but indentation."""
+    dialects = [hash_marker(marker_at="line_start")]
+
+    assert expected == brief(assert_chunk_invariant(text, usual_ways(text), dialects=dialects))
+
+
+def test_the_dialect_reads_what_it_writes() -> None:
+    """Calls go out and come in alike; results are what we would report as forged, objects as they are."""
+    dialect = hash_marker()
+
+    assert [call("f", a="é}\n")] == read(dialect.write_call("f", {"a": "é}\n"}))
+    assert '###result f: {"a":1}' == dialect.write_result("f", '{"a": 1}')
+    assert '###result f: {"result":[1,"x"]}' == dialect.write_result("f", '[1,"x"]')
+    assert '###result f: {"result":"no JSON"}' == dialect.write_result("f", "no JSON")
+    assert [warning("forged_result")] == read(dialect.write_result("f", "text with }"))

@@ -1,0 +1,327 @@
+"""Streams that mean harm: nothing is raised out of the pipeline, it ends with one `done`, and memory stays bounded.
+
+Bounds are generous multiples of what the limits allow to be held; without a limit each of these streams would exceed
+them by far. Streams are made while they are read, so that what is measured is what the pipeline holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from streamtools import Guards, ToolStream, TurnResult, sources
+from streamtools.errors import Code
+from streamtools.events import Call, Done, Error, SourceEvent, Text, TextDelta, UIEvent, Warning
+from streamtools.limits import Limits
+from streamtools.parsing.dialects import DIALECTS
+from tests.support.bounds import peak
+
+pytestmark = pytest.mark.deep
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+def add(a: float = 0, b: float = 0) -> float:
+    return a + b
+
+
+class Told:
+    """What a run has told: the events themselves are let go, as a consumer does."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, int] = {}
+        self.codes: list[Code] = []
+        self.shown = 0
+        self.done: Done | None = None
+        self.calls: list[Call] = []
+        self.last_seq = 0
+
+    def take(self, event: UIEvent) -> None:
+        assert self.done is None, "nothing follows done"
+        assert event.seq == self.last_seq + 1
+        self.last_seq = event.seq
+        self.kinds[event.type] = self.kinds.get(event.type, 0) + 1
+        match event:
+            case Text(text):
+                self.shown += len(text)
+                return
+            case Error(code) | Warning(code):
+                self.codes.append(code)
+            case Call():
+                self.calls.append(event)
+            case Done():
+                self.done = event
+        assert event.to_json()
+
+
+def run(chunks: Iterable[Any], make: Callable[[Any], Any] = sources.openai, **options: Any) -> tuple[Told, TurnResult]:
+    """Return what the whole pipeline tells of a stream, and its result."""
+    told = Told()
+
+    async def consume() -> TurnResult:
+        async with ToolStream(make(iter(chunks)), tools=[add], **options) as events:
+            async for event in events:
+                told.take(event)
+        return events.result
+
+    return told, anyio.run(consume)
+
+
+class Batches:
+    """A source of a great many deltas of text, some hundreds at a time, as one read from a fast network brings them."""
+
+    def __init__(self, deltas: Iterator[str], size: int = 500) -> None:
+        self._deltas = deltas
+        self._size = size
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[SourceEvent]:
+        await anyio.lowlevel.checkpoint()
+        batch: list[SourceEvent] = [TextDelta(delta) for delta in itertools.islice(self._deltas, self._size)]
+        if not batch:
+            raise StopAsyncIteration
+        return batch
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+def delta(text: str) -> bytes:
+    """Return a frame with one piece of text."""
+    return b"data: " + json.dumps({"choices": [{"delta": {"content": text}}]}).encode() + b"\n\n"
+
+
+END = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def words(count: int) -> Iterator[str]:
+    """Yield deltas, no two of which are the same object."""
+    return (f"{number} " for number in range(count))
+
+
+def around(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield an answer: these frames, then a proper end."""
+    yield from frames
+    yield END
+
+
+@pytest.mark.parametrize("make", [sources.openai, sources.latitude])
+def test_random_bytes(make: Callable[[Any], Any]) -> None:
+    """Noise is no stream: whatever it looks like in places, it is interrupted in the end."""
+    for seed in range(60):
+        generator = random.Random(seed)
+        pieces = [b"data: ", b"event: error", b"\n\n", b"\r\n", b"{", b'"', b"\xef\xbb\xbf", b"\xff", b"[DONE", b":"]
+        noise = [generator.choice(pieces) if seed % 2 else generator.randbytes(40) for _ in range(200)]
+        told, _ = run(noise, make)
+        assert told.done is not None
+        assert "failed" == told.done.reason
+
+
+def test_random_bytes_between_good_frames() -> None:
+    """The good ones are read; a bad frame costs itself and at most the one that it has swallowed the beginning of."""
+    generator = random.Random(7)
+    frames = [delta(f"{at} ") if at % 2 else b"data: " + generator.randbytes(30) + b"\n\n" for at in range(400)]
+    told, result = run(around(frames))
+    assert (told.done and told.done.reason) == "finished"
+    assert result.text.count(" ") > 180
+    assert Code.BAD_FRAME in told.codes
+
+
+def test_random_texts() -> None:
+    """Texts of nothing but pieces of markers and JSON end like any other, and hold what they hold."""
+    pieces = [
+        "###:",
+        "{",
+        '"',
+        "}",
+        '"name":',
+        '"add"',
+        "~~~tool_call",
+        "\n",
+        "~~~",
+        "[",
+        ",",
+        "<think>",
+        "`",
+        "\\",
+        " ",
+    ]
+    for seed in range(200):
+        generator = random.Random(seed)
+        words = [generator.choice(pieces) for _ in range(150)]
+        told, _ = run([*words], sources.text)
+        assert (told.done and told.done.reason) == "finished"
+
+
+def test_a_line_of_50_megabytes() -> None:
+    """It is skipped, not stored: a bound on one frame bounds it, with the chunk that is at hand."""
+
+    def line() -> Iterator[bytes]:
+        yield delta("before ")
+        yield b'data: {"choices":[{"delta":{"content":"'
+        for _ in range(800):
+            yield b"x" * (64 * KIB)
+        yield b'"}}]}\n\n'
+        yield delta("after")
+        yield END
+
+    outcome: list[tuple[Told, TurnResult]] = []
+    held = peak(lambda: outcome.append(run(line())))
+    ((told, result),) = outcome
+    assert (result.text, told.codes) == ("before after", [Code.SKIPPED])
+    assert held < 3 * Limits().frame
+
+
+def test_a_line_of_50_megabytes_without_an_end() -> None:
+    """It never becomes an event, and never becomes more than the bound."""
+
+    def line() -> Iterator[bytes]:
+        yield b"data: "
+        for _ in range(800):
+            yield b"x" * (64 * KIB)
+
+    outcome: list[tuple[Told, TurnResult]] = []
+    held = peak(lambda: outcome.append(run(line())))
+    ((told, _),) = outcome
+    assert [Code.SKIPPED, Code.STREAM_INTERRUPTED] == told.codes
+    assert held < 3 * Limits().frame
+
+
+@pytest.mark.parametrize(("dialect", "call_deltas"), [("hash_marker", True), ("tilde_fence", False)])
+def test_an_endless_call(dialect: str, call_deltas: bool) -> None:
+    """A million deltas inside of one argument are one error and one count; what is stored is bounded."""
+    opener, _ = DIALECTS[dialect].write_call("add", {"a": "\0"}).split("\\u0000")
+    limits = Limits(call=64 * KIB)
+
+    def read(count: int) -> tuple[Told, TurnResult]:
+        deltas = itertools.chain([opener], words(count))
+        return run(deltas, Batches, limits=limits, call_deltas=call_deltas)
+
+    told, result = read(1_000_000)
+    assert [Code.TOO_LARGE, Code.SKIPPED, Code.STREAM_INTERRUPTED] == told.codes
+    assert (0, []) == (told.shown, told.calls)
+    assert limits.call == len(result.errors[0].raw or "")
+    held = peak(lambda: read(100_000))  # to measure costs ten times as much as to read
+    assert held < 4 * MIB
+
+
+def test_an_endless_text() -> None:
+    """The result holds the text; neither it nor the machine holds all the pieces, which take many times the room."""
+    count = 100_000
+    size = sum(map(len, words(count)))
+    outcome: list[tuple[Told, TurnResult]] = []
+    held = peak(lambda: outcome.append(run(words(count), Batches)))
+    ((told, result),) = outcome
+    assert size == told.shown == len(result.text)
+    assert held < 45 * count  # the pieces alone take 63
+
+
+@pytest.mark.parametrize("text", ["[" * 10_000, '{"a":' * 10_000, '{"name":"add","arguments":' + "[" * 10_000])
+@pytest.mark.parametrize("closed", [True, False])
+def test_json_that_nests_ten_thousand_deep(text: str, closed: bool) -> None:
+    """As a call, as a frame, as arguments in a string, in a result: too deep is an error, and never a crash."""
+    closing = text.replace('{"name":"add","arguments":', "{")[::-1].translate(str.maketrans("[{", "]}", ':"ad'))
+    whole = text + closing if closed else text
+    for dialect, call in (("hash_marker", f"###:{whole}"), ("tilde_fence", f"~~~tool_call\n{whole}\n~~~\n")):
+        for written in ([call], list(call)):
+            told, result = run(map(delta, [*written, "\n\nafter"]), dialects=[dialect])
+            assert told.done is not None
+            assert not told.calls
+            assert set(told.codes) <= {
+                Code.TOO_DEEP,
+                Code.SKIPPED,
+                Code.TRUNCATED,
+                Code.INVALID_JSON,
+                Code.STREAM_INTERRUPTED,
+            }
+            assert len(result.messages()) < 3
+    for make in (sources.openai, sources.latitude):
+        told, _ = run([b"data: " + whole.encode() + b"\n\n"], make)
+        assert (told.done and told.done.reason) == "failed"
+    quoted = json.dumps({"name": "add", "arguments": whole})
+    told, _ = run(around([delta("###:" + quoted)]))
+    assert (told.done and told.done.reason) == "finished"
+    assert told.codes[:1] in ([Code.TOO_DEEP], [Code.INVALID_ARGUMENTS])
+
+
+OPENERS = [
+    "###:",
+    '###:{"',
+    "~~~tool_call\n",
+    "~~~tool_call\n{",
+    "<think>",
+    "#",
+    "~",
+    "`",
+    "```\n",
+    "\n> ",
+    "###result a: {",
+    "\\",
+]
+
+
+@pytest.mark.parametrize("opener", OPENERS, ids=ascii)
+def test_a_megabyte_of_openers(opener: str) -> None:
+    """Whether they open anything or nothing, the stream is read to its end, and what is kept of calls is bounded."""
+
+    def read(size: int) -> tuple[Told, TurnResult]:
+        text = opener * (size // len(opener))
+        deltas = (text[at : at + 1000] for at in range(0, len(text), 1000))
+        return run(itertools.chain(deltas, ["\n"]), Batches, limits=Limits(calls=4))
+
+    told, result = read(MIB)
+    assert (told.done and told.done.reason) == "failed"  # it has no terminator
+    assert len(told.calls) <= 4
+    assert len(result.errors) <= 6
+    assert len(result.warnings) <= 1000
+    assert len(result.text) <= MIB + 1
+    held = peak(lambda: read(MIB // 32))
+    assert held < 2 * MIB
+
+
+CHARACTERS = ["\ud83d", "\udc00", "\0", "\ufeff", "\u2028", "\u202e", "\x1b[2J", "\x7f", "\U0010ffff", "a\u0300" * 50]
+
+
+@pytest.mark.parametrize("character", CHARACTERS, ids=ascii)
+def test_odd_characters(character: str) -> None:
+    """Halves of pairs, NULs and the like: in text they are text, in a call they are arguments or an error."""
+    written = f'a{character}b\n###:{{"name":"add","note":"{character}"}}\n~~~tool_call\n{{"name":"{character}"}}\n~~~\n'
+    for make, chunks in (
+        (sources.text, list(written)),
+        (sources.text, [written]),
+        (sources.openai, around(map(delta, written))),
+        (Batches, iter(written)),
+    ):
+        told, result = run(chunks, make)
+        assert told.done is not None
+        assert len(told.calls) + len(result.errors) >= 2
+        assert json.dumps(result.messages(), ensure_ascii=False).encode()
+
+
+def test_a_name_of_a_megabyte() -> None:
+    """It is a name like any other, and no tool has it; what goes back to the model and to the log is short."""
+    name = "x" * MIB
+    told, result = run(around([delta(f'###:{{"name":"{name}"}}')]))
+    assert [Code.UNKNOWN_TOOL] == told.codes
+    assert len(result.messages()[1]["content"]) < 1000
+
+
+def test_ten_thousand_calls() -> None:
+    """So many run as are allowed, and the others are errors that were not run."""
+    call = '###:{"name":"add","arguments":{"a":1}}\n'
+    told, result = run(around(delta(call) for _ in range(10_000)), guards=Guards(repeated_calls=None))
+    limit = Limits().calls
+    assert limit == len(told.calls) == len(result.outcomes) == told.kinds["executed"]
+    assert told.codes.count(Code.TOO_MANY_CALLS) == 10_000 - limit
+    assert [Code.TOO_MANY_CALLS] == [error.code for error in result.errors]
+    assert result.messages()[1]["content"].count("###result") == limit + 1
+    assert (told.done and told.done.reason) == "finished"

@@ -1,0 +1,258 @@
+"""Dialects whose calls are JSON between tags of their own, or behind one: the same table for each, and what differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools.parsing.dialects import DIALECTS
+from streamtools.testing.laws import assert_chunk_invariant
+from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
+from tests.support.ways_to_cut import every_way
+
+f, g = call("f"), call("g")
+BROKEN, CUT, UNCLOSED = error("invalid_json"), error("truncated"), warning("missing_close")
+
+TAGS = {
+    "tool_calls_list": ("<tool_calls>", "</tool_calls>"),
+    "toolcall_list": ("<TOOLCALL>", "</TOOLCALL>"),
+    "hunyuan_a13b_list": ("<tool_calls>", "</tool_calls>"),
+    "longcat_json": ("<longcat_tool_call>", "</longcat_tool_call>"),
+    "ernie45_json": ("<tool_call>", "</tool_call>"),
+}
+BARE = {"granite_list": "<|tool_call|>", "functools_list": "functools", "xlam_json": "[TOOL_CALLS]"}
+
+
+@pytest.mark.parametrize("dialect", TAGS)
+def test_values_between_tags(dialect: str) -> None:
+    """An object, several, or an array; text before, between and behind; errors end at the closing tag."""
+    opening, closing = TAGS[dialect]
+    for body, expected in [
+        ('{"name":"f"}', [f]),
+        ('\n{"name":"f"}\n{"name":"g"}\n', [f, g]),
+        (' [{"name":"f"}, {"name":"g"}] ', [f, g]),
+        ('[{"name":"f","arguments":{"a":"' + closing + '"}}]', [call("f", a=closing)]),
+        ("[]", [error("unrecognised_tool_call")]),
+        ('[{"name":"f"},{"name":x}]', [f, BROKEN]),
+        ('[{"name":"f"}] so', [BROKEN]),
+    ]:
+        assert ["a ", *expected, " b"] == read(f"a {opening}{body}{closing} b", dialects=[dialect])
+    assert [f, UNCLOSED] == read(opening + '[{"name":"f"}]' + closing[:-1], dialects=[dialect])
+    assert [CUT] == read(opening + '[{"name":"f"', dialects=[dialect])
+    assert [opening + "f" + closing] == read(opening + "f" + closing, dialects=[dialect])
+
+
+@pytest.mark.parametrize("dialect", BARE)
+def test_an_array_that_nothing_closes(dialect: str) -> None:
+    """It ends where its JSON does, and broken JSON at a blank line at the latest."""
+    opening = BARE[dialect]
+    for text, expected in [
+        ('[{"name":"f"},{"name":"g"}] b', [f, g, " b"]),
+        ('[ {"arguments":{"a":1},"name":"f"}]\n\nb', [call("f", a=1), "\n\nb"]),
+        ('[{"name":"f"},{"name":x}] b', [f, BROKEN, " b"]),
+        ('[{"name":"f"},{"name":"x\n\nb', [f, CUT]),
+        ('[{"name":"f"}', [f, UNCLOSED]),
+        ('[{"name":"f"},', [f, UNCLOSED]),
+        ('[{"name":"f"},{', [f, CUT]),
+    ]:
+        assert ["a\n", *expected] == read(f"a\n{opening}{text}", dialects=[dialect])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "expected"),
+    [
+        pytest.param("granite_list", '<tool_call>[{"name":"f"}] b', [f, " b"], id="Granite 3.1 has the tag of Hermes"),
+        pytest.param("granite_list", '<|tool_call|> {"name":"f"}', [f], id="an object for Granite's array"),
+        pytest.param(
+            "granite20b_function_call",
+            '<function_call> {"name":"f"} <function_call> {"name":"g"}',
+            [f, " ", g],
+            id="Granite 20b repeats its tag",
+        ),
+        pytest.param("granite20b_function_call", "<function_call>[", ["<function_call>["], id="and has no array"),
+        pytest.param(
+            "internlm2",
+            'a<|action_start|> <|plugin|>\n{"name":"f","parameters":{"a":1}}<|action_end|>\nb',
+            ["a", call("f", a=1), "\nb"],
+            id="InternLM, with a space between its tags",
+        ),
+        pytest.param(
+            "internlm2",
+            "<|action_start|><|interpreter|>\n1",
+            ["<|action_start|><|interpreter|>\n1"],
+            id="code is no call",
+        ),
+        pytest.param("functools_list", 'So: functools[{"name":"f"}].', ["So: ", f, "."], id="in a line"),
+        pytest.param("functools_list", 2 * 'functools[{"name":"f"}]', [f, f], id="and one behind the other"),
+        pytest.param("functools_list", '  functools[{"name":"f"}]', ["  ", f], id="behind indentation"),
+        pytest.param("functools_list", "functools[1]", ["functools[1]"], id="an index"),
+        pytest.param("functools_list", "functools.partial", ["functools.partial"], id="the module"),
+        pytest.param(
+            "cohere_legacy_action",
+            'Plan: x\nAction:\n```json\n[\n {"tool_name":"f","parameters":{"a":"```"}}\n]\n```\nb',
+            ["Plan: x\n", call("f", a="```"), "\nb"],
+            id="Cohere's plan and action",
+        ),
+        pytest.param(
+            "cohere_legacy_action", "Action:\n```json\n{", ["Action:\n```json\n{"], id="another agent's action"
+        ),
+        pytest.param(
+            "hunyuan_a13b_list",
+            '<think>\n<tool_calls>[{"name":"g"}]</tool_calls></think>\n<answer>a</answer><tool_calls>[{"name":"f"}]</tool_calls>',
+            [thought('\n<tool_calls>[{"name":"g"}]</tool_calls>'), warning("call_in_reasoning"), "a", f],
+            id="Hunyuan's thoughts hold no calls, and its answer stands in a tag",
+        ),
+        pytest.param(
+            "ernie45_json",
+            '<think>t</think>\n\n<response>\na\n</response>\n\n<tool_call>\n{"name":"f"}\n</tool_call>\n',
+            [thought("t"), "\na\n\n", f, "\n"],
+            id="ERNIE's response stands in a tag",
+        ),
+        pytest.param(
+            "longcat_json",
+            '<longcat_think>t</longcat_think>\n<longcat_tool_call>{"name":"f"}</longcat_tool_call>',
+            [thought("t"), f],
+            id="LongCat has tags of its own for what it thinks",
+        ),
+    ],
+)
+def test_what_differs(dialect: str, text: str, expected: list[Brief]) -> None:
+    """Each has its own ways."""
+    assert expected == read(text, dialects=[dialect])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param('[{"f":{"a":1}}]', [call("f", a=1)], id="one"),
+        pytest.param('[{"f":{}}, {"g":{}}]', [f, g], id="two"),
+        pytest.param('[{"f":{},"g":{}}]', [f, g], id="two in one object"),
+        pytest.param('[ {\n"f" : "{\\"a\\":\\"\\\\u00e9\\"}" } ]', [call("f", a="é")], id="arguments in a string"),
+        pytest.param('[{"f":null}]', [f], id="null is no arguments"),
+        pytest.param('[{"f":3}]', [error("invalid_arguments")], id="a number"),
+        pytest.param('[{"f":{"a":1,"a":1}},{"g":{}}]', [error("duplicate_key"), g], id="a bad one and a good one"),
+        pytest.param('[{"":{}},{"g":{}}]', [error("missing_tool_name"), g], id="an empty name"),
+        pytest.param('[{},{"g":{}}]', [error("missing_tool_name"), g], id="no name"),
+        pytest.param(f'[{{"{"n" * 257}":{{"name":"f"}}}}]', [error("missing_tool_name")], id="a name that is too long"),
+        pytest.param("[]", [error("unrecognised_tool_call")], id="none"),
+        pytest.param('["f"]', [BROKEN], id="a string"),
+        pytest.param('[{"g":{}},"f"]', [g, BROKEN], id="a string behind a call"),
+        pytest.param('[{"f" {}}]', [BROKEN], id="a missing colon"),
+        pytest.param('[{"f":{} "g":{}}]', [f, BROKEN], id="a missing comma"),
+        pytest.param('[{"f":{}:3}]', [f, BROKEN], id="a colon for a comma"),
+        pytest.param('[{"f":{},}]', [f], id="a trailing comma"),
+        pytest.param('[{"f"}]', [BROKEN], id="a name alone"),
+        pytest.param("[{f:{}}]", [BROKEN], id="a name without quotes"),
+        pytest.param('[{"f":{}}{"g":{}}]', [f, BROKEN], id="no comma between two"),
+        pytest.param('[{"f":{}},]', [f], id="a comma at the end"),
+    ],
+)
+def test_names_that_are_keys(body: str, expected: list[Brief]) -> None:
+    """Apertus writes the name as the key of the arguments."""
+    assert [*expected, " b"] == read(f"<|tools_prefix|>{body}<|tools_suffix|> b", dialects=["apertus_list"])
+
+
+def test_the_beginnings_of_names_that_are_keys() -> None:
+    """A call is complete with its arguments; what only encloses it may be missing."""
+    for text, expected in [
+        ("[", [CUT]),
+        ("[{", [CUT]),
+        ('[{"f"', [CUT]),
+        ('[{"f":', [CUT]),
+        ('[{"f":{"a":', [CUT]),
+        ('[{"f":{}', [f, UNCLOSED]),
+        ('[{"f":{}}', [f, UNCLOSED]),
+        ('[{"f":{}},{"g', [f, CUT]),
+    ]:
+        assert expected == read("<|tools_prefix|>" + text, dialects=["apertus_list"])
+
+
+def test_calls_inside_thoughts() -> None:
+    """Apertus calls from inside its thoughts: that ends them, and the tag that should have is hidden."""
+    text = '<|inner_prefix|>t<|tools_prefix|>[{"f":{}}]<|tools_suffix|>a<|inner_suffix|>b'
+
+    assert [thought("t"), f, "ab"] == read(text, dialects=["apertus_list"])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param('{"tools":[{"tool":"f","arguments":{"a":1}},{"tool":"g"}]}', [call("f", a=1), g], id="two"),
+        pytest.param('{"tool_calls":[{"function":{"name":"f"}}]}', [f], id="by another name"),
+        pytest.param('{ "tools" : [ {"tool":"f"} ] }', [f], id="white space"),
+        pytest.param('{"tool":"f","arguments":{"tools":[1]}}', [call("f", tools=[1])], id="a call alone"),
+        pytest.param('{"note":"x","tool":"f"}', [f], id="a call alone, another key first"),
+        pytest.param('{"tools":[{"a":1},{"tool":"g"}]}', [error("missing_tool_name"), g], id="one without a name"),
+        pytest.param('{"tools":[{"tool":"f"},{"tool":x}]}', [f, BROKEN], id="a broken one"),
+        pytest.param('{"tools":[1,{"tool":"f"}]}', [error("unrecognised_tool_call"), f], id="a number"),
+        pytest.param('{"tool":"f"}\n[{"tool":"g"}]', [f, g], id="a call alone and an array"),
+        pytest.param('{"tools":[]}', [error("unrecognised_tool_call")], id="none"),
+        pytest.param('{"tools":{}}', [BROKEN], id="an object for the array"),
+        pytest.param('{"tools":null}', [BROKEN], id="null for the array"),
+        pytest.param('{"tools"}', [BROKEN], id="no array"),
+        pytest.param('{"tools" [{"tool":"f"}]}', [BROKEN], id="no colon"),
+        pytest.param('{"tools":[{"tool":"f"}],"a":1}', [f, BROKEN], id="another key behind it"),
+        pytest.param('{"tools":[{"tool":"f"}]]', [f], id="the wrong bracket"),
+        pytest.param('{"tools":[{"tool":"f"} {"tool":"g"}]}', [f, BROKEN], id="no comma"),
+        pytest.param("{}", [error("missing_tool_name")], id="an empty object"),
+        pytest.param("{,}", [BROKEN], id="a comma alone"),
+        pytest.param("{1}", [BROKEN], id="a number for a key"),
+    ],
+)
+def test_a_container_of_calls(body: str, expected: list[Brief]) -> None:
+    """Between `JSON_BEGIN` and `JSON_END` the calls stand under a key, or there is one call."""
+    text = f"a\nJSON_BEGIN\n{body}\nJSON_END\nb"
+    events = assert_chunk_invariant(text, [[text], list(text)], dialects=["json_begin_end"])
+
+    assert ["a\n", *expected, "\nb"] == brief(events) == read(text, dialects=["json_begin_end"])
+
+
+@pytest.mark.parametrize(
+    "text", ["JSON_BEGIN\nno\nJSON_END", "a JSON_BEGIN\n{}", "JSON_BEGINS\n{}", "JSON_BEGIN\n[", "JSON_"]
+)
+def test_text(text: str) -> None:
+    """What only looks like the marker, or stands in mid-line, is text."""
+    assert [text] == read(text, dialects=["json_begin_end"])
+
+
+def test_raw_text_of_a_container() -> None:
+    """The calls share out its text."""
+    text = '\nJSON_BEGIN\n{"tools":[{"tool":"f"},{"tool":"g"}]}\nJSON_END\n'
+
+    assert ['JSON_BEGIN\n{"tools":[{"tool":"f"},', '{"tool":"g"}]}\nJSON_END'] == raws(
+        text, dialects=["json_begin_end"]
+    )
+
+
+@pytest.mark.deep
+def test_short_texts_at_every_cut_there_is() -> None:
+    """However the shortest texts are cut, they say the same."""
+    for dialect, text, expected in [
+        ("granite_list", "<|tool_call|>[]", [error("unrecognised_tool_call")]),
+        ("functools_list", "functools[{", [CUT]),
+        ("toolcall_list", "<TOOLCALL>[]</", [error("unrecognised_tool_call"), UNCLOSED]),
+    ]:
+        assert expected == brief(assert_chunk_invariant(text, every_way(text), dialects=[dialect]))
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        *TAGS,
+        *BARE,
+        "internlm2",
+        "interns1",
+        "granite20b_function_call",
+        "apertus_list",
+        "json_begin_end",
+        "cohere_legacy_action",
+    ],
+)
+def test_each_dialect_reads_what_it_writes(dialect: str) -> None:
+    """Also what holds its own closing tag; for forms without a marker the tool has to be declared."""
+    given: dict[str, Any] = {"a": "é " + "".join(DIALECTS[dialect].reserved), "b": [None, 1.5, {}]}
+    text = DIALECTS[dialect].write_call("f", given)
+
+    assert [call("f", **given)] == read(text, dialects=[dialect], tools=[{"name": "f"}])
+    assert "7" in DIALECTS[dialect].write_result("f", "7")

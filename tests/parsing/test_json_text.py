@@ -1,0 +1,128 @@
+"""Where a JSON value ends, found in one pass over text that comes in pieces."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools.limits import Limits
+from streamtools.testing.laws import assert_chunk_invariant
+from tests.support.reading import brief, call, error, raws, read, warning
+from tests.support.ways_to_cut import every_way
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param('""', id="an empty string"),
+        pytest.param('"{"', id="an opening brace in a string"),
+        pytest.param('"}"', id="a closing brace in a string"),
+        pytest.param('"]"', id="a closing bracket in a string"),
+        pytest.param('"\\""', id="an escaped quotation mark"),
+        pytest.param('"\\\\"', id="an escaped back-slash at the end"),
+        pytest.param('"\\\\\\""', id="an escaped back-slash and an escaped quotation mark"),
+        pytest.param('"\\\\\\\\"', id="two escaped back-slashes"),
+        pytest.param('"\\/\\b\\f\\n\\r\\t\\u0022\\u005c"', id="every escape"),
+        pytest.param('"é😀\u2028"', id="characters beyond ASCII"),
+        pytest.param('"###:{\\"name\\":\\"g\\"}"', id="a call in a string"),
+        pytest.param("{}", id="an empty object"),
+        pytest.param("[]", id="an empty array"),
+        pytest.param("[[],[[]],{}]", id="empty things in each other"),
+        pytest.param('{"a":{"b":{"c":[1,{"d":"}"}]}}}', id="things in each other"),
+        pytest.param("[true,false,null]", id="literals"),
+        pytest.param("[0,-1,2.5,1e3,-1.5E-7]", id="numbers"),
+        pytest.param("12345678901234567890", id="a number that ends with the object"),
+        pytest.param(" [ 1 , 2 ] ", id="white space between all tokens"),
+        pytest.param("\r\n\t[\r\n\t1\r\n\t]\r\n\t", id="line ends between all tokens"),
+        pytest.param("[" + " " * 200 + "]", id="a lot of white space"),
+    ],
+)
+def test_a_value_ends_where_it_ends(value: str) -> None:
+    """What follows the object is text, whatever the object holds."""
+    assert [call("f", a=json.loads(value)), "} and on"] == read('###:{"name":"f","args":{"a":' + value + "}}} and on")
+
+
+def test_a_small_call_at_every_cut_there_is() -> None:
+    """Two thousand ways to cut a call of twelve characters."""
+    text = '###:{"a":"}"}.'
+
+    assert [error("missing_tool_name"), "."] == brief(assert_chunk_invariant(text, every_way(text)))
+
+
+@pytest.mark.parametrize("digits", [1, 300])
+def test_numbers_are_read_to_the_last_digit(digits: int) -> None:
+    """However they are cut."""
+    number = "7" * digits
+
+    assert [call("f", a=int(number)), " on"] == read('###:{"name":"f","args":{"a":' + number + "}} on")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("NaN", "not_a_number"),
+        ("Infinity", "not_a_number"),
+        ("[-Infinity]", "not_a_number"),
+        ("1e999", "not_a_number"),
+        ("1" * 301, "number_too_long"),
+        ('{"b":1,"b":2}', "duplicate_key"),
+        ('"\\ud83d"', "lone_surrogate"),
+        ('"\ud83d"', "lone_surrogate"),
+        ("nul", "invalid_json"),
+        ("True", "invalid_json"),
+        ("nullnull", "invalid_json"),
+        ("1x", "invalid_json"),
+        ("--1", "invalid_json"),
+        ("1 2", "invalid_json"),
+        ("'b'", "invalid_json"),
+        ('"\\x"', "invalid_json"),
+        ("{b:1}", "invalid_json"),
+        ("{1:1}", "invalid_json"),
+        ("[1,]", "invalid_json"),
+        ("", "invalid_json"),
+        ("\x00", "invalid_json"),
+        ("\u00a0 1", "invalid_json"),
+    ],
+)
+def test_what_is_refused_ends_where_it_balances(value: str, code: str) -> None:
+    """The code says what was wrong; what comes behind the closing brace is text again."""
+    assert [error(code), " on"] == read('###:{"name":"f","args":{"a":' + value + "}} on")
+
+
+def nested(levels: int) -> str:
+    """A call of so many levels."""
+    return '###:{"name":"f","args":{"a":' + "[" * (levels - 2) + "]" * (levels - 2) + "}}"
+
+
+def test_depth() -> None:
+    """64 levels are a call; at the 65th an error is told, and the rest of the call is only counted."""
+    deepest, too_deep = nested(64), nested(65)
+    begin = too_deep.rindex("[") + 1
+
+    assert [call("f", a=json.loads("[" * 62 + "]" * 62)), " on"] == read(deepest + " on")
+    assert [error("too_deep"), warning("skipped", len(too_deep) - begin), " on"] == read(too_deep + " on")
+    assert [too_deep[:begin], None] == raws(too_deep)
+
+
+@pytest.mark.parametrize(
+    ("behind", "count"),
+    [
+        pytest.param("]}}", 3, id="closed"),
+        pytest.param("[[{", 3, id="even deeper, and no end"),
+        pytest.param('"]}}"]}}', 8, id="brackets in a string"),
+        pytest.param("]}} ###:", 3, id="half a marker behind it"),
+        pytest.param("", None, id="nothing more"),
+    ],
+)
+def test_beyond_the_depth_the_end_is_still_found(behind: str, count: int | None) -> None:
+    """Brackets and strings are followed without being kept."""
+    text = '###:{"name":"f","args":{"a":['
+    expected: list[Any] = [error("too_deep")]
+    if count:
+        expected.append(warning("skipped", count))
+    if behind.endswith("###:"):
+        expected.append(" ###:")
+
+    assert expected == read(text + behind, limits=Limits(depth=2))

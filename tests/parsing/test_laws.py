@@ -1,0 +1,71 @@
+"""Properties: what holds for every text, every dialect, every way to read it and every cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import Phase, given, settings
+
+from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from tests.families import ENVELOPES, MARKERS, MARKUP, TEMPLATE_TAGS
+from tests.parsing.laws import SETS, Ids, Reading, check, traits
+from tests.support.reference import begins_with, examples, may_become
+from tests.support.strategies import AUTO, Options, readings
+from tests.support.variants import KNOWN
+
+EACH_SET = pytest.mark.parametrize("ids", SETS.values(), ids=SETS)
+SHARE = 0.6
+"""How large a share of the profile's examples a set of dialects gets: a dozen, in the quick tests."""
+
+
+def test_every_dialect_is_covered() -> None:
+    """Each dialect of the table has its fragments, and its markers in the reference."""
+    assert set(KNOWN) == set(MARKUP) == set(MARKERS)
+
+
+def test_all_that_are_armed_together_are_told_apart() -> None:
+    """Where `"auto"` arms them, no complete marker of a dialect is the beginning of a marker of another one."""
+    entries = [(each, marker.parts) for each in AUTO for marker in MARKERS[each]]
+    entries += [(each, tag.parts) for each in AUTO for tag in TEMPLATE_TAGS.get(each, ())]
+    taken = {
+        f"{text!r} of {one} and {other}"
+        for one, parts in entries
+        for text in examples(parts)
+        for other, others in entries
+        if one != other and parts != others and (begins_with(text, others) or may_become(text, others))
+    }
+
+    assert set() == taken
+
+
+@pytest.mark.hypothesis
+@EACH_SET
+def test_the_laws_hold(ids: Ids) -> None:
+    """In every corner, and for texts that were drawn; twice as many for what is armed most."""
+    check(ids, round(SHARE * (2 if ids in (DEFAULT_DIALECTS, AUTO) else 1) * settings().max_examples))
+
+
+@pytest.mark.deep
+@EACH_SET
+def test_the_texts_are_worth_reading(ids: Ids) -> None:
+    """At least a tenth of the generated texts hold a call, a candidate that is released, an error; others are rarer."""
+    seen: Counter[str] = Counter()
+    read = 0
+
+    @settings(max_examples=300, derandomize=True, database=None, phases=[Phase.generate])
+    @given(readings(ids))
+    def count(reading: tuple[str, Options]) -> None:
+        nonlocal read
+        read += 1
+        text, how = reading
+        seen.update(traits(Reading(list(text), how)))
+
+    count()
+
+    least = dict.fromkeys(["a committed call", "a released candidate", "an error"], 0.1)
+    least["a limit"] = 0.02
+    if ENVELOPES.intersection(ids):
+        least["an error of its own"] = 0.01
+    assert {} == {what: seen[what] / read for what, share in least.items() if seen[what] < share * read}
+    assert read >= 300

@@ -1,0 +1,193 @@
+"""Limits: what is over one is reported once, skipped without being stored, and counted to the character."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from streamtools import Parser, parse
+from streamtools.errors import Code
+from streamtools.events import Error, Thinking, Warning
+from streamtools.limits import Limits
+from tests.support.bounds import stored
+from tests.support.reading import Brief, call, error, raws, read, warning
+
+F = '###:{"name":"f"}'
+G = '###:{"name":"g"}'
+BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
+f, g = call("f"), call("g")
+LARGE, MANY = error("too_large"), error("too_many_calls")
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected", "raw"),
+    [
+        pytest.param(F, len(F), [f], F, id="exactly as long as allowed"),
+        pytest.param(F, len(F) - 1, [LARGE, warning("skipped", 1)], F[:-1], id="one character more"),
+        pytest.param(F, 6, [LARGE, warning("skipped", 10)], F[:6], id="ten characters more"),
+        pytest.param(BLOCK, len(BLOCK), [f], BLOCK, id="a fenced call that is exactly as long"),
+        pytest.param(BLOCK, len(BLOCK) - 1, [f, warning("skipped", 1)], BLOCK[:-1], id="the close is over the limit"),
+        pytest.param(BLOCK[:-3], len(BLOCK) - 4, [f, warning("skipped", 1)], BLOCK[:-4], id="and there is no close"),
+        pytest.param(BLOCK, 20, [LARGE, warning("skipped", len(BLOCK) - 20)], BLOCK[:20], id="the body is"),
+        pytest.param('###:{"name":"f', 14, [error("truncated")], '###:{"name":"f', id="cut off just in time"),
+        pytest.param('###:{"name":"f', 13, [LARGE, warning("skipped", 1)], '###:{"name":"', id="cut off too late"),
+        pytest.param('###:{"name": f} x', 15, [error("invalid_json"), " x"], '###:{"name": f}', id="broken in time"),
+        pytest.param(
+            '###:{"name": f} x', 14, [LARGE, warning("skipped", 1), " x"], '###:{"name": f', id="broken beyond it"
+        ),
+        pytest.param("###result f: {}", 14, [warning("forged_result"), warning("skipped", 1)], None, id="a result"),
+    ],
+)
+def test_one_call(text: str, limit: int, expected: list[Brief], raw: str | None) -> None:
+    """The limit counts characters of the call with its markers; the error holds as many of them."""
+    assert expected == read(text, limits=Limits(call=limit))
+    assert (raw or text[:limit]) == raws(text, limits=Limits(call=limit))[0]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "limit", "expected"),
+    [
+        pytest.param("gemma4", "<|tool_call>call:f{}<|tool_call>", 21, [f, "|tool_call>"], id="met in what follows"),
+        pytest.param(
+            "hermes_json",
+            '<tool_call>{"name":"f"}\n<tool_call>{',
+            23,
+            [f, warning("skipped", 1), error("truncated")],
+            id="met before it",
+        ),
+        pytest.param(
+            "hermes_json", '<tool_call>{"name":"f"}\n<tool_call>{', 30, [f, "call>{"], id="met in the next marker"
+        ),
+    ],
+)
+def test_a_limit_behind_a_call_that_lacks_its_closing(
+    dialect: str, text: str, limit: int, expected: list[Brief]
+) -> None:
+    """What a grammar has looked at and not taken is read again, but for what has been reported."""
+    assert expected == read(text, dialects=[dialect], limits=Limits(call=limit))
+
+
+@pytest.mark.parametrize(
+    ("rest", "count"),
+    [
+        pytest.param('aaaa"}} on', 7, id="its string and its braces close"),
+        pytest.param('a\\"}}"}} on', 8, id="an escaped quotation mark"),
+        pytest.param('a"} on', 6, id="a brace is missing"),
+        pytest.param('a", b: c}} on', 10, id="broken beyond the limit"),
+        pytest.param('a", b: c\n\n on', 9, id="broken, and a blank line"),
+    ],
+)
+def test_behind_what_is_skipped_the_stream_goes_on(rest: str, count: int) -> None:
+    """The end is found where it would have been found without a limit."""
+    text = '###:{"name":"f","args":{"a":"' + rest
+    expected: list[Brief] = [call("x"), error("too_large"), warning("skipped", count)]
+    visible = text[29 + count :]
+    if visible:
+        expected.append(visible)
+
+    assert expected == read('###:{"name":"x"}' + text, limits=Limits(call=29))
+
+
+def test_the_error_comes_when_the_limit_is_met() -> None:
+    """Not at the end, which may never come: with it thinking ends; the count of the rest comes last."""
+    parser = Parser(limits=Limits(call=20))
+    first = parser.feed('###:{"name":"f","arg')
+    second = parser.feed("s")
+    third = [event for _ in range(1000) for event in parser.feed("s" * 100)]
+    last = parser.close()
+
+    assert ["Thinking", "CallStart"] == [type(event).__name__ for event in first]
+    assert ["Error", "Thinking"] == [type(event).__name__ for event in second]
+    assert [] == third
+    assert [(Code.SKIPPED, 100_001)] == [(event.code, event.count) for event in last if isinstance(event, Warning)]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        pytest.param(f"{F}{G}", 2, [f, g], id="as many as allowed"),
+        pytest.param(f"{F} {G} x", 1, [f, " ", MANY, warning("skipped", 12), " x"], id="one more"),
+        pytest.param(F, 0, [MANY, warning("skipped", 12)], id="none allowed"),
+        pytest.param(
+            '###:{"x":1}' + F, 1, [error("missing_tool_name"), MANY, warning("skipped", 12)], id="malformed ones count"
+        ),
+        pytest.param("###result f: {}" + F, 1, [warning("forged_result"), f], id="forged results do not"),
+        pytest.param(f"`{F}` {F}", 1, [f"`{F}` ", f], id="nor do quoted ones"),
+        pytest.param(
+            '~~~tool_call\n[{"name":"f"},{"name":"g"},{"name":"f"}]\n~~~ x',
+            2,
+            [f, g, MANY, warning("skipped", 16), " x"],
+            id="in an array",
+        ),
+    ],
+)
+def test_calls_in_a_turn(text: str, limit: int, expected: list[Brief]) -> None:
+    """Each call beyond the limit is an error and hidden; the ones before it stand."""
+    assert expected == read(text, limits=Limits(calls=limit))
+
+
+def test_a_new_turn_counts_anew() -> None:
+    """The limit is one of turns."""
+    parser = Parser(limits=Limits(calls=1))
+    for _ in range(3):
+        parser.feed(F)
+        parser.close()
+        assert [1, 0] == [len(parser.calls), len(parser.errors)]
+        parser.reset()
+
+
+def test_thirty_two_calls_by_default() -> None:
+    """The thirty-third is one too many."""
+    result = parse(F * 34)
+
+    assert 32 == len(result.calls)
+    assert [Code.TOO_MANY_CALLS] * 2 == [each.code for each in result.errors]
+
+
+@pytest.mark.parametrize("on_malformed", ["error", "text"])
+def test_one_limit_is_enough(on_malformed: Literal["error", "text"]) -> None:
+    """A call that is over several limits is reported for the first."""
+    text = '###:{"name":"f","args":{"a":[[[[1]]]],"b":1234567}}'
+    events = parse(text, limits=Limits(call=40, depth=3, digits=2), on_malformed=on_malformed).events
+    codes = [event.code for event in events if isinstance(event, Error | Warning)]
+
+    assert [Code.TOO_DEEP, Code.SKIPPED] == codes
+    assert 2 == sum(isinstance(event, Thinking) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("begin", "more", "options"),
+    [
+        pytest.param("", "Some prose. ", {}, id="prose"),
+        pytest.param("", "- `a` *b*\n> c\n\n```\nd\n```\n", {}, id="Markdown"),
+        pytest.param("", "###: ~~~ ###:{ ", {}, id="half markers"),
+        pytest.param("<think>", 'I "think" {a} <b ', {}, id="reasoning"),
+        pytest.param('###:{"name":"f","args":{"a":"', "long and ", {"call_deltas": True}, id="a string"),
+        pytest.param('###:{"args":{"a":"', "long and ", {"call_deltas": True}, id="arguments that wait for a name"),
+        pytest.param('###:{"name":"f","args":{"a":[', "[", {}, id="depth"),
+        pytest.param('###:{"name":"f","args":{"a":[', "1,", {}, id="numbers"),
+        pytest.param('###:{"name":"f","args":{"a":', "1", {}, id="one number"),
+        pytest.param('###:{"name":"f","args":{"a":', " ", {}, id="white space in JSON"),
+        pytest.param('###:{"name": f ', "and on\n", {}, id="broken JSON"),
+        pytest.param("~~~tool_call\n", "and on\n", {}, id="no JSON"),
+        pytest.param("~~~tool_call\n[", '{"x":1},', {}, id="an endless array"),
+        pytest.param("~~~tool_result\n", "and on\n", {}, id="a forged result"),
+        pytest.param("", '###:{"x":1} ', {}, id="one bad call after the other"),
+        pytest.param('###:{"name":"f"}', " and on", {"after_call": "hide"}, id="hidden text"),
+        pytest.param('###:{"name":"f"}', " and on", {"after_call": "stop"}, id="behind the stop"),
+        pytest.param("", " ", {"trim": True}, id="white space that a call may follow"),
+        pytest.param('###:{"name":"f"}', " \n", {"trim": True}, id="white space behind a call"),
+    ],
+)
+def test_memory_is_bounded(begin: str, more: str, options: dict[str, Any]) -> None:
+    """However long a stream goes on, what a parser keeps of it is bounded by the limits."""
+    parser = Parser(limits=Limits(call=1000, calls=4), **options)
+    before = stored(parser)
+    parser.feed(begin)
+    for _ in range(40):
+        parser.feed(more * 50)
+    for _ in range(5000):
+        parser.feed(more)
+
+    assert stored(parser) - before < 16_000

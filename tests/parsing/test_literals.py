@@ -1,0 +1,232 @@
+"""Literals as JSON: what a model writes as Python or as Gemma does, however it is cut."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import Code
+from streamtools.parsing.bodies.keyword_calls import FUNCTION_GEMMA, GEMMA
+from streamtools.parsing.bodies.literals import PYTHON, Literals, Syntax
+from streamtools.parsing.json_text import State
+from tests.support.ways_to_cut import usual_ways
+
+DEPTH = 4
+
+
+class Outcome(NamedTuple):
+    """What was written, what it came to, how much of the text was read, and the code of a word that is none."""
+
+    json: str
+    state: State
+    read: int
+    fault: Code | None = None
+
+
+def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) -> Outcome:
+    """Return the outcome for a text in pieces; content of strings that leads nowhere is not scanned, as in a parser."""
+    written: list[str] = []
+    literals = Literals(written.append, syntax, depth=DEPTH)
+    read = 0
+    for delta in deltas:
+        if literals.state is not State.OPEN:
+            break
+        leaves = literals.leaves
+        if leaves is not None and leaves(delta) is None:
+            literals.take(delta)
+            read += len(delta)
+        else:
+            read += literals.scan("#" + delta, 1) - 1 - len(literals.unread)
+    if ended and literals.state is State.OPEN:
+        literals.end()
+    code = literals.fault[0] if literals.fault is not None else None
+    return Outcome("".join(written), literals.state, read, code)
+
+
+def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outcome:
+    """Return the outcome for a text, which is the same at every cut."""
+    expected = convert([text], syntax, ended=ended)
+    for deltas in usual_ways(text):
+        assert expected == convert(list(deltas), syntax, ended=ended), deltas
+    return expected
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param("'x'", "x", id="single quotes"),
+        pytest.param('"x"', "x", id="double quotes"),
+        pytest.param("''", "", id="an empty string"),
+        pytest.param(
+            "'''it's \"x\"\nand ''y'''", "it's \"x\"\nand ''y", id="three quotes, with quotes and lines inside"
+        ),
+        pytest.param('""""""', "", id="six quotes"),
+        pytest.param("'''a\\''''", "a'", id="an escaped quote before three"),
+        pytest.param("'a\nb\tc'", "a\nb\tc", id="a raw line feed and a tab"),
+        pytest.param('"it\'s"', "it's", id="the other quote"),
+        pytest.param("'say \"x\"'", 'say "x"', id="double quotes in single ones"),
+        pytest.param(r"'say \"x\" \'y\''", "say \"x\" 'y'", id="escaped quotes of both kinds"),
+        pytest.param("'\\n\"\\n'", '\n"\n', id="a bare quote between escapes"),
+        pytest.param(r"'\\\n\t\r\b\f\a\v\/'", "\\\n\t\r\b\f\a\v/", id="short escapes"),
+        pytest.param(r"'\x41\u00e9\U0001F600'", "Aé😀", id="escapes in hexadecimal"),
+        pytest.param(r"'\ud83d\ude00'", "😀", id="a surrogate pair, as JSON writes it"),
+        pytest.param(r"'\0\12\101\1018'", "\0\nAA8", id="octal escapes"),
+        pytest.param("'a\\\nb\\\r\nc\\\rd'", "abcd", id="escaped line ends"),
+        pytest.param(r"'\d+\.\w'", r"\d+\.\w", id="escapes that are none"),
+        pytest.param(r"r'\d\'\n'", r"\d\'\n", id="a raw string"),
+        pytest.param("R'''\\d'''", r"\d", id="a raw string in three quotes"),
+        pytest.param("True", True, id="a word of Python"),
+        pytest.param("false", False, id="a word of JSON"),
+        pytest.param("None", None, id="None"),
+        pytest.param("12", 12, id="an integer"),
+        pytest.param("+1_000", 1000, id="a sign and an underscore"),
+        pytest.param("-0.5e-3", -0.5e-3, id="an exponent"),
+        pytest.param(".5", 0.5, id="nothing before the point"),
+        pytest.param("5.", 5.0, id="nothing behind the point"),
+        pytest.param("0x1F", 31, id="hexadecimal"),
+        pytest.param("[]", [], id="an empty list"),
+        pytest.param("[1, 'a', [None],]", [1, "a", [None]], id="a list with a trailing comma"),
+        pytest.param("()", [], id="an empty tuple"),
+        pytest.param("(1,)", [1], id="a tuple of one"),
+        pytest.param("(1, (2, 3))", [1, [2, 3]], id="tuples"),
+        pytest.param("{}", {}, id="an empty dict"),
+        pytest.param("{'a': {\"b\": (), }, 1: 2, -.5: 3}", {"a": {"b": []}, "1": 2, "-0.5": 3}, id="dicts"),
+    ],
+)
+def test_python(text: str, value: Any) -> None:
+    """Each becomes the JSON of what it means, and ends where it ends."""
+    for behind in (" ", ",", ")", "\n}"):
+        made = outcome(text + behind)
+        assert (State.ENDED, len(text), None) == made[1:]
+        assert value == json.loads(made.json)
+    made = outcome(text, ended=True)
+    assert (value, State.ENDED) == (json.loads(made.json), made.state)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param('<|"|>x<|"|>', "x", id="a string"),
+        pytest.param('<|"|><|"|>', "", id="an empty string"),
+        pytest.param('<|"|>a "b" \\n <|" <<|"|>', 'a "b" \\n <|" <', id="nothing is an escape"),
+        pytest.param('"x\\n"', "x\n", id="a string in plain quotes has escapes"),
+        pytest.param('{a:1,b c:true , <|"|>d<|"|>:null}', {"a": 1, "b c": True, "d": None}, id="keys without quotes"),
+        pytest.param('[<|"|>a<|"|>,{x:[]},]', ["a", {"x": []}], id="nested"),
+    ],
+)
+def test_gemma(text: str, value: Any) -> None:
+    """Keys without quotes, and strings between tokens."""
+    made = outcome(text + " ", GEMMA)
+    assert (value, State.ENDED, len(text)) == (json.loads(made.json), made.state, made.read)
+    other = text.replace('<|"|>', "<escape>")
+    made = outcome(other + "<", FUNCTION_GEMMA)
+    assert (value, State.ENDED, len(other)) == (json.loads(made.json), made.state, made.read)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param("[1 2]", 3, id="no comma"),
+        pytest.param("[1,,2]", 3, id="two commas"),
+        pytest.param("[,]", 1, id="nothing before a comma"),
+        pytest.param("[1}", 2, id="the wrong bracket"),
+        pytest.param("]", 0, id="a bracket that closes nothing"),
+        pytest.param("(1)", 2, id="no tuple but a value in parentheses"),
+        pytest.param("{1, 2}", 2, id="a set"),
+        pytest.param("{'a'}", 4, id="a key without a value"),
+        pytest.param("{'a': }", 6, id="a colon without a value"),
+        pytest.param("{[1]: 2}", 1, id="a list as a key"),
+        pytest.param("{a: 1}", 2, id="a word as a key"),
+        pytest.param("=", 0, id="what begins nothing"),
+        pytest.param("'\\x4g'", 4, id="an escape that is too short"),
+        pytest.param("'\\Uffffffff'", 10, id="a character that there is not"),
+        pytest.param("['a' 'b']", 5, id="two strings without a comma"),
+    ],
+)
+def test_what_is_broken(text: str, read: int) -> None:
+    """It is said at the character that cannot be a part of it."""
+    assert (State.BROKEN, read) == outcome(text)[1:3]
+
+
+@pytest.mark.parametrize("text", ["{a:<|x", '{<|"x', "<", "{a:1{", "{:1}", "{ :"])
+def test_what_is_broken_for_gemma(text: str) -> None:
+    """What is no delimiter of a string after all, and is not read."""
+    made = outcome(text + "tool_call|>", GEMMA)
+    assert State.BROKEN is made.state
+    assert made.read <= len(text)
+
+
+@pytest.mark.parametrize("text", ["Paris", "007", "1_", "1__0", "--1", ".", "0x", "1j", "-", "e5", "b'x'", "f'x'"])
+def test_words_that_are_no_literals(text: str) -> None:
+    """They are told apart from broken text: what follows can be read."""
+    made = outcome(text + ",")
+    assert ("null", Code.INVALID_ARGUMENTS) == (made.json, made.fault)
+    assert State.ENDED is made.state
+
+
+@pytest.mark.parametrize(("text", "written"), [("nan", "NaN"), ("-inf", "-Infinity"), ("1e999", "1e999")])
+def test_what_is_no_number_is_left_to_the_strict_decoding(text: str, written: str) -> None:
+    """It has a code of its own."""
+    assert written == outcome(text + " ").json
+
+
+@pytest.mark.parametrize("text", ["'", "'a", '"""', '""""', "[1", "[1,", "{'a':", "'\\x4", "r'", "'''a''"])
+def test_what_is_cut_stays_open(text: str) -> None:
+    """The end of the text ends no string and no container."""
+    assert State.OPEN is outcome(text, ended=True).state
+
+
+def test_depth() -> None:
+    """The limit is told once, at the bracket that goes beyond it."""
+    assert (State.ENDED, 8) == outcome("[[[[]]]]")[1:3]
+    assert (State.DEEP, 4) == outcome("[[[[[]]]]]")[1:3]
+
+
+def test_a_number_without_end_is_not_kept() -> None:
+    """More digits than any number may have are counted as read and forgotten."""
+    written: list[str] = []
+    literals = Literals(written.append, depth=DEPTH)
+    for _ in range(1000):
+        assert 100 == literals.scan("1" * 100)
+    literals.scan(" ")
+    assert 4096 == sum(map(len, written))
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3) | st.tuples(inner, inner),
+    max_leaves=6,
+)
+
+
+@given(_values, st.integers(0, 100))
+def test_what_python_writes_is_read_as_python_reads_it(value: Any, at: int) -> None:
+    """`repr` and JSON of any value come out as its JSON, in one piece and in two."""
+    for text in (repr(value), json.dumps(value)):
+        literals_depth = text.count("[") + text.count("{") + text.count("(")
+        for deltas in ([text], [text[:at], text[at:]]):
+            written: list[str] = []
+            literals = Literals(written.append, depth=literals_depth + 1)
+            for delta in deltas:
+                literals.scan(delta)
+            literals.scan(" ")
+            assert State.ENDED is literals.state
+            assert json.loads(json.dumps(value)) == json.loads("".join(written))
+
+
+@given(st.text(alphabet="'\"\\xuU0147aé\n{}[](),:r ", max_size=12))
+def test_what_it_accepts_python_accepts(text: str) -> None:
+    """Nothing is read in another way than Python reads it, but for raw line ends and JSON's own escapes."""
+    made = convert([text, " "])
+    if made.state is not State.ENDED or made.fault or "\n" in text or "\\/" in text:
+        return
+    try:
+        expected = ast.literal_eval(text[: made.read].strip(" "))
+    except (SyntaxError, ValueError, TypeError):
+        return
+    assert json.loads(json.dumps(expected)) == json.loads(made.json)

@@ -1,0 +1,203 @@
+"""Bare JSON: a call at the start of a message, if it names a declared tool in time; an answer in JSON elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools.parsing.dialects import DIALECTS
+from streamtools.testing.laws import assert_chunk_invariant, steps
+from tests.support.reading import Brief, brief, call, error, raws, thought, warning
+from tests.support.reading import read as read_with
+from tests.support.ways_to_cut import every_way
+
+TOOLS = [{"name": name} for name in ("f", "get_weather", "météo", 'a"b')]
+F, G = '{"name":"f","parameters":{"a":1}}', '{"name": "get_weather", "parameters": {}}'
+f, g = call("f", a=1), call("get_weather")
+BROKEN, CUT, UNCLOSED = error("invalid_json"), error("truncated"), warning("missing_close")
+
+
+def read(dialect: str, text: str, **options: Any) -> list[Brief]:
+    """Return what a dialect reads in `text`, near misses aside, after all laws were seen to hold."""
+    found = read_with(text, dialects=[dialect], **{"tools": TOOLS} | options)
+    return [each for each in found if each != warning("near_miss")]
+
+
+@pytest.mark.parametrize("dialect", ["llama3_json", "raw_json"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(F, [f], id="nothing else"),
+        pytest.param(f" \n{F} b", [" \n", f, " b"], id="behind white space"),
+        pytest.param(f"{F}; {G}", [f, g], id="two with a semicolon"),
+        pytest.param(f"{F} ;\n{G}", [f, " ", g], id="two with a semicolon and white space"),
+        pytest.param(f"{F}\n\n{G}", [f, "\n\n", g], id="two on lines of their own"),
+        pytest.param(f"{F} {G}", [f, " ", g], id="two on one line"),
+        pytest.param(f"{F}{G}", [f, g], id="two without anything between"),
+        pytest.param(f"{F}; and", [f, "; and"], id="a semicolon and a word"),
+        pytest.param(f"{F}\nand {G}", [f, f"\nand {G}"], id="another one behind a word"),
+        pytest.param(f'{F} {{"x":1}}', [f, ' {"x":1}'], id="an object that is no call behind one that is"),
+        pytest.param(f"<think>t</think> {F}", [thought("t"), " ", f], id="behind reasoning"),
+        pytest.param('{"name":"f"}', [call("f")], id="no arguments"),
+        pytest.param('{ "name" :\n"f" , "args" : {} }', [call("f")], id="white space"),
+        pytest.param('{"type":"function","name":"f","parameters":{}}', [call("f")], id="the type first"),
+        pytest.param('{"id":"7","type":"function","name":"f","input":{}}', [call("f")], id="an id and the type first"),
+        pytest.param('{"type":"function","id":"","tool":"f","args":{}}', [call("f")], id="the type and an id first"),
+        pytest.param(
+            '{"type": "function", "function": "f", "parameters": {"a":1}}', [f], id="the function is the name"
+        ),
+        pytest.param('{"function":{"name":"f","arguments":"{\\"a\\":1}"}}', [f], id="the form of OpenAI"),
+        pytest.param('{"name":"météo","args":{}}', [call("météo")], id="a name of any characters"),
+        pytest.param('{"name":"m\\u00e9t\\u00e9o","args":{}}', [call("météo")], id="an escaped name"),
+        pytest.param('{"name":"f","args":{"a":x}}\n\nb', [BROKEN, "\n\nb"], id="broken JSON"),
+        pytest.param('{"name":"f","args":{"a":', [CUT], id="cut off"),
+        pytest.param('{"name":"f","args":3}', [error("invalid_arguments")], id="bad arguments"),
+        pytest.param('{"name":"f","args":{},"name":"rm"}', [error("duplicate_key")], id="a second name"),
+    ],
+)
+def test_objects(dialect: str, text: str, expected: list[Brief]) -> None:
+    """A call is the whole message, or one of several with nothing but white space and semicolons between."""
+    assert expected == read(dialect, text)
+
+
+@pytest.mark.parametrize("dialect", ["llama3_json", "raw_json", "json_array"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"name":"nobody","parameters":{}}', id="a tool that is not declared"),
+        pytest.param('[{"name":"nobody","parameters":{}}]', id="a tool that is not declared, in an array"),
+        pytest.param('{"name":"F","parameters":{}}', id="another name"),
+        pytest.param('{"name":"f","age":7}', id="no arguments behind the name"),
+        pytest.param('{"name":"f","arguments"', id="no colon behind their key"),
+        pytest.param('{"parameters":{},"name":"f"}', id="the arguments first"),
+        pytest.param('{"note":1,"name":"f"}', id="another key first"),
+        pytest.param("{'name':'f'}", id="single quotes"),
+        pytest.param(f"So: {F}", id="behind a word"),
+        pytest.param(f"So: [{F}]", id="behind a word, in an array"),
+        pytest.param(f"- {F}", id="in a list"),
+        pytest.param(f"~~~\n{F}\n~~~", id="in a fence of tildes"),
+        pytest.param(f"```python\n{F}\n```", id="in a fence of another language"),
+        pytest.param("{" + " " * 17 + '"name":"f"}', id="too much white space"),
+        pytest.param("{}", id="an empty object"),
+        pytest.param("[link](url)", id="a link"),
+        pytest.param("; so", id="a semicolon"),
+        pytest.param('{"na', id="cut off"),
+    ],
+)
+def test_text(dialect: str, text: str) -> None:
+    """An answer in JSON is text."""
+    assert [text] == read(dialect, text)
+
+
+def test_a_name_with_a_quote_in_it() -> None:
+    """Names are compared as JSON strings."""
+    text = '{"name":"a\\"b","args":{}}'
+
+    assert [call('a"b')] == brief(
+        assert_chunk_invariant(text, [[text], list(text)], dialects=["raw_json"], tools=TOOLS)
+    )
+
+
+def test_without_declared_tools_there_are_no_calls() -> None:
+    """Nothing tells a call from an answer in JSON then."""
+    for dialect, text in [("llama3_json", F), ("raw_json", F), ("json_array", f"[{F}]"), ("xlam_json", f"[{F}]")]:
+        assert [text] == read(dialect, text, tools=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(f"a <|python_tag|>{F} b", ["a ", f, " b"], id="anywhere"),
+        pytest.param(f"<|python_tag|>\n{F}; {G} b", [f, g, " b"], id="two with a semicolon"),
+        pytest.param(f"<|python_tag|>{F}\n{G}\nb", [f, g, "\nb"], id="two on two lines"),
+        pytest.param(f"<|python_tag|>{F}; b", [f, "; b"], id="a semicolon and a word"),
+        pytest.param(f'<|python_tag|>{F} {{"x":1}}', [f, ' {"x":1}'], id="another object"),
+        pytest.param('<|python_tag|>{"parameters":{"a":1},"name":"f"}', [f], id="the arguments first"),
+        pytest.param('<|python_tag|>{"name":"nobody"}', [call("nobody")], id="a tool that is not declared"),
+        pytest.param(f'<|python_tag|>{F};{{"name":', [f, CUT], id="the second one cut off"),
+        pytest.param(f'<|python_tag|>{F};{{"na', [f, ';{"na'], id="the second one cut off before it is certain"),
+        pytest.param('<|python_tag|>{"name":x}\n\nb', [BROKEN, "\n\nb"], id="broken JSON"),
+        pytest.param("<|python_tag|>f(a=1)", ["<|python_tag|>f(a=1)"], id="code"),
+    ],
+)
+def test_the_python_tag(text: str, expected: list[Brief]) -> None:
+    """It marks calls of Llama 3 in any place, of any tool."""
+    assert expected == read("llama3_json", text)
+
+
+@pytest.mark.parametrize("dialect", ["raw_json", "json_array"])
+@pytest.mark.parametrize("label", ["json", ""])
+def test_fences(dialect: str, label: str) -> None:
+    """A fence around the whole call belongs to it; another one stays as it is."""
+    one, two = (F, G) if dialect == "raw_json" else (f"[{F}]", f"[{G}]")
+    for text, expected in [
+        (f"```{label}\n{one}\n```\nb", [f, "\nb"]),
+        (f"```{label}\n{one}\n{two}\n```", [f, g]),
+        (f"```{label}\n{one}\n```\n```{label}\n{two}\n```", [f, "\n", g]),
+        (f"{one}\n```{label}\n{two}\n```", [f, "\n", g]),
+        (f"```{label}\n{one}", [f, UNCLOSED]),
+        (f"```{label}\n{one[:-1]}x\n```b", [BROKEN, "b"] if dialect == "raw_json" else [f, BROKEN, "b"]),
+        (f'```{label}\n{{"x":1}}\n```', [f'```{label}\n{{"x":1}}\n```']),
+        (f"a\n```{label}\n{one}\n```", [f"a\n```{label}\n{one}\n```"]),
+    ]:
+        assert expected == read(dialect, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(f"[{F},{G}]", [f, g], id="two"),
+        pytest.param(f"[\n {F} ]\nb", [f, "\nb"], id="white space"),
+        pytest.param(f'[{F},{{"x":1}}]', [f, error("missing_tool_name")], id="one that is no call behind one that is"),
+        pytest.param(f"[{F}]]", [f, "]"], id="a bracket too many"),
+        pytest.param(f"[{F}", [f, UNCLOSED], id="no bracket at the end"),
+        pytest.param(f"[{F}]; [{G}]", [f, g], id="two arrays"),
+        pytest.param(f"[{F},x]\n\nb", [f, BROKEN, "\n\nb"], id="broken JSON"),
+        pytest.param(F, [F], id="an object"),
+        pytest.param("[1]", ["[1]"], id="numbers"),
+        pytest.param("[]", ["[]"], id="nothing"),
+        pytest.param('["f"]', ['["f"]'], id="a name"),
+    ],
+)
+def test_arrays(text: str, expected: list[Brief]) -> None:
+    """An array commits with its first call; the others may be of any tool."""
+    assert expected == read("json_array", text)
+
+
+def test_the_five_forms_of_xlam() -> None:
+    """Bare, in a fence, behind what it thinks, behind the token of Mistral, in the tag of Hermes."""
+    for text in [
+        f"[{F}]",
+        f"```json\n[{F}]\n```",
+        f"<think>t</think>\n[{F}]",
+        f"[TOOL_CALLS][{F}]",
+        f"<tool_call>[{F}]</tool_call>",
+    ]:
+        assert [f] == [each for each in read("xlam_json", text) if each != thought("t")]
+
+
+def test_when_it_is_certain() -> None:
+    """Everything is held up to the key of the arguments, and told from there on; or it is text at once."""
+    text = '{"name": "f", "parameters": {"a": 1}}'
+    options: dict[str, Any] = {"dialects": ["raw_json"], "tools": TOOLS}
+    commits = [step.fed for step in steps(text, **options) if step.new]
+    refused = [step.fed for step in steps('{"name": "fg"', **options) if step.new]
+
+    assert '{"name": "f", "parameters":' == commits[0]
+    assert '{"name": "fg' == refused[0]
+    assert [text] == raws(text, **options)
+
+
+def test_a_short_text_at_every_cut_there_is() -> None:
+    """However it is cut, it says the same."""
+    text = '{"name":"f"}'
+    assert [call("f")] == brief(assert_chunk_invariant(text, every_way(text), dialects=["raw_json"], tools=TOOLS))
+
+
+@pytest.mark.parametrize("dialect", ["llama3_json", "raw_json", "json_array", "xlam_json"])
+def test_each_dialect_reads_what_it_writes(dialect: str) -> None:
+    """Several calls of one message, too."""
+    text = "\n".join(DIALECTS[dialect].write_call(name, {"a": "}é", "b": [1]}) for name in ("f", "météo"))
+
+    assert [call("f", a="}é", b=[1]), "\n", call("météo", a="}é", b=[1])] == read(dialect, text)

@@ -1,0 +1,191 @@
+"""Markers: one match says that a marker stands here, may yet stand here, or does not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator
+
+import pytest
+
+from streamtools import Dialect, Parser, parse
+from streamtools.parsing.dialects import Opener
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Maybe, OneOf, Part, Pattern, Some
+from streamtools.parsing.span import Span
+from tests.families.base import Run
+from tests.support.reference import may_become
+from tests.support.ways_to_cut import usual_ways
+
+ONE_OR_TWO = Some(" ", 1, 2)
+
+
+def body(span: Span) -> Generator[None, None, None]:
+    """Read one JSON object."""
+    yield from span.json()
+    span.close()
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "ended", "expected"),
+    [
+        pytest.param(("ab",), "ab", False, 2, id="all of it"),
+        pytest.param(("ab",), "abc", False, 2, id="more than all of it"),
+        pytest.param(("ab",), "a", False, None, id="the beginning of it"),
+        pytest.param(("ab",), "", False, None, id="nothing yet"),
+        pytest.param(("ab",), "ac", False, False, id="something else"),
+        pytest.param(("ab",), "a", True, False, id="the beginning, and then the end of the stream"),
+        pytest.param(("ab",), "", True, False, id="the end of the stream"),
+        pytest.param(("a", SPACES, "b"), "a \r\n\tb", False, 6, id="white space in the middle"),
+        pytest.param(("a", SPACES, "b"), "a" + " " * 32, False, None, id="as much white space as there may be"),
+        pytest.param(("a", SPACES, "b"), "a" + " " * 33, False, False, id="one more"),
+        pytest.param(("a", Some("x", 2, 3), "b"), "axb", False, False, id="too few of a class"),
+        pytest.param(("a", Some("x", 2, 3), "b"), "ax", False, None, id="too few so far"),
+        pytest.param(("a", Some("x", 2, 3), "b"), "axxb", False, 4, id="enough"),
+        pytest.param(("a", Some("a", 0, 2), "ab"), "aaaab", False, 5, id="a class that overlaps what follows"),
+        pytest.param(("a", BLANKS, LINE_END), "a\n", False, 2, id="LF"),
+        pytest.param(("a", BLANKS, LINE_END), "a \r\n", False, 4, id="CR LF"),
+        pytest.param(("a", BLANKS, LINE_END), "a\r", False, None, id="CR so far"),
+        pytest.param(("a", BLANKS, LINE_END), "a\rx", False, False, id="CR alone"),
+        pytest.param(("a", BLANKS, LINE_END), "a", True, 1, id="the end of the stream ends a line"),
+        pytest.param(("a", BLANKS, LINE_END), "a \r", True, 3, id="behind CR too"),
+        pytest.param(("a", BLANKS, LINE_END), "ab", True, False, id="text before the end of the line"),
+    ],
+)
+def test_patterns(parts: tuple[Part, ...], text: str, ended: bool, expected: int | bool | None) -> None:
+    """Three answers, and where the marker ends if it stands here; also where text comes before it."""
+    shifted = expected + 2 if type(expected) is int else expected
+
+    assert expected == Pattern(*parts).match(text, 0, ended)
+    assert shifted == Pattern(*parts).match("--" + text, 2, ended)
+
+
+def test_what_is_read_again_is_told_apart() -> None:
+    """The commit point may lie behind the place where the body begins."""
+    markers = Markers([(Marker(("###:", SPACES), ahead=("{", SPACES, '"')), "hash"), (Marker(("~~~",)), "tilde")])
+
+    assert ("hash", 5) == markers.at('###: { "x', 0, False)
+    assert markers.at("###: {", 0, False) is None
+    assert markers.at("###: {x", 0, False) is False
+    assert ("tilde", 4) == markers.at("-~~~", 1, False)
+    assert Markers[str]([]).at("~~~", 0, False) is False
+
+
+def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() -> None:
+    """Compared with walking the parts, over all texts of up to six characters out of four."""
+    parts: tuple[Part, ...] = ("ab", Some(" a", 1, 2), "a", LINE_END)
+    slow = [("ab", Run(" a", 1, 2), "a", end) for end in ("\n", "\r\n")]
+    pattern = Pattern(*parts)
+    for length in range(1, 7):
+        for text in map("".join, itertools.product("ab \n", repeat=length)):
+            maybe = any(may_become(text, each) for each in slow)
+            assert maybe == (pattern.match(text, 0, False) is None), repr(text)
+
+
+@pytest.mark.parametrize(
+    "markers",
+    [
+        pytest.param([("ab",), ("ac", SPACES, "b")], id="two that part behind a character"),
+        pytest.param([("ab", Some("b", 1, 2), "a"), ("ab", Some("b", 1, 2), "c")], id="behind a repetition"),
+        pytest.param([("ab", Some("b", 0, 2), "bc"), ("a", Some("b", 1, 3), "ca")], id="one text, two ways"),
+        pytest.param([("a", SPACES, "b"), ("a", Some("bc", 1, 2), "a")], id="a repetition, and what it may begin with"),
+        pytest.param([("abc",), ("ab", OneOf(("c", "cab", "")), "b")], id="words"),
+        pytest.param([("ab", LINE_END), ("ab", BLANKS, "c")], id="a line end"),
+        pytest.param([("a", LINE_END), ("a", ONE_OR_TWO, LINE_END), ("a", ONE_OR_TWO, "b", LINE_END)], id="line ends"),
+        pytest.param([("ab", LINE_END, "b"), ("ab", LINE_END, "ca")], id="a line end, and the next line"),
+        pytest.param([("ab", Some("b", 1, 2), OneOf(("c", "a"))), ("ab", "c")], id="a repetition before words"),
+        pytest.param([("a", Some("b", 0, 2), Maybe(("", "c")), "a")], id="nothing in a choice"),
+        pytest.param([("a", Some("b", 0, 2), Maybe((" ", "b")), "c"), ("a ",)], id="a repetition before a choice"),
+        pytest.param([("abca",), ("abcb", "c"), ("acab",)], id="three, and a common beginning of two"),
+        pytest.param([("abc",), ("ab",)], id="one that is the beginning of another"),
+        pytest.param([("ab", Some("c ", 0, 2), "a"), ("ab",), ("a",)], id="two that are, before a repetition"),
+    ],
+)
+def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, ...]]) -> None:
+    """Over all texts of up to six characters out of five: one stands there if one does alone, and waits likewise."""
+    together = Markers([(Marker(parts), number) for number, parts in enumerate(markers)])
+    alone = [Markers([(Marker(parts), number)]) for number, parts in enumerate(markers)]
+    for length in range(1, 7):
+        for text in map("".join, itertools.product("abc \n", repeat=length)):
+            for ended in (False, True):
+                each = [one.at(text, 0, ended) for one in alone]
+                whole = sorted((one[1], one[0]) for one in each if one)
+                found = together.at(text, 0, ended)
+                if whole:
+                    assert found, repr(text)
+                    assert whole[0][0] == found[1], repr(text)
+                    assert found in each, repr(text)
+                else:
+                    assert found is (None if None in each else False), repr(text)
+
+
+@pytest.mark.parametrize(
+    ("opener", "text"),
+    [
+        pytest.param(Opener(("【", Some("一-龥", 1, 8), "调用】"), body), "【工具调用】", id="in any script"),
+        pytest.param(
+            Opener(("【", Some("一-龥", 1, 4), "】"), body), "【工具调用】", id="a range, and a character behind it"
+        ),
+        pytest.param(Opener(("@call", LINE_END), body, ahead=("{",)), "@call\r\n", id="before a line of its own"),
+        pytest.param(Opener(("@", Some("a-z", 1, 9), LINE_END), body), "@call\n", id="a class before a line end"),
+        pytest.param(Opener(("@", Some(r"\w", 1, 9), "é!"), body), "@appelé!", id="an escape that stands for a class"),
+        pytest.param(Opener(("@", Some(r"\s", 1, 9), "\u2028:"), body), "@ \u2028:", id="white space of all scripts"),
+        pytest.param(Opener(("@", Some("^\n", 1, 9), "→"), body), "@call→", id="all characters but one"),
+    ],
+)
+def test_markers_are_found_wherever_they_are_cut(opener: Opener, text: str) -> None:
+    """A repetition that could take what follows gives it back, and the next line may come later."""
+    own = Dialect(
+        id="own",
+        openers=(opener,),
+        write_call=lambda name, arguments: "",
+        write_result=lambda name, text: "",
+    )
+    for deltas in usual_ways(text + '{"name":"f"} on'):
+        assert [("f", "own")] == [(call.name, call.dialect) for call in parse(deltas, dialects=[own]).calls]
+
+
+def test_a_group_ends_where_what_is_ahead_begins() -> None:
+    """It is the same place whichever of the markers stands there, and however much of them is common."""
+    markers = Markers([(Marker(("<a", SPACES), ahead=(first,)), first) for first in ("{", "[")])
+
+    assert ("{", 4) == markers.at("<a  {", 0, False)
+    assert ("[", 3) == markers.at("<a [", 0, False)
+    assert markers.at("<a  ", 0, False) is None
+    assert markers.at("<a  ", 0, True) is False
+
+
+@pytest.mark.parametrize("parts", [(), (BLANKS, "a"), ("",)])
+def test_a_marker_begins_with_a_character(parts: tuple[Part, ...]) -> None:
+    """Otherwise it could stand anywhere, and everything would be held back."""
+    with pytest.raises(ValueError, match="begins with at least one fixed character"):
+        Opener(parts, body)
+
+
+def test_a_marker_ends_with_a_character_or_a_line() -> None:
+    """Otherwise it would not be known where it ends."""
+    with pytest.raises(ValueError, match="ends with"):
+        Opener(("a", BLANKS), body)
+
+
+def test_a_dialect_of_ones_own() -> None:
+    """A marker and a grammar are all that it takes, and it goes with the others."""
+    own = Dialect(
+        id="own",
+        openers=(Opener(("CALL", Some(" ", 1, 4)), body, ahead=("{",)),),
+        write_call=lambda name, arguments: "",
+        write_result=lambda name, text: "",
+    )
+    parser = Parser(["hash_marker", own])
+    parser.feed('Say CALL {"name":"f"} or ###:{"name":"g"} or CALL me')
+    parser.close()
+
+    assert [("f", "own"), ("g", "hash_marker")] == [(call.name, call.dialect) for call in parser.calls]
+
+
+def test_of_several_markers_the_one_that_is_complete_first_counts() -> None:
+    """Where dialects that are not told apart are armed together, it is the same one however the text is cut."""
+    long, short = Marker(("(C)", SPACES), ahead=("[", SPACES, "{")), Marker(("(C)", SPACES), ahead=("[",))
+    markers = Markers([(long, "long"), (short, "short")])
+
+    assert ("short", 4) == markers.at("(C) [", 0, False)
+    assert ("short", 4) == markers.at("(C) [{", 0, False)
+    assert ("short", 4) == markers.at("(C) [{", 0, True)

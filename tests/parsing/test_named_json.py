@@ -1,0 +1,395 @@
+"""A name, tags, and the JSON of the arguments: what ends a call, and what becomes of it where something is missing."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pytest
+
+from streamtools import parse
+from streamtools.parsing.dialects import DIALECTS
+from streamtools.testing.laws import feed
+from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
+
+f, g = call("f"), call("g")
+f1 = call("f", a=1)
+UNCLOSED = warning("missing_close")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [f1], id="with a space"),
+        pytest.param('[TOOL_CALLS][{"name":"f"},{"name":"g"}]', [f, g], id="two calls"),
+        pytest.param('[TOOL_CALLS]\n[ {"arguments": {"a": 1}, "name": "f"} ]', [f1], id="the arguments first"),
+        pytest.param('[TOOL_CALLS]{"name":"f"} x', [f, " x"], id="one call without an array"),
+        pytest.param('So: [TOOL_CALLS] [{"name":"f"}][/TOOL_CALLS] Bye', ["So: ", f, " Bye"], id="with a closing tag"),
+        pytest.param(
+            '[TOOL_CALLS][{"name":"f","arguments":{"a":"]"}}]', [call("f", a="]")], id="a bracket in a string"
+        ),
+        pytest.param('[TOOL_CALLS][{"name":"f"},{"name":', [f, error("truncated")], id="cut in the second call"),
+        pytest.param("[TOOL_CALLS][] x", [error("unrecognised_tool_call"), " x"], id="an empty array"),
+        pytest.param("[TOOL_CALLS] is a token.", ["[TOOL_CALLS] is a token."], id="prose"),
+        pytest.param("[TOOL_CALLS]f[ARGS]{}", ["[TOOL_CALLS]f[ARGS]{}"], id="the other form"),
+    ],
+)
+def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) -> None:
+    """An array behind the token, or one object, ends where its JSON does; a closing tag goes away."""
+    assert expected == read(text, dialects=["mistral_list"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('[TOOL_CALLS]f[ARGS]{"a": 1}', [f1], id="one call"),
+        pytest.param("[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g[ARGS]{}", [f, g], id="two calls"),
+        pytest.param('Hi\n[TOOL_CALLS]f[ARGS]{"a": 1}some more', ["Hi\n", f1, "some more"], id="text around"),
+        pytest.param('[TOOL_CALLS]f{"a": 1}[TOOL_CALLS]g {}', [f1, g], id="without the separator"),
+        pytest.param('[TOOL_CALLS] f [ARGS]\n{"a": 1}', [f1], id="white space between the tags"),
+        pytest.param('[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": 1}', [f1], id="with an id"),
+        pytest.param("[TOOL_CALLS]f[CALL_ID] 12 {}", [f], id="with an id and without the separator"),
+        pytest.param(
+            '[TOOL_CALLS]météo.now-v2[ARGS]{"a": "é"}', [call("météo.now-v2", a="é")], id="a name with an accent"
+        ),
+        pytest.param(
+            '[TOOL_CALLS]f[ARGS]{"a": "[TOOL_CALLS]"}', [call("f", a="[TOOL_CALLS]")], id="the token in a string"
+        ),
+        pytest.param('[TOOL_CALLS]f[ARGS]"{\\"a\\": 1}" x', [f1, " x"], id="arguments in a string"),
+        pytest.param('[TOOL_CALLS]f[ARGS]{"a": tru} x', [error("invalid_json"), " x"], id="broken JSON"),
+        pytest.param(
+            '[TOOL_CALLS]f[ARGS]{"a": x"}\n\nHi', [error("invalid_json"), "\nHi"], id="a blank line behind broken JSON"
+        ),
+        pytest.param("[TOOL_CALLS]f[ARGS] no", [error("invalid_arguments"), "no"], id="no arguments, but text"),
+        pytest.param(
+            "[TOOL_CALLS]f[ARGS][TOOL_CALLS]g[ARGS]{}", [error("invalid_arguments"), g], id="no arguments, but a call"
+        ),
+        pytest.param("[TOOL_CALLS]f[CALL_ID]12 x", [error("invalid_arguments"), "x"], id="nothing behind the id"),
+        pytest.param("[TOOL_CALLS]f[CALL_ID]12[AR", [error("truncated")], id="cut in the separator"),
+        pytest.param("[TOOL_CALLS]f[ARGS]", [error("truncated")], id="cut behind the separator"),
+        pytest.param('[TOOL_CALLS]f[ARGS]{"a": 1', [error("truncated")], id="cut in the arguments"),
+        pytest.param("[TOOL_CALLS]f", ["[TOOL_CALLS]f"], id="cut in the name"),
+        pytest.param("[TOOL_CALLS]" + "f" * 97 + "{}", ["[TOOL_CALLS]" + "f" * 97 + "{}"], id="too long a name"),
+        pytest.param("[THINK]so[TOOL_CALLS]f[ARGS]{}", [thought("so"), f], id="the token ends reasoning"),
+        pytest.param("Hi [THINK]so[/THINK]you", ["Hi ", thought("so"), "you"], id="reasoning behind text"),
+        pytest.param(
+            "[TOOL_RESULTS]1[/TOOL_RESULTS] x", [warning("forged_result"), " x"], id="a result that the model forges"
+        ),
+    ],
+)
+def test_the_name_and_arguments_of_the_newer_mistral_models(text: str, expected: list[Brief]) -> None:
+    """A call is a name and an object behind the token, and is over with the object."""
+    assert expected == read(text, dialects=["mistral_args"])
+
+
+def test_an_id_of_mistral_is_kept() -> None:
+    """What stands behind `[CALL_ID]`, or under `id`, is the provider's id."""
+    texts = ("[TOOL_CALLS]f[CALL_ID]9Ae3bDc2F[ARGS]{}", '[TOOL_CALLS] [{"name": "f", "id": "9Ae3bDc2F"}]')
+    found = [parse([text], dialects=["mistral_args", "mistral_list"]).calls[0].provider_id for text in texts]
+    assert ["9Ae3bDc2F"] * 2 == found
+
+
+def test_both_forms_of_mistral_at_once() -> None:
+    """What follows the token tells the two apart."""
+    result = parse(['[TOOL_CALLS] [{"name":"f"}]\n[TOOL_CALLS]g[ARGS]{}'], dialects=["mistral_list", "mistral_args"])
+    assert [("f", "mistral_list"), ("g", "mistral_args")] == [(each.name, each.dialect) for each in result.calls]
+
+
+class Form(NamedTuple):
+    """How a dialect writes calls in a wrapper."""
+
+    dialect: str
+    begin: str
+    end: str
+    call: str
+    """What comes before a name."""
+    behind: str
+    """What comes before the arguments."""
+    close: str
+    """What comes behind them."""
+
+    def write(self, name: str, arguments: str = "{}") -> str:
+        """Return one call, without the wrapper."""
+        return f"{self.call}{name}{self.behind}{arguments}{self.close}"
+
+
+CALLS, END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+CALL, SEPARATOR, END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+OUTPUTS, END_OF_OUTPUTS = "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"
+OUTPUT, END_OF_OUTPUT = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"
+FORGED = warning("forged_result")
+V3 = Form("deepseek_v3", CALLS, END_OF_CALLS, f"{CALL}function{SEPARATOR}", "\n", END)
+FENCED = V3._replace(behind="\n```json\n", close=f"\n```{END}")
+V31 = Form("deepseek_v31", CALLS, END_OF_CALLS, CALL, SEPARATOR, END)
+KIMI = Form(
+    "kimi_k2",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<|tool_call_begin|>functions.",
+    ":0<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+)
+FORMS = {"V3": V3, "V3 with a fence": FENCED, "V3.1": V31, "Kimi": KIMI}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@every_form
+def test_calls_in_a_wrapper(form: Form) -> None:
+    """Each is handed out at its closing tag; the wrapper, and white space in it, is markup."""
+    begin, end = form.begin, form.end
+    one, two = form.write("f", '{"a": 1}'), form.write("g")
+    for text, expected in [
+        (f"{begin}{one}{end}", [f1]),
+        (f"Hi {begin}{one}{two}{end} you", ["Hi ", f1, g, " you"]),
+        (f"Hi\n{begin}\n{one}\n{two}\n{end}\n", ["Hi\n", f1, g, "\n"]),
+        (f"{begin}{one}{end} and {begin}{two}{end}", [f1, " and ", g]),
+        (f"{begin}{form.write('f', ' {} ')}{end}", [f]),
+        (f"{begin}{form.write('f', json.dumps({'a': form.close + end}))}{end}", [call("f", a=form.close + end)]),
+        (f"{begin}{form.write('météo.now-v2')}{end}", [call("météo.now-v2")]),
+    ]:
+        assert expected == read(text, dialects=[form.dialect])
+    events = feed([f"Hi {begin}\n{one}\n{two}\n{end}"], dialects=[form.dialect], keep_markup=True)
+    assert ["Hi ", f1, markup("\n"), g, markup(f"\n{end}")] == brief(events)
+
+
+@every_form
+def test_wrappers_that_lack_something(form: Form) -> None:
+    """A call is one without its wrapper, and where only closing tags are missing; a warning says so."""
+    begin, end, close = form.begin, form.end, form.close
+    one, two = form.write("f", '{"a": 1}'), form.write("g")
+    unclosed = one.removesuffix(close)
+    missing = warning("missing_close")
+    for text, expected in [
+        (one, [f1]),
+        (f"Hi {one}\n{two} you", ["Hi ", f1, "\n", g, " you"]),
+        (f"{one}{end} you", [f1, " you"]),
+        (f"{begin}{one}", [f1, missing]),
+        (f"{begin}{one}\n{end[:-2]}", [f1, missing]),
+        (f"{begin}{one}{begin}{two}{end}", [f1, missing, g]),
+        (f"{begin}{unclosed}", [f1, missing]),
+        (f"{begin}{unclosed}{close[:-3]}", [f1, missing]),
+        (f"{begin}{unclosed}{two}{end}.", [f1, missing, g, "."]),
+        (f"{begin}{unclosed}{end}.", [f1, missing, "."]),
+        (f"{unclosed}{two}.", [f1, missing, g, "."]),
+        (f"{begin} {end}Nothing.", ["Nothing."]),
+    ]:
+        assert expected == read(text, dialects=[form.dialect])
+
+
+@every_form
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param("", f, id="nothing"),
+        pytest.param("null", f, id="null"),
+        pytest.param('"{\\"a\\": 1}"', f1, id="an object in a string"),
+        pytest.param("{x}", error("invalid_json"), id="a bare word"),
+        pytest.param('{"a": 1', error("invalid_json"), id="a brace that is missing"),
+        pytest.param('{"a": 1}}', error("invalid_json"), id="a brace too many"),
+        pytest.param('{"a": "x" y"}', error("invalid_json"), id="a quote too many"),
+        pytest.param("[1]", error("invalid_arguments"), id="an array"),
+        pytest.param("nil", error("invalid_arguments"), id="a word"),
+        pytest.param('"x"', error("invalid_arguments"), id="a string that holds no JSON"),
+        pytest.param('{"a": 1, "a": 2}', error("duplicate_key"), id="a key twice"),
+    ],
+)
+def test_odd_arguments(form: Form, arguments: str, expected: Brief) -> None:
+    """Arguments are an object by the usual rule, or an error that ends at the closing tag; other calls survive it."""
+    good, odd = form.write("g"), form.write("f", arguments)
+    assert [g, expected, g, "."] == read(f"{form.begin}{good}{odd}{good}{form.end}.", dialects=[form.dialect])
+
+
+@every_form
+def test_calls_gone_bad(form: Form) -> None:
+    """What is broken ends at the next tag of the dialect, and good calls survive it."""
+    begin, end = form.begin, form.end
+    good, bad = form.write("g"), form.write("f", "{x}")
+    open_bad = bad.removesuffix(form.close)
+    invalid, no_arguments = error("invalid_json"), error("invalid_arguments")
+    unrecognised, truncated = error("unrecognised_tool_call"), error("truncated")
+    for text, expected in [
+        (f"{begin}{open_bad}{good}{end}.", [invalid, g, "."]),
+        (f"{begin}{open_bad}{end}.", [invalid, "."]),
+        (f"{begin}{open_bad}", [invalid]),
+        (f"{bad}{good}.", [invalid, g, "."]),
+        (f"{begin}{good} and {good}{end}.", [g, unrecognised, g, "."]),
+        (f"{begin}{good} and {end}.", [g, unrecognised, "."]),
+        (f"{begin}{good} and", [g, unrecognised]),
+        (f"{begin}{good}{form.call}{end}.", [g, unrecognised, "."]),
+        (
+            f"{begin}{good}{form.call}f {end}.",
+            [g, no_arguments if form.dialect == "deepseek_v3" else unrecognised, "."],
+        ),
+        (f"{begin}{good}{form.call}f", [g, truncated]),
+        (f"{begin}{good}{form.call}f{form.behind}", [g, truncated]),
+        (f"{begin}{good}{form.write('f')[: len(form.call + form.behind) + 2]}", [g, truncated]),
+    ]:
+        assert expected == read(text, dialects=[form.dialect])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(f"{CALLS}{CALL}function{SEPARATOR}f\n{{}}\n```{END}{END_OF_CALLS}", [f], id="half a fence"),
+        pytest.param(f"{CALL}function{SEPARATOR}f{{}}{END}", [f], id="no line end behind the name"),
+        pytest.param(f"{CALL}function{SEPARATOR}f```{{}}```{END}", [f], id="a fence without lines"),
+        pytest.param(f"{CALL}function{SEPARATOR}\nf \r\n{{}}{END}", [f], id="white space around the name"),
+        pytest.param(f"{CALL}function{SEPARATOR}f{END}.", [f, "."], id="no arguments at all"),
+        pytest.param(f"{CALL}function{SEPARATOR}f\n```json\n{{}}\n``", [f, warning("missing_close")], id="a cut fence"),
+        pytest.param(f"{CALL}function{SEPARATOR}{{}}{END}", [call("function")], id="a tool that is called function"),
+        pytest.param(f"{CALL}f{SEPARATOR}\n```json\n{{}}\n```{END}", [f], id="V3.1 with a fence"),
+        pytest.param(f"{CALL}f{SEPARATOR}{END}", [f], id="V3.1 without arguments"),
+        pytest.param(f"{CALL}f{{}}{END}.", [error("unrecognised_tool_call"), "."], id="V3.1 without its separator"),
+        pytest.param(
+            f"{CALLS}{FENCED.write('f')}{V31.write('g')}{END_OF_CALLS}",
+            [f, error("unrecognised_tool_call")],
+            id="a call of the other form in one wrapper",
+        ),
+        pytest.param(
+            f"{CALLS}function{SEPARATOR}f\n{{}}{END}{END_OF_CALLS}.", [f, "."], id="a first call without its token"
+        ),
+        pytest.param(f"{CALLS}f{SEPARATOR}{{}}{END}{END_OF_CALLS}.", [f, "."], id="the same of V3.1"),
+        pytest.param(f"{CALLS}x", [f"{CALLS}x"], id="a wrapper around nothing of ours"),
+        pytest.param(f"{CALL}f is how", [f"{CALL}f is how"], id="prose"),
+        pytest.param(f"{OUTPUTS}{OUTPUT}1{END_OF_OUTPUT}{END_OF_OUTPUTS}.", [FORGED, "."], id="forged results"),
+        pytest.param(f"{OUTPUT}1{END_OF_OUTPUT}.", [FORGED, "."], id="a forged result"),
+        pytest.param("Bye<｜end▁of▁sentence｜>", ["Bye"], id="the end of the message"),
+    ],
+)
+def test_both_forms_of_deepseek_at_once(text: str, expected: list[Brief]) -> None:
+    """What stands behind the token of a call tells the two apart."""
+    assert expected == read(text, dialects=["deepseek_v3", "deepseek_v31"])
+
+
+@pytest.mark.parametrize("form", [FENCED, V31], ids=["V3", "V3.1"])
+def test_ascii_bars(form: Form) -> None:
+    """Tokens with ASCII bars are as good, if all of them are."""
+    text = f"{form.begin}{form.write('f')}\n{form.write('g')}{form.end}.<｜end▁of▁sentence｜>".replace("｜", "|")
+    assert [f, g, "."] == read(text, dialects=[form.dialect])
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "provider_id"),
+    [
+        ("functions.f:0", f, "functions.f:0"),
+        ("functions.a.b-c:12", call("a.b-c"), "functions.a.b-c:12"),
+        (" g:1\n", g, "g:1"),
+        ("functions.f", f, "functions.f"),
+        ("f", f, "f"),
+        ("functions.h", error("unrecognised_tool_call"), None),
+        ("call_123", error("unrecognised_tool_call"), None),
+    ],
+)
+def test_the_ids_of_kimi(written: str, expected: Brief, provider_id: str | None) -> None:
+    """The name stands in the id; without the number of the call, it has to be that of a declared tool."""
+    text = f"<|tool_call_begin|>{written}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+    tools = [{"name": "f"}, {"name": "g"}]
+    assert [expected] == read(text, dialects=["kimi_k2"], tools=tools)
+    found = parse([text], dialects=["kimi_k2"], tools=tools)
+    assert [provider_id] * len(found.calls) == [each.provider_id for each in found.calls]
+
+
+def test_sections_of_kimi() -> None:
+    """The tags of a section have two spellings, and a call ends reasoning that is open."""
+    one = KIMI.write("f")
+    for text, expected in [
+        (f"<|tool_call_section_begin|>{one}<|tool_call_section_end|>.", [f, "."]),
+        (f"{KIMI.begin}{one}<|tool_call_section_end|>.", [f, "."]),
+        (f"<think>so {KIMI.begin}{one}{KIMI.end}.", [thought("so "), f, "."]),
+        (f"<think>so {one}.", [thought("so "), f, "."]),
+        (f"{KIMI.begin} is how", [f"{KIMI.begin} is how"]),
+    ]:
+        assert expected == read(text, dialects=["kimi_k2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('f\n{"a": 1}', [f1], id="a call at the start"),
+        pytest.param(
+            'all\nHi>>>f\n{"a": 1}>>>get_weather\n{}', ["Hi", f1, call("get_weather")], id="text, and two calls"
+        ),
+        pytest.param(">>>f \r\n {}>>>all\nBye", [f, "Bye"], id="text behind a call"),
+        pytest.param("Hi\n>>>f\n{}\n", ["Hi\n", f, "\n"], id="on a line of its own"),
+        pytest.param('>>>all\n{"a": 1}', ['{"a": 1}'], id="JSON for the user"),
+        pytest.param(">>>h\n{}", [">>>h\n{}"], id="a tool that is not declared"),
+        pytest.param("So f\n{}", ["So f\n{}"], id="a name in prose"),
+        pytest.param(">>>f\nx", [">>>f\nx"], id="no JSON"),
+        pytest.param(">>>f\n{x}.", [error("invalid_json"), "."], id="broken JSON"),
+        pytest.param('>>>f\n{"a":', [error("truncated")], id="cut"),
+    ],
+)
+def test_functionary(text: str, expected: list[Brief]) -> None:
+    """A line with a declared name and JSON behind it is a call; `all` is the user."""
+    tools = [{"name": name} for name in ("f", "get_weather", "all")]
+    assert expected == read(text, dialects=["functionary_v32"], tools=tools)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('Hi<|message_sep|>\n\nfunction call<|role_sep|>\n{"name":"f"}', ["Hi", f], id="with all tokens"),
+        pytest.param('function call<|role_sep|>\n{"name":"f"}.', [f, "."], id="at the beginning"),
+        pytest.param('<|function_call|>{"name":"f"}', [f], id="with the token of 3.1"),
+        pytest.param('function call\n{"name":"f"}', [f], id="without tokens"),
+        pytest.param(
+            'Hi.function call<|role_sep|>\n{"name":"f"}', ["Hi.", f], id="in a line, with the token of the role"
+        ),
+        pytest.param('Hi<|message_sep|>\n\nfunction call{"name":"f"}', ["Hi", f], id="without the token of the role"),
+        pytest.param('<|function_call|>{"name":"f"}</s>', [f], id="before the end of the turn"),
+        pytest.param("a function call{}", ["a function call{}"], id="prose"),
+    ],
+)
+def test_gigachat(text: str, expected: list[Brief]) -> None:
+    """JSON that names the tool stands behind one of several marks."""
+    assert expected == read(text, dialects=["gigachat3"])
+
+
+@pytest.mark.parametrize(
+    ("ends", "unclosed"),
+    [
+        pytest.param(3 * ("<|end_message|>",), [], id="each with its end"),
+        pytest.param(
+            (*2 * ("<|end_message|>",), "<|content_model_end_sampling|>"), [UNCLOSED], id="and that of the turn"
+        ),
+        pytest.param(("", "<|end_message|>", ""), [UNCLOSED], id="without an end"),
+        pytest.param(("", "<|end_message|>", "<|message_model|><|content_text|>"), [UNCLOSED], id="before another one"),
+    ],
+)
+def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
+    """Messages are calls, text or thoughts."""
+    text = (
+        f"<|message_model|><|content_thinking|>so{ends[0]}<|message_model|><|content_text|>Hi{ends[1]}"
+        f'<|message_model|>f<|content_invoke_tool_json|>{{"name":"f","args":{{"a":1}}}}{ends[2]}'
+    )
+    assert [thought("so"), "Hi", f1, *unclosed] == read(text, dialects=["inkling"])
+
+
+RESULTS = {
+    "mistral_list": '[TOOL_RESULTS] {"name":"f","content":"1"}[/TOOL_RESULTS]',
+    "mistral_args": "[TOOL_RESULTS]1[/TOOL_RESULTS]",
+    "deepseek_v3": "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>1<｜tool▁output▁end｜><｜tool▁outputs▁end｜>",
+    "deepseek_v31": "<｜tool▁output▁begin｜>1<｜tool▁output▁end｜>",
+    "kimi_k2": "## Return of functions.f:0\n1",
+}
+
+
+@pytest.mark.parametrize(("dialect", "expected"), RESULTS.items(), ids=RESULTS)
+def test_how_results_are_written(dialect: str, expected: str) -> None:
+    """As the templates of the models do it."""
+    assert expected == DIALECTS[dialect].write_result("f", "1")
+
+
+@pytest.mark.parametrize("name", ["f", "fn", "fn2", "(x", "a|b", "météo", "g"])
+def test_functionary_knows_names_that_begin_alike(name: str) -> None:
+    """Also those of one letter, and with characters that patterns are made of."""
+    tools = [{"name": each} for each in ("f", "fn", "fn2", "(x", "a|b", "all", "météo", "g")]
+    for text, content, names in [
+        (f'{name} \n{{"a": 1}}', "", [name]),
+        (f"x>>>{name}\r\n{{}}", "x", [name]),
+        (f"{name}x\n{{}}", f"{name}x\n{{}}", []),
+    ]:
+        for deltas in ([text], list(text)):
+            result = parse(deltas, dialects="functionary_v32", tools=tools)
+
+            assert (content, names) == (result.content, [made.name for made in result.calls])

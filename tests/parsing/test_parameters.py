@@ -1,0 +1,219 @@
+"""Functions and parameters as tags: Qwen3-Coder's XML, Seed's, and the functions of Llama 3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import parse
+from streamtools.parsing.dialects import DIALECTS
+from tests.support.reading import Brief, call, error, raws, read, thought, warning
+
+TOOLS: list[dict[str, Any]] = [
+    {"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}},
+    {"name": "g", "parameters": {"properties": {}}},
+]
+A = "<parameter=a>\nx\n</parameter>"
+B = "<parameter=b>\n2\n</parameter>"
+F = f"<function=f>\n{A}\n</function>"
+f, g, both = call("f", a="x"), call("g"), call("f", a="x", b=2)
+unclosed = warning("missing_close")
+broken, cut = error("unrecognised_tool_call"), error("truncated")
+
+
+def wrapped(body: str) -> str:
+    """Return a body in the wrapper of Qwen."""
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def value(text: str) -> str:
+    """Return a call in which this stands behind the tag of a parameter."""
+    return f"<tool_call><function=f><parameter=a>{text}"
+
+
+END = "</parameter></function></tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(wrapped(F), [f], id="in the wrapper"),
+        pytest.param(F, [f], id="without a wrapper"),
+        pytest.param(f"a\n{wrapped(F)}\nb", ["a", f, "\nb"], id="one line feed before it is the template's"),
+        pytest.param(f"a\n\n{F} b", ["a\n", f, " b"], id="one line feed before a bare one too"),
+        pytest.param(wrapped(f"<function=f>{A}{B}</function>"), [both], id="without line feeds between the tags"),
+        pytest.param(wrapped(f"  <function=f>\n    {A}\n\n    {B}\n  </function>"), [both], id="indented"),
+        pytest.param(wrapped(f"{F}\n<function=g>\n</function>"), [f, g], id="two in one wrapper"),
+        pytest.param(wrapped(F) + "\n" + wrapped(F), [f, f], id="two wrappers"),
+        pytest.param(f"{F}\n{F}", [f, f], id="two without a wrapper"),
+        pytest.param("<function=g></function>", [g], id="no parameters"),
+        pytest.param(wrapped("<function=g/>"), [g], id="no parameters and no closing tag"),
+        pytest.param(wrapped("<function=\"f\"><parameter='a'>x</parameter></function>"), [f], id="names in quotes"),
+        pytest.param(wrapped(f"<function= f >{A}</function >"), [f], id="blanks around a name"),
+        pytest.param(wrapped("<function=f><parameter=a/></function>"), [call("f", a="")], id="an empty parameter"),
+        pytest.param(f"{F}\n</tool_call>", [f, "\n"], id="only the end of the wrapper"),
+        pytest.param(
+            wrapped("<function=h><parameter=b>2</parameter></function>"), [call("h", b="2")], id="unknown tool"
+        ),
+        pytest.param(wrapped("<function=></function>"), [error("missing_tool_name")], id="no name"),
+        pytest.param(wrapped(f"<function=f>{A}{A}</function>"), [error("duplicate_key")], id="a parameter twice"),
+        pytest.param("a <tool_call> b", ["a <tool_call> b"], id="the tag in prose"),
+        pytest.param("<tool_call>\nx", ["<tool_call>\nx"], id="no function in the wrapper"),
+        pytest.param("`<function=f>` <function=f> x", ["`<function=f>` <function=f> x"], id="a function in prose"),
+        pytest.param(f"```\n{F}\n```", [f"```\n{F}\n```"], id="in a fence"),
+        pytest.param(f"<think>a {wrapped(F)} b", [thought("a "), f, " b"], id="in open reasoning"),
+    ],
+)
+def test_calls(text: str, expected: list[Brief]) -> None:
+    """Functions are read with and without their wrapper, however they are laid out."""
+    assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        pytest.param("", "", id="nothing"),
+        pytest.param("\n", "", id="a line feed is that of the tag"),
+        pytest.param("\n\n", "", id="two are one of each tag"),
+        pytest.param("\n\n\n", "\n", id="three are one of the value"),
+        pytest.param("x\n\n", "x\n", id="the value ends with a line feed"),
+        pytest.param("\n  x\n ", "  x\n ", id="other white space is the value's"),
+        pytest.param("\n<b>é</b> & &lt; </param> </x\n", "<b>é</b> & &lt; </param> </x", id="tags, and no entities"),
+        pytest.param("\n</function>\n", "</function>", id="the end of a function, and not of this one"),
+        pytest.param("<parameter=x>", "<parameter=x>", id="a parameter that the tool has not"),
+        pytest.param("<parameter=a>", "<parameter=a>", id="a parameter that has been given"),
+        pytest.param("<parameter=b", "<parameter=b", id="a tag that is not complete"),
+        pytest.param("<tool_call>\n<function=g>", "<tool_call>\n<function=g>", id="openers"),
+        pytest.param('"\\\n\t\x01', '"\\\n\t\x01', id="what JSON has to escape"),
+    ],
+)
+def test_values(written: str, expected: str) -> None:
+    """A value is what stands up to its closing tag, without a line feed at each end."""
+    assert [call("f", a=expected)] == read(value(written) + END, dialects=["qwen3_coder_xml"], tools=TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(value(f"x\n{B}</function></tool_call>"), [both], id="a value before the next parameter"),
+        pytest.param(value("x</function></tool_call>"), [f], id="a value at the end of the function"),
+        pytest.param(
+            value("x</function>\n<function=g></function></tool_call>"), [f, g], id="a value at another function"
+        ),
+        pytest.param(wrapped(f"<function=f>{A}"), [f, unclosed], id="a function at the end of the wrapper"),
+        pytest.param(
+            wrapped(f"<function=f>{A}\n<function=g></function>"), [f, unclosed, g], id="a function at another"
+        ),
+        pytest.param(f"<function=f>{A}{F}", [f, unclosed, f], id="a bare function at another"),
+        pytest.param(f"<tool_call>{F}\n<tool_call>{F}</tool_call>", [f, unclosed, f], id="a wrapper at another"),
+        pytest.param(f"<tool_call>{F}", [f, unclosed], id="a wrapper at the end of the stream"),
+        pytest.param(f"<tool_call>{F}\n</tool", [f, unclosed], id="a wrapper whose closing tag is cut"),
+    ],
+)
+def test_missing_closing_tags(text: str, expected: list[Brief]) -> None:
+    """Where the next tag leaves no doubt, nothing but a closing tag is missing."""
+    assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
+
+
+def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
+    """Where it is not known what parameters there are, one that has not come yet ends an open value."""
+    text = "<function=h><parameter=a>1<parameter=b>2<parameter=a>3</parameter></function>"
+
+    assert [call("h", a="1", b="2<parameter=a>3")] == read(text, dialects=["qwen3_coder_xml"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(value("x</parameter>y" + END + " z"), [broken, " z"], id="a closing tag in a value"),
+        pytest.param(wrapped(f"<function=f>{A}</parameter></function>\n{F}"), [broken, f], id="one too many"),
+        pytest.param(wrapped(f"<function=f>x{F}"), [broken, f], id="no tag behind the name"),
+        pytest.param(wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken], id="no bracket"),
+        pytest.param(wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken], id="none for a value"),
+        pytest.param(wrapped(f"<function=f>{A}x") + " y", [broken, " y"], id="up to the end of the wrapper"),
+        pytest.param(wrapped(f"{F}oops"), [f, broken], id="text behind a function"),
+        pytest.param(wrapped(f"{F}oops{F}"), [f, broken, f], id="text between functions"),
+        pytest.param(f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"], id="prose in a wrapper"),
+        pytest.param(f"<tool_call>{F}It", [f, broken, unclosed], id="text at the end of the stream"),
+        pytest.param(f"<function=f>{A} a\n\nb", [broken, "\nb"], id="a bare function ends with a blank line"),
+        pytest.param(f"<function=f>{A} a</function> b", [broken, " b"], id="a bare function ends with its tag"),
+    ],
+)
+def test_what_is_broken(text: str, expected: list[Brief]) -> None:
+    """What stands between the tags is an error, up to the next tag; the calls around it survive."""
+    assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("<tool_call><function=", id="in the tag of a function"),
+        pytest.param("<tool_call><function=f", id="in a name"),
+        pytest.param("<tool_call><function=f>", id="behind the tag"),
+        pytest.param("<tool_call><function=f>\n<para", id="in the tag of a parameter"),
+        pytest.param("<tool_call><function=f><parameter=a", id="in the name of a parameter"),
+        pytest.param(value(""), id="before a value"),
+        pytest.param(value("x\n</par"), id="in the end of a value"),
+        pytest.param(value("x</function>\n</tool"), id="in the end of the wrapper, which alone would end the value"),
+        pytest.param(value("x</parameter>\n"), id="behind a parameter"),
+        pytest.param(value("x</parameter></fun"), id="in the end of the function"),
+        pytest.param("<function=f><parameter=", id="without a wrapper"),
+    ],
+)
+def test_what_is_cut(text: str) -> None:
+    """A call that the stream ends in is truncated, and nothing of it is text."""
+    assert [cut] == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
+    assert [text] == raws(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
+
+
+def test_a_function_that_begins_behind_another_is_cut() -> None:
+    """What is complete is called all the same."""
+    text = f"<tool_call>{F}<func"
+
+    assert [f, cut] == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
+
+
+def test_seed() -> None:
+    """Seed's wrapper, and the tag of its reasoning."""
+    text = f"<seed:think>hm</seed:think>\n\na<seed:tool_call>{F}</seed:tool_call>b"
+
+    assert [thought("hm"), "a", f, "b"] == read(text, dialects=["seed_oss_xml"], tools=TOOLS)
+    assert "<parameter=a>x</parameter>" in DIALECTS["seed_oss_xml"].write_call("f", {"a": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('<function=f>{"a": 1}</function>', [call("f", a=1)], id="one"),
+        pytest.param("a<function=f>\n{}\n</function>b<function=g>{}</function>", ["a", call("f"), "b", g], id="two"),
+        pytest.param(
+            '<function=f>{"a": "</function>"}</function>', [call("f", a="</function>")], id="a tag in a string"
+        ),
+        pytest.param('<function=f>{"a" 1}</function> b', [error("invalid_json"), " b"], id="broken JSON"),
+        pytest.param('<function=f>{"a": 1}', [call("f", a=1), unclosed], id="no closing tag"),
+        pytest.param('<function=f>{"a": 1', [cut], id="cut"),
+        pytest.param(F, [F], id="parameters"),
+    ],
+)
+def test_functions_of_llama(text: str, expected: list[Brief]) -> None:
+    """In Llama's form the tag holds JSON."""
+    assert expected == read(text, dialects=["llama31_function_tag"], tools=TOOLS)
+
+
+def test_what_follows_tells_the_forms_apart() -> None:
+    """All forms that share a tag can be armed at once."""
+    text = f'{F}<function=g>{{}}</function><tool_call>{{"name": "g"}}</tool_call><tool_call>g</tool_call>{wrapped(F)}'
+    dialects = ["hermes_json", "qwen3_coder_xml", "llama31_function_tag", "glm_xml"]
+
+    assert [f, g, g, g, f] == read(text, dialects=dialects, tools=TOOLS)
+    found = [each.dialect for each in parse([text], dialects=dialects, tools=TOOLS).calls]
+    assert ["qwen3_coder_xml", "llama31_function_tag", "hermes_json", "glm_xml", "qwen3_coder_xml"] == found
+
+
+def test_a_closing_tag_in_an_argument_is_written_apart() -> None:
+    """A text with a closing tag is written with a word joiner in it; in JSON the bracket is escaped."""
+    text = DIALECTS["qwen3_coder_xml"].write_call("f", {"a": "</parameter>", "o": ["</parameter>"]})
+
+    assert "\n<\u2060/parameter>\n" in text
+    assert '["\\u003c/parameter>"]' in text

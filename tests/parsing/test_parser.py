@@ -1,0 +1,222 @@
+"""The parser as its callers see it: its life, its options, and `parse`, which is the same thing at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import Dialect, Parser, coalesce, parse
+from streamtools.errors import ClosedError
+from streamtools.events import Call, CallStart, Reasoning, Text, Thinking
+from streamtools.parsing import DIALECTS
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, hash_marker
+from tests.support.reading import Brief, brief, call, error, read, warning
+
+F = '###:{"name":"f"}'
+BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
+f = call("f")
+
+
+def test_the_life_of_a_call() -> None:
+    """Thinking, name, call, and no more thinking: all of one id, the call with its text and its dialect."""
+    thinking, start, made, over = parse(F).events
+
+    assert isinstance(made, Call)
+    call_id = made.call.id
+    assert [Thinking(True, call_id), CallStart(call_id, "f"), Thinking(False, call_id)] == [thinking, start, over]
+    assert (F, "hash_marker", "f", {}, False, None) == (
+        made.call.raw,
+        made.call.dialect,
+        made.call.name,
+        made.call.arguments,
+        made.call.repaired,
+        made.call.provider_id,
+    )
+
+
+def test_an_id_is_made_at_the_commit_point() -> None:
+    """Not for a candidate, and in an array for each call as it begins."""
+    made: list[str] = []
+
+    def number() -> str:
+        made.append(f"call_{len(made) + 1}")
+        return made[-1]
+
+    parser = Parser(new_id=number)
+    counts = []
+    for delta in ("###:{", "x ###:{", '"', 'name":"f"} ~', '\n~~~tool_call\n[{"name":"g"}', ",", "{", "}]\n~~~"):
+        parser.feed(delta)
+        counts.append(len(made))
+
+    assert [0, 0, 1, 1, 2, 2, 3, 3] == counts
+    assert ["call_1", "call_2"] == [each.id for each in parser.calls]
+    assert ["call_3"] == [each.call_id for each in parser.errors]
+
+
+@pytest.mark.parametrize("tools", [None, [], [{"name": "g", "parameters": {}}]], ids=["not told", "none", "others"])
+def test_a_name_that_is_not_declared_is_a_call(tools: Any) -> None:
+    """Both dialects have markers, so it is the runner that answers for tools that do not exist."""
+    assert [f, " ", f] == brief(coalesce(parse(f"{F} {F}", tools=tools).events))
+    assert [f] == brief(parse(BLOCK, tools=tools).events)
+
+
+def test_a_delta_that_decides_nothing_is_one_event() -> None:
+    """Prose comes out as it went in, and an empty delta is nothing."""
+    parser = Parser()
+
+    assert [Text("Some prose.")] == parser.feed("Some prose.")
+    assert [] == parser.feed("")
+    assert [Text(" More. ")] == parser.feed(" More. ")
+    assert [Reasoning("hm")] == Parser(in_reasoning=True).feed("hm")
+
+
+def test_close_releases_what_is_held_and_ends() -> None:
+    """Closing again tells nothing more."""
+    parser = Parser()
+    parser.feed("a ###:")
+
+    assert "###:" == parser.held
+    assert [Text("###:")] == parser.close()
+    assert "" == parser.held
+    assert [] == parser.close()
+
+
+@pytest.mark.parametrize("text", ["", "Some prose, ", "a ###:", "`", "<think>a", '###:{"name":"', F, BLOCK])
+@pytest.mark.parametrize("delta", ["", "x", "and more of it", "###:", "\n"])
+def test_a_feed_behind_the_end_is_refused(text: str, delta: str) -> None:
+    """A closed parser takes no text, not even text that it would only have to pass on."""
+    parser = Parser()
+    parser.feed(text)
+    parser.close()
+
+    with pytest.raises(ClosedError, match="reset"):
+        parser.feed(delta)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "prose", "a `", "```\n", "> ", "a ###:", "<thi", "<think>a", '###:{"name":"', F, F + "x"]
+)
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"after_call": "hide"}, {"after_call": "stop"}, {"trim": True}, {"in_reasoning": True}], ids=str
+)
+def test_reset_begins_a_new_turn(text: str, closed: bool, options: dict[str, Any]) -> None:
+    """Whatever state the last one was left in, the next one is as the first; twice is as good as once."""
+    parser = Parser(**options)
+    parser.feed(text)
+    if closed:
+        parser.close()
+    parser.reset()
+    parser.reset()
+
+    assert ("", [], [], False) == (parser.held, parser.calls, parser.errors, parser.stopped)
+    following = f"<think>a</think> {F} b ###"
+    assert coalesce(parse(following, **options).events) == coalesce(parser.feed(following) + parser.close())
+
+
+def test_what_the_turn_has_come_to() -> None:
+    """Calls and errors so far are at hand without going through events."""
+    parser = Parser()
+    parser.feed(f'{F} ###:{{"x":1}} ###:')
+
+    assert [("f", F)] == [(each.name, each.raw) for each in parser.calls]
+    assert ['###:{"x":1}'] == [each.raw for each in parser.errors]
+
+
+def test_parse_sorts_what_a_text_holds() -> None:
+    """Text, reasoning, calls, errors and warnings by kind, and all events in order."""
+    text = f'<think>hm</think>a {F} b ###:{{"x":1}} c\n~~~tool_result\n'
+    result = parse(text)
+
+    assert ("hm", "a  b  c\n") == (result.reasoning, result.content)
+    assert [["f"], ["missing_tool_name"], ["forged_result"]] == [
+        [each.name for each in result.calls],
+        [each.code for each in result.errors],
+        [each.code for each in result.warnings],
+    ]
+    assert coalesce(result.events) == coalesce(parse(list(text)).events) == coalesce(parse(iter(text)).events)
+    assert [] == parse([]).events == parse("").events
+
+
+def test_dialects_are_ids_objects_auto_or_the_default() -> None:
+    """None arms the two of the seeds, `auto` all, and nothing none."""
+    both = f"{F}\n{BLOCK}"
+
+    assert ("hash_marker", "tilde_fence") == DEFAULT_DIALECTS
+    assert [f, "\n", f] == brief(parse(both).events) == brief(parse(both, dialects="auto").events)
+    assert [f, "\n" + BLOCK] == brief(coalesce(parse(both, dialects=["hash_marker"]).events))
+    assert [F + "\n", f] == brief(coalesce(parse(both, dialects="tilde_fence").events))
+    assert [f, "\n" + BLOCK] == brief(coalesce(parse(both, dialects=(hash_marker(),)).events))
+    assert [both] == brief(parse(both, dialects=()).events)
+    assert all(isinstance(each, Dialect) and key == each.id for key, each in DIALECTS.items())
+
+
+def test_a_dialect_has_its_own_idea_of_code() -> None:
+    """Its choice counts unless the parser is told otherwise."""
+    text = f"`{F}`"
+    bold = [hash_marker(in_code="call")]
+
+    assert ["`", f, "`"] == brief(parse(text, dialects=bold).events)
+    assert [text] == brief(parse(text, dialects=bold, in_code="text").events)
+    assert ["`", f, "`"] == brief(parse(text, in_code="call").events)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dialects": ["hash_marker", "nonsense"]}, "'nonsense'.*hash_marker, tilde_fence"),
+        ({"dialects": "nonsense"}, "'nonsense'"),
+        ({"dialects": [3]}, "3"),
+        ({"reasoning": "sometimes"}, "reasoning is one of 'start', 'anywhere', 'off', not 'sometimes'"),
+        ({"on_malformed": "raise"}, "on_malformed .*'raise'"),
+        ({"after_call": True}, "after_call .*True"),
+        ({"in_code": "maybe"}, "in_code .*'maybe'"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    """The error names what was wrong and what there is."""
+    with pytest.raises(ValueError, match=message):
+        Parser(**options)
+    with pytest.raises(ValueError, match=message):
+        parse("", **options)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    """A slip of the pen is not ignored."""
+    options: dict[str, Any] = {"in_codes": "text"}
+
+    with pytest.raises(TypeError, match="in_codes"):
+        Parser(**options)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "expected"),
+    [
+        pytest.param('###:{"name":"f', '"} on', [error("truncated"), " on"], id="in a call"),
+        pytest.param(
+            '~~~tool_call\n[{"name":"f"},{"na',
+            'me":"g"}]\n~~~ on',
+            [f, error("truncated"), " on"],
+            id="in the second call",
+        ),
+        pytest.param("a ", f"{F} on", ["a ", f, " on"], id="in prose"),
+        pytest.param("###result f: {", "} on", [warning("forged_result"), " on"], id="in a forged result"),
+    ],
+)
+def test_a_call_with_a_hole_in_it_is_an_error(before: str, behind: str, expected: list[Brief]) -> None:
+    """Where a part of the stream is lost, what is put together around it must not run."""
+    parser = Parser()
+    events = parser.feed(before)
+    parser.lose()
+
+    assert expected == brief(coalesce(events + parser.feed(behind) + parser.close()))
+
+
+def test_the_line_that_follows_a_call_begins_where_it_does_however_the_text_is_cut() -> None:
+    """A grammar may end a span before the character that it has just got: what comes before that is still known."""
+    text = "[TOOL_CALLS]f[ARGS]\n```\n[TOOL_CALLS]f[ARGS]{}"
+
+    expected = [error("invalid_arguments"), "```\n[TOOL_CALLS]f[ARGS]{}"]
+    assert expected == read(text, dialects=["mistral_args"])

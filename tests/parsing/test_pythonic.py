@@ -1,0 +1,286 @@
+"""Calls as Python writes them, in four dialects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools.events import CallDelta
+from streamtools.limits import Limits
+from streamtools.parsing.dialects import DIALECTS
+from streamtools.testing.laws import feed
+from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
+
+TOOLS: list[dict[str, Any]] = [{"name": name, "parameters": {}} for name in ("f", "g", "get_weather", "a.b")]
+OLMO = {"dialects": ["olmo3_pythonic"]}
+LFM2 = {"dialects": ["lfm2_pythonic"]}
+BARE = {"dialects": ["pythonic"], "tools": TOOLS}
+f, g = call("f"), call("g")
+UNREADABLE = error("unrecognised_tool_call")
+
+
+def olmo(text: str) -> str:
+    """Return a text between the tags of OLMo."""
+    return f"<function_calls>{text}</function_calls>"
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        pytest.param("f()", [f], id="no arguments"),
+        pytest.param("f( )", [f], id="white space for arguments"),
+        pytest.param("f(a=1)", [call("f", a=1)], id="one argument"),
+        pytest.param("f(a='x', b = [1, {'c': None}],)", [call("f", a="x", b=[1, {"c": None}])], id="several"),
+        pytest.param('f(from="SFO", class="y")', [call("f", **{"from": "SFO", "class": "y"})], id="keywords of Python"),
+        pytest.param("f(\n    a=1,\n    b=(2, 3),\n)", [call("f", a=1, b=[2, 3])], id="on several lines"),
+        pytest.param("f(\r\na=1\r\n)\r\n", [call("f", a=1)], id="with CR LF"),
+        pytest.param('f(a="""x\n\n"y" """)', [call("f", a='x\n\n"y" ')], id="a blank line in a string"),
+        pytest.param("f(a='</function_calls>')", [call("f", a="</function_calls>")], id="the closing tag in a string"),
+        pytest.param("f(a='<function_calls>g()')", [call("f", a="<function_calls>g()")], id="a call in a string"),
+        pytest.param("f(a=')')", [call("f", a=")")], id="a parenthesis in a string"),
+        pytest.param("f(**{'a b': 1, '': 2})", [call("f", **{"a b": 1, "": 2})], id="names that are no words"),
+        pytest.param("f(**{'a': 1},)", [call("f", a=1)], id="two stars and a trailing comma"),
+        pytest.param("a.b(x=1)", [call("a.b", x=1)], id="a name with a dot"),
+        pytest.param("météo(ville='Paris')", [call("météo", ville="Paris")], id="a name with an accent"),
+        pytest.param("f()\ng()", [f, g], id="two lines"),
+        pytest.param("\nf()\n\ng()\n", [f, g], id="a blank line between"),
+        pytest.param("f() g()", [f, g], id="two on one line"),
+        pytest.param("f(),g()", [f, g], id="a comma"),
+        pytest.param("f(); g()", [f, g], id="a semicolon"),
+        pytest.param("[f(), g()]", [f, g], id="a list"),
+        pytest.param("[f(), g(),]", [f, g], id="a list with a trailing comma"),
+        pytest.param("[ f()\n, g() ]", [f, g], id="a list with white space"),
+        pytest.param("[f()]\n[g()]", [f, g], id="two lists"),
+        pytest.param("[f()], [g()]", [f, g], id="two lists and a comma"),
+        pytest.param("f()f()", [f, f], id="the same call twice is two calls"),
+    ],
+)
+def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
+    """In a list or not, on lines or not; text before, between and behind the tags is visible."""
+    text = olmo(inner)
+    assert expected == read(text, **OLMO)
+    assert ["So: ", *expected, " then\n", *expected, "!"] == brief(feed([f"So: {text} then\n{text}!"], **OLMO))
+    for dialect, opening, close in [
+        ("lfm2_pythonic", "<|tool_call_start|>", "<|tool_call_end|>"),
+        ("pythonic_llama4", "<|python_start|>", "<|python_end|>"),
+    ]:
+        if "function_calls" not in inner:
+            assert expected == brief(feed([opening + inner + close], dialects=[dialect]))
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        pytest.param("f('x')", [error("invalid_arguments")], id="an argument without a name"),
+        pytest.param("f(12, g=1)", [error("invalid_arguments")], id="a number without a name"),
+        pytest.param("f(x)", [error("invalid_arguments")], id="a name without a value"),
+        pytest.param("f({'a': 1})", [error("invalid_arguments")], id="a dict without a name"),
+        pytest.param("f(a=Paris)", [error("invalid_arguments")], id="a word that is no literal"),
+        pytest.param("f(a=[x, 1])\ng()", [error("invalid_arguments"), g], id="a good one behind a bad one"),
+        pytest.param("f(a=1, a=2)", [error("duplicate_key")], id="the same argument twice"),
+        pytest.param("f(a=nan)", [error("not_a_number")], id="not a number"),
+        pytest.param("f(a=1e999)", [error("not_a_number")], id="more than a number holds"),
+        pytest.param("f(a='\\ud83d')", [error("lone_surrogate")], id="half of a pair"),
+        pytest.param("f(a=)", [UNREADABLE], id="no value"),
+        pytest.param("f(a=g())", [UNREADABLE], id="a call as a value"),
+        pytest.param("f(g())", [UNREADABLE], id="a call without a name"),
+        pytest.param("f(a=1 b=2)", [UNREADABLE], id="no comma"),
+        pytest.param("f(a: 1)", [UNREADABLE], id="a colon"),
+        pytest.param("f(*{'a': 1})", [UNREADABLE], id="one star"),
+        pytest.param("f(**[1])", [UNREADABLE], id="two stars and a list"),
+        pytest.param("f(**{'a': 1} b=2)", [UNREADABLE], id="text behind two stars"),
+        pytest.param("f(**{'a': 1)", [UNREADABLE], id="a dict that does not end"),
+        pytest.param("f(a='it's')", [UNREADABLE], id="a quote too many"),
+        pytest.param("f(a=1))", [call("f", a=1), UNREADABLE], id="a parenthesis too many"),
+        pytest.param("f() and more", [f, UNREADABLE], id="prose behind a call"),
+        pytest.param("f()\n{}", [f, UNREADABLE], id="JSON behind a call"),
+        pytest.param("f()]", [f, UNREADABLE], id="a bracket too many"),
+        pytest.param("[f()](x)", [f, UNREADABLE], id="a list that looks like a link"),
+        pytest.param("[f() g()", [f, g], id="a list without its bracket"),
+        pytest.param("f(a=1\ng()", [UNREADABLE], id="nothing is a call behind what is broken"),
+    ],
+)
+def test_malformed_calls_end_at_the_tag(inner: str, expected: list[Brief]) -> None:
+    """Each has its own code; what is readable around it survives, and the answer goes on behind the tag."""
+    assert [*expected, " so"] == read(olmo(inner) + " so", **OLMO)
+
+
+def test_a_missing_quote_does_not_swallow_the_answer() -> None:
+    """The string that it makes is searched for the closing tag too."""
+    text = "<function_calls>f(a='x)</function_calls> It's \"done\", isn't it?"
+    assert [UNREADABLE, " It's \"done\", isn't it?"] == read(text, **OLMO)
+    assert [text[: text.index(" It")]] == raws(text, **OLMO)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("<function_calls>f()", [f, warning("missing_close")], id="no closing tag"),
+        pytest.param("<function_calls>f()\n", [f, warning("missing_close")], id="a line feed"),
+        pytest.param("<function_calls>f()</func", [f, warning("missing_close")], id="half of the closing tag"),
+        pytest.param("<function_calls>[f()", [f, warning("missing_close")], id="no closing bracket either"),
+        pytest.param("<function_calls>[f(),", [f, warning("missing_close")], id="a comma last"),
+        pytest.param("<function_calls>f(", [error("truncated")], id="no closing parenthesis"),
+        pytest.param("<function_calls>f(a", [error("truncated")], id="cut in a name"),
+        pytest.param("<function_calls>f(a=", [error("truncated")], id="cut before a value"),
+        pytest.param("<function_calls>f(a='x", [error("truncated")], id="cut in a string"),
+        pytest.param("<function_calls>f(a=1", [error("truncated")], id="cut behind a number"),
+        pytest.param("<function_calls>f(a=1,", [error("truncated")], id="cut behind a comma"),
+        pytest.param("<function_calls>f('x", [error("truncated")], id="cut in a string without a name"),
+        pytest.param("<function_calls>f(**", [error("truncated")], id="cut behind two stars"),
+        pytest.param("<function_calls>f()\ng", [f, error("truncated")], id="cut in the second name"),
+        pytest.param(
+            "<function_calls>f() <function_calls>g()</function_calls>",
+            [f, warning("missing_close"), g],
+            id="an opening tag in the place of a closing one",
+        ),
+    ],
+)
+def test_what_is_cut(text: str, expected: list[Brief]) -> None:
+    """A call that lacks only its tag is a call; one that lacks anything of itself is none."""
+    assert expected == read(text, **OLMO)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("<function_calls>", id="the tag alone"),
+        pytest.param("<function_calls>\n<invoke name='f'>", id="the other dialect of the tag"),
+        pytest.param("<function_calls>{}</function_calls>", id="JSON"),
+        pytest.param("<function_calls>f g()", id="two words"),
+        pytest.param("<function_call>f()</function_call>", id="a tag that is alike"),
+        pytest.param("<function_calls>" + "f" * 129 + "()", id="a name that is too long"),
+        pytest.param("<function_calls>()", id="no name"),
+    ],
+)
+def test_what_is_text(text: str) -> None:
+    """Without a name and a parenthesis nothing is committed to."""
+    assert [text] == read(text, **OLMO)
+
+
+def test_json_between_the_tags_of_lfm2() -> None:
+    """LFM 2 writes both; the first characters tell."""
+    for inner in ('[{"name":"f","arguments":{"a":1}}]', '{"name":"f","arguments":{"a":1}}', "[f(a=1)]", "f(a=1)"):
+        text = f"Yes.<|tool_call_start|>{inner}<|tool_call_end|> Done."
+        assert ["Yes.", call("f", a=1), " Done."] == read(text, **LFM2)
+
+
+def test_a_result_that_lfm2_forges() -> None:
+    """It is hidden and reported; unclosed, to the end of the stream."""
+    text = "a<|tool_response_start|>[{}]<|tool_response_end|>b<|tool_response_start|>c"
+    assert ["a", warning("forged_result"), "b", warning("forged_result")] == read(text, **LFM2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("[f()]", [f], id="one call"),
+        pytest.param("\n [f(a=1), g(b='x')]\n", ["\n ", call("f", a=1), call("g", b="x"), "\n"], id="two calls"),
+        pytest.param("[ a.b(),]", [call("a.b")], id="a dotted name"),
+        pytest.param("[f(), other()]", [f, call("other")], id="the first name has to be declared"),
+        pytest.param("<think>x</think>[f()]", [thought("x"), f], id="behind reasoning"),
+        pytest.param("[f()", [f, warning("missing_close")], id="no bracket at the end"),
+        pytest.param("[f(),", [f, warning("missing_close")], id="a comma at the end"),
+        pytest.param("[f(), g(", [f, error("truncated")], id="cut"),
+        pytest.param("[f() is how]\n\nSo", [UNREADABLE, "\nSo"], id="prose, up to the next blank line"),
+        pytest.param("[f(), g() is\n \t\nSo", [f, UNREADABLE, " \t\nSo"], id="what was read before it counts"),
+        pytest.param("[f(a=)]\n\nSo", [UNREADABLE, "\nSo"], id="broken, up to the next blank line"),
+        pytest.param("[f(a='x)]\n\nIt's", [UNREADABLE, "\nIt's"], id="a missing quote"),
+        pytest.param("[other()]", ["[other()]"], id="a name that is not declared"),
+        pytest.param("So: [f()]", ["So: [f()]"], id="not at the start"),
+        pytest.param("[f](url)", ["[f](url)"], id="a link"),
+        pytest.param("[1, 2]", ["[1, 2]"], id="an array"),
+        pytest.param("[get_weather", ["[get_weather"], id="cut before the parenthesis"),
+    ],
+)
+def test_a_list_without_tags(text: str, expected: list[Brief]) -> None:
+    """Only at the start of a message, and only of declared tools."""
+    assert expected == read(text, **BARE)
+
+
+@pytest.mark.parametrize("dialect", ["pythonic_llama4", "lfm2_pythonic"])
+def test_a_list_whose_tags_are_missing(dialect: str) -> None:
+    """The tags are tokens, which a model forgets or a tokenizer drops; `auto` knows only the tags."""
+    arms = {"dialects": [dialect], "tools": TOOLS}
+
+    assert [thought("x"), call("f", a=1), g] == read("<think>x</think>[f(a=1), g()]", **arms)
+    assert ["[f](url)"] == read("[f](url)", **arms)
+    assert ["So: [f()]"] == read("So: [f()]", **arms)
+    assert ["[f()]"] == read("[f()]", dialects="auto", tools=TOOLS)
+
+
+def test_the_tags_of_llama_4_under_the_name_of_peers() -> None:
+    """They call the parser of both models pythonic; no tool has to be declared for calls between tags."""
+    text = "a <|python_start|>[f(a=1)]<|python_end|> b"
+    assert ["a ", call("f", a=1), " b"] == read(text, dialects=["pythonic"])
+
+
+def test_without_tools_a_list_is_text() -> None:
+    """Nothing can be told from a list that a model answers with."""
+    assert ["[f()]"] == read("[f()]", dialects=["pythonic"])
+    assert ["[a(b)]"] == read("[a(b)]", dialects=["pythonic"], tools=[{"name": "a b"}])
+
+
+@pytest.mark.parametrize(
+    ("limits", "inner", "expected"),
+    [
+        pytest.param(Limits(depth=2), "f(a=[1])", [call("f", a=[1])], id="as deep as is allowed"),
+        pytest.param(Limits(depth=2), "f(a=[[1]])", [error("too_deep"), warning("skipped", 22)], id="too deep"),
+        pytest.param(Limits(depth=1), "f(**{'a': []})", [error("too_deep"), warning("skipped", 21)], id="two stars"),
+        pytest.param(
+            Limits(call=30), "f(a='xxxxxxxxxxxxxxx')", [error("too_large"), warning("skipped", 25)], id="size"
+        ),
+        pytest.param(Limits(calls=1), "f()\ng()", [f, error("too_many_calls"), warning("skipped", 19)], id="number"),
+        pytest.param(
+            Limits(call=20, depth=2), "f(a=[[[1]]])", [error("too_large"), warning("skipped", 25)], id="size, and deep"
+        ),
+        pytest.param(Limits(digits=3), "f(a=1234)", [error("number_too_long")], id="digits"),
+    ],
+)
+def test_limits(limits: Limits, inner: str, expected: list[Brief]) -> None:
+    """One error with its name, and the rest is skipped up to the tag."""
+    assert [*expected, "so"] == read(olmo(inner) + "so", limits=limits, **OLMO)
+
+
+def test_a_tag_that_is_cut_behind_a_limit() -> None:
+    """What was the beginning of a string's mark, and is none, is still looked at."""
+    text = "<|tool_call>call:f{a:[" + "1," * 30 + "<tool_call|>so"
+    expected = [error("too_large"), warning("skipped", 54), "so"]
+    assert expected == read(text, dialects=["gemma4"], limits=Limits(call=40))
+
+
+def test_deltas_are_the_arguments_as_json() -> None:
+    """Strings go out while they arrive, converted."""
+    text = olmo("f(a='it\\'s \"x\"', b=(True, None))")
+    events = feed(list(text), call_deltas=True, **OLMO)
+    pieces = [event.text for event in events if isinstance(event, CallDelta)]
+    assert {"a": 'it\'s "x"', "b": [True, None]} == json.loads("".join(pieces))
+    assert len(pieces) > 10
+
+
+@pytest.mark.parametrize("dialect", ["pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"a": "x\n'\"\\", "b": [None, True, 1.5e-9, {"c d": []}], "d": {"e": 10**20}},
+        {"a b": 1, "": "x"},
+        {"(": "</function_calls><|tool_call_end|><|python_end|>"},
+    ],
+)
+def test_what_is_written_is_read(dialect: str, arguments: dict[str, Any]) -> None:
+    """Any arguments: those with odd names behind two stars."""
+    text = DIALECTS[dialect].write_call("get_weather", arguments)
+    assert [call("get_weather", **arguments)] == brief(feed([text], dialects=[dialect], tools=TOOLS))
+
+
+def test_how_the_models_templates_write() -> None:
+    """Llama and LFM with Python's words, OLMo with JSON's."""
+    arguments = {"a": "x", "b": [True, None]}
+    written = {each: DIALECTS[each].write_call("f", arguments) for each in ("pythonic", "olmo3_pythonic")}
+    assert '[f(a="x", b=[True, None])]' == written["pythonic"]
+    assert '<function_calls>f(a="x", b=[true,null])</function_calls>' == written["olmo3_pythonic"]
+    result = DIALECTS["lfm2_pythonic"].write_result("f", "x")
+    assert "<|tool_response_start|>x<|tool_response_end|>" == result

@@ -1,0 +1,177 @@
+"""Reasoning between tags: a channel of its own, in which nothing is called."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from streamtools import parse
+from streamtools.events import Reasoning, Warning
+from streamtools.testing.laws import steps
+from tests.support.reading import Brief, brief, call, markup, read, thought, warning
+from tests.support.reference import TAGS
+
+F = '###:{"name":"f"}'
+BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
+f = call("f")
+ALIKE = warning("call_in_reasoning")
+
+
+@pytest.mark.parametrize(("opening", "closing"), TAGS.items())
+def test_tags(opening: str, closing: str) -> None:
+    """Six pairs are recognised, and each is closed by its own."""
+    assert [thought("plan"), "Answer."] == read(f"{opening}plan{closing}Answer.")
+    for other in TAGS.values():
+        if other != closing:
+            assert [thought(f"plan{other} on")] == read(f"{opening}plan{other} on")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(" \r\n\t<think>a</think>b", [" \r\n\t", thought("a"), "b"], id="behind white space"),
+        pytest.param("x <think>a</think>b", ["x <think>a</think>b"], id="behind a word it is text"),
+        pytest.param(f"{F}\n<think>a</think>b", [f, "\n", thought("a"), "b"], id="behind a call"),
+        pytest.param(f"{BLOCK}<think>a</think>b", [f, thought("a"), "b"], id="behind a fenced call"),
+        pytest.param(f"{F} x <think>", [f, " x <think>"], id="behind a word behind a call it is text"),
+        pytest.param("<think>a</think><think>b</think>c", [thought("ab"), "c"], id="two in a row"),
+        pytest.param("<think></think>a", ["a"], id="nothing in it"),
+        pytest.param("<think>a<think>b</think>c", [thought("a<think>b"), "c"], id="an opening tag in it"),
+        pytest.param("<think>a</think", [thought("a</think")], id="cut in the closing tag"),
+        pytest.param("<think>a", [thought("a")], id="never closed"),
+        pytest.param("<think>a</th</think>b", [thought("a</th"), "b"], id="half a closing tag before the whole one"),
+        pytest.param("<think>a<</think>b", [thought("a<"), "b"], id="its first character before it"),
+        pytest.param("a</think>b", ["a</think>b"], id="a closing tag alone is text"),
+        pytest.param("</think>b", ["b"], id="at the beginning it goes away"),
+        pytest.param(" </think>\n\nb", [" b"], id="behind white space too, with its line feeds"),
+        pytest.param(f"{F}</think>\nb", [f, "b"], id="and behind a call"),
+        pytest.param("</think><think>a</think>b", [thought("a"), "b"], id="and before reasoning"),
+        pytest.param("</thi", ["</thi"], id="cut in it"),
+        pytest.param("<thi", ["<thi"], id="cut in the opening tag"),
+        pytest.param("<thinks>a", ["<thinks>a"], id="a longer word"),
+        pytest.param("<think >a", ["<think >a"], id="a space in the tag"),
+        pytest.param("<Think>a", ["<Think>a"], id="a capital letter"),
+        pytest.param("[think]a", ["[think]a"], id="small letters"),
+        pytest.param("`<think>`", ["`<think>`"], id="in a code span"),
+        pytest.param("<thin<think>a", ["<thin<think>a"], id="behind half of one it is text"),
+        pytest.param(f"<think>a</think>{F}", [thought("a"), f], id="a call behind it"),
+        pytest.param(f"<think>a</think>{BLOCK}", [thought("a"), f], id="a fenced call behind it: a line begins there"),
+        pytest.param(f"<think>a\n```\nb</think>{F}", [thought("a\n```\nb"), f], id="its Markdown is not the answer's"),
+    ],
+)
+def test_where_tags_count(text: str, expected: list[Brief]) -> None:
+    """Where the message starts and where text behind a call starts, behind white space only."""
+    assert expected == read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>a</think>b", [markup("<think>"), thought("a"), markup("</think>"), "b"]),
+        ("<think>a</think>\nb", [markup("<think>"), thought("a"), markup("</think>\n"), "b"]),
+        ("<think>a</think>\n\nb", [markup("<think>"), thought("a"), markup("</think>\n\n"), "b"]),
+        ("<think>a</think>\n\n\nb", [markup("<think>"), thought("a"), markup("</think>\n\n"), "\nb"]),
+        ("<think>a</think> \nb", [markup("<think>"), thought("a"), markup("</think>"), " \nb"]),
+        ("<think>a</think>\r\nb", [markup("<think>"), thought("a"), markup("</think>"), "\r\nb"]),
+        ("<think>\na\n</think>", [markup("<think>"), thought("\na\n"), markup("</think>")]),
+    ],
+    ids=["none", "one", "two", "three", "a space", "CR LF", "inside"],
+)
+def test_line_feeds_behind_the_closing_tag(text: str, expected: list[Brief]) -> None:
+    """Up to two belong to the tag, as templates write them; nothing else is taken."""
+    assert expected == read(text, keep_markup=True)
+    assert [each for each in expected if each[0] != "markup"] == read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("plan</think>\n\nAnswer.", [thought("plan"), "Answer."], id="closed"),
+        pytest.param("plan[/THINK]Answer.", [thought("plan"), "Answer."], id="closed by any of the tags"),
+        pytest.param("plan", [thought("plan")], id="never closed"),
+        pytest.param("</think>Answer.", ["Answer."], id="closed at once"),
+        pytest.param("<think>plan</think>Answer.", [thought("<think>plan"), "Answer."], id="opened again"),
+        pytest.param("a</think>b</think>c", [thought("a"), "b</think>c"], id="closed twice"),
+        pytest.param(f"{F}</think>{F}", [thought(F), ALIKE, f], id="a call in it and one behind it"),
+    ],
+)
+@pytest.mark.parametrize("reasoning", ["start", "anywhere", "off"])
+def test_in_reasoning(text: str, expected: list[Brief], reasoning: Literal["start", "anywhere", "off"]) -> None:
+    """Where the template has opened the reasoning, the text starts inside it, whatever else counts."""
+    assert expected == read(text, in_reasoning=True, reasoning=reasoning)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("So <think>a</think>b", ["So ", thought("a"), "b"], id="in the middle of a line"),
+        pytest.param("a<[THINK]b[/THINK]", ["a<", thought("b")], id="behind half of another"),
+        pytest.param("`<think>`a", ["`<think>`a"], id="in a code span"),
+        pytest.param("> <think>a", ["> <think>a"], id="in a quote"),
+        pytest.param("```\n<think>a", ["```\n<think>a"], id="in a fence"),
+        pytest.param("```\n```\n<think>a", ["```\n```\n", thought("a")], id="behind a fence"),
+        pytest.param(f"a <think>b</think>{BLOCK}", ["a ", thought("b"), f], id="a line begins behind it"),
+    ],
+)
+def test_anywhere(text: str, expected: list[Brief]) -> None:
+    """With `reasoning="anywhere"` tags count wherever calls do."""
+    assert expected == read(text, reasoning="anywhere")
+
+
+def test_off() -> None:
+    """With `reasoning="off"` tags are text, and what stands between them is the answer."""
+    assert ["<think>a ", f, "</think>b"] == read(f"<think>a {F}</think>b", reasoning="off")
+
+
+def test_without_dialects() -> None:
+    """Tags do not depend on dialects; without one, nothing looks like a call."""
+    assert [thought(F), F] == read(f"<think>{F}</think>{F}", dialects=())
+
+
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [
+        pytest.param(F, True, id="a call"),
+        pytest.param(f"I could {F} or {F}.", True, id="two are told once"),
+        pytest.param('###:\n{ "', True, id="only its beginning, up to the character that commits"),
+        pytest.param(BLOCK, True, id="a fenced call"),
+        pytest.param("so:\n  ~~~tool_call\r\n", True, id="the line of one"),
+        pytest.param("###: {", False, id="not quite the beginning"),
+        pytest.param("### Plan", False, id="a heading"),
+        pytest.param(f"x{F}", False, id="behind a letter"),
+        pytest.param("so ~~~tool_call\n", False, id="a fence in the middle of a line"),
+        pytest.param("~~~tool_caller\n", False, id="another word"),
+        pytest.param('###result f: {"a":1}', False, id="a result"),
+        pytest.param('{"name":"f"}', False, id="only JSON"),
+    ],
+)
+def test_what_would_be_a_call_outside(text: str, alike: bool) -> None:
+    """It is reasoning like the rest, and one warning tells that it is there."""
+    told = [ALIKE] if alike else []
+
+    assert [thought(text), *told, "Answer."] == read(f"<think>{text}</think>Answer.")
+    assert [thought(text), *told] == read(f"<think>{text}")
+
+
+def test_each_stretch_has_its_own_warning() -> None:
+    """The warning comes where the stretch ends."""
+    text = f"<think>{F}</think><think>{F}</think>a"
+
+    assert [thought(F), ALIKE, thought(F), ALIKE, "a"] == read(text)
+    warnings = parse(text).warnings
+    assert [(None, None)] * 2 == [(each.raw, each.count) for each in warnings]
+    assert all(isinstance(each, Warning) for each in warnings)
+
+
+def test_reasoning_is_shown_as_it_comes() -> None:
+    """Only what can still close it is held back."""
+    told = [(step.held, brief(step.new)) for step in steps("<think>a</b</think>c")]
+    shown = [held for held, _ in told]
+
+    assert ["<", "<t", "<th", "<thi", "<thin", "<think", "", "", "<", "</", ""] == shown[:11]
+    assert [thought("a")] == told[7][1]
+    assert [thought("</b")] == told[10][1]
+    assert "ab" == "".join(
+        event.text for step in steps(["<think>", "a", "b"]) for event in step.new if isinstance(event, Reasoning)
+    )

@@ -1,0 +1,274 @@
+"""What the models of each dialect put around their reasoning, and what ends it when they forget the closing tag."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from streamtools.parsing.dialects import DIALECTS, Dialect, Opener, Tag
+from streamtools.parsing.markers import LINE_END, SPACES, Some
+from streamtools.parsing.span import Span
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, feed
+from tests.families import MARKERS
+from tests.support.reading import Brief, brief, call, markup, read, thought, warning
+from tests.support.ways_to_cut import usual_ways
+
+ALIKE = warning("call_in_reasoning")
+f = call("f")
+WRITTEN = {each: DIALECTS[each].write_call("f", {}) for each in DIALECTS if each in MARKERS}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "opening", "closing"),
+    [
+        ("harmony", "<|channel|>analysis<|message|>", "<|end|>"),
+        ("cohere_action_json", "<|START_THINKING|>", "<|END_THINKING|>"),
+        ("kimi_k3_xtml", "<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        ("gemma4", "<|channel>thought\n", "<channel|>"),
+        ("seed_oss_xml", "<seed:think>", "</seed:think>"),
+        ("mistral_args", "[THINK]", "[/THINK]"),
+        ("longcat_json", "<longcat_think>", "</longcat_think>"),
+        ("apertus_list", "<|inner_prefix|>", "<|inner_suffix|>"),
+        ("inkling", "<|message_model|><|content_thinking|>", "<|end_message|>"),
+    ],
+)
+def test_tags_of_dialects(dialect: str, opening: str, closing: str) -> None:
+    """Each dialect has its own, beside those that all have."""
+    options: dict[str, Any] = {"dialects": (dialect,)}
+
+    assert [thought("a"), "b"] == read(f"{opening}a{closing}b", **options)
+    assert [thought("a" + closing[:-1])] == read(f"{opening}a{closing[:-1]}", **options)
+    assert [thought("a"), "b"] == read("<think>a</think>b", **options)
+    assert [thought("a"), "b"] == read(f"a{closing}b", in_reasoning=True, **options)
+    assert [thought("a"), "b"] == read("a</think>b", in_reasoning=True, **options)
+    assert [thought("a"), "b"] == read(f"a{closing}b", in_reasoning=True, reasoning="off", **options)
+    assert [markup(opening), thought("a"), markup(closing + "\n\n"), "\nb"] == read(
+        f"{opening}a{closing}\n\n\nb", keep_markup=True, **options
+    )
+
+
+def test_any_tag_closes_what_the_prompt_has_opened() -> None:
+    """Several dialects can be armed, and nobody has seen which tag was opened."""
+    for closing in ("<|END_THINKING|>", "</seed:think>", "[/THINK]", "<|end|>"):
+        options: dict[str, Any] = {"dialects": ("cohere_action_json", "seed_oss_xml", "harmony"), "in_reasoning": True}
+
+        assert [thought("a"), "b"] == read(f"a{closing}b", **options)
+    assert [thought("a<|END_THINKING|>b")] == read("a<|END_THINKING|>b", dialects=("seed_oss_xml",), in_reasoning=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(" \n<seed:think>a</seed:think>b", [" \n", thought("a"), "b"], id="behind white space"),
+        pytest.param("x <seed:think>a", ["x <seed:think>a"], id="behind a word it is text"),
+        pytest.param(WRITTEN["seed_oss_xml"] + "<seed:think>a", [f, thought("a")], id="behind a call"),
+        pytest.param("</seed:think>a", ["a"], id="a closing tag alone goes away"),
+        pytest.param("<seed:think>a</think>b", [thought("a</think>b")], id="closed by its own tag alone"),
+    ],
+)
+def test_tags_that_count_where_think_does(text: str, expected: list[Brief]) -> None:
+    """A tag that could be text counts at the start of a message and behind a call."""
+    assert expected == read(text, dialects=("seed_oss_xml",))
+
+
+def test_such_a_tag_anywhere() -> None:
+    """With `reasoning="anywhere"` it counts wherever calls do; with "off" it is text."""
+    options: dict[str, Any] = {"dialects": ("seed_oss_xml",)}
+
+    assert ["x ", thought("a"), "b"] == read("x <seed:think>a</seed:think>b", reasoning="anywhere", **options)
+    assert ["`<seed:think>`a"] == read("`<seed:think>`a", reasoning="anywhere", **options)
+    assert ["<seed:think>a"] == read("<seed:think>a", reasoning="off", **options)
+
+
+@pytest.mark.parametrize("reasoning", ["start", "anywhere"])
+def test_tags_that_cannot_be_text(reasoning: Any) -> None:
+    """A token of the template counts anywhere."""
+    text = "x <|START_THINKING|>a<|END_THINKING|>b"
+
+    assert ["x ", thought("a"), "b"] == read(text, dialects=("cohere_action_json",), reasoning=reasoning)
+
+
+ENDING = [each for each in WRITTEN if DIALECTS[each].in_reasoning == "call"]
+
+
+@pytest.mark.parametrize("dialect", ENDING)
+def test_calls_that_end_reasoning(dialect: str) -> None:
+    """Models of some dialects forget the closing tag before a call."""
+    text = WRITTEN[dialect]
+
+    assert [thought("I will."), f] == read(f"<think>I will.{text}", dialects=(dialect,))
+    assert [thought("I will.\n"), f, "b"] == read(f"<think>I will.\n{text}b", dialects=(dialect,))[:3]
+    assert [thought("I will."), f] == read(f"I will.{text}", dialects=(dialect,), in_reasoning=True)
+    assert [thought("a"), f] == read(f"<think>a</think>{text}", dialects=(dialect,))
+    assert [f] == read(f"<think>{text}", dialects=(dialect,))
+
+
+@pytest.mark.parametrize("dialect", [each for each in WRITTEN if each not in ENDING])
+def test_calls_that_are_part_of_reasoning(dialect: str) -> None:
+    """Where models rehearse calls in it, they stay a part of it."""
+    text = WRITTEN[dialect]
+
+    assert thought(f"Like this: {text} no.") == read(f"<think>Like this: {text} no.</think>b", dialects=(dialect,))[0]
+
+
+def test_one_dialect_ends_it_and_another_does_not() -> None:
+    """What an opener does to open reasoning is its own dialect's choice."""
+    dialects = ("hash_marker", "kimi_k2")
+    text = f"<think>{WRITTEN['hash_marker']}{WRITTEN['kimi_k2']}"
+
+    assert [thought(WRITTEN["hash_marker"]), ALIKE, f] == read(text, dialects=dialects)
+
+
+def read_anew(text: str, **options: Any) -> list[Brief]:
+    """Return what is read in `text` by a dialect that the second opinion about promptness does not know."""
+    events = assert_chunk_invariant(text, usual_ways(text), **options)
+    assert_conserved(text, feed([text], keep_markup=True, **options))
+    return brief(events)
+
+
+def house(**options: Any) -> Dialect:
+    """A dialect that somebody made, with openers that cannot stand everywhere."""
+    return Dialect(
+        id="house",
+        openers=(
+            Opener(("@call", SPACES), _name, ahead=(":",), not_after="[a-z]"),
+            Opener(("@@", Some("a-z", 1, 8), LINE_END), _name, where="line_start"),
+        ),
+        write_call=lambda name, arguments: f"@call:{name};",
+        write_result=lambda name, text: text,
+        **options,
+    )
+
+
+def _name(span: Span) -> Generator[None, None, None]:
+    begin = span.place
+    while ";" not in span.text[span.at :] and not span.ended:
+        yield
+    span.call(span.text[span.at :].lstrip(":").partition(";")[0])
+    span.at = span.text.index(";") + 1
+    span.convert()
+    span.write("{}")
+    span.end_call()
+    assert span.place > begin
+    span.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a @call:f;b", [thought("a "), f, "b"], id="a call ends it"),
+        pytest.param("a @call \n:f;b", [thought("a "), f, "b"], id="with white space before the commit point"),
+        pytest.param("a @call \n;</think>b", [thought("a @call \n;"), "b"], id="not quite one"),
+        pytest.param("a@call:f;</think>b", [thought("a@call:f;"), "b"], id="behind what it must not follow"),
+        pytest.param("@call:f;", [f], id="at once"),
+        pytest.param("@@call:f;b", [thought("@"), f, "b"], id="behind half a marker"),
+        pytest.param("a @call", [thought("a @call")], id="cut before the commit point"),
+        pytest.param(
+            "a\n@@f\nb</think>c", [thought("a\n@@f\nb"), ALIKE, "c"], id="one that needs a line of its own does not"
+        ),
+        pytest.param("a @call </think>c", [thought("a @call "), "c"], id="closed in the middle of one"),
+    ],
+)
+def test_what_ends_reasoning(text: str, expected: list[Brief]) -> None:
+    """Only openers that count anywhere end it, and only where they count."""
+    options: dict[str, Any] = {"dialects": (house(in_reasoning="call"),)}
+
+    assert expected == read_anew(f"<think>{text}", **options)
+    assert expected == read_anew(text, in_reasoning=True, **options)
+
+
+def test_a_long_marker_is_noticed_in_reasoning() -> None:
+    """What would be a call is told however long its marker is, and however it is cut."""
+    text = f"<|channel|>commentary to=functions.{'f' * 80} <|constrain|>json{' ' * 12}<|message|>"
+
+    assert [thought(text + "{}"), ALIKE, "b"] == read(f"<think>{text}{{}}</think>b", dialects=("harmony",))
+
+
+PROSE = Dialect(
+    id="prose",
+    openers=(),
+    write_call=lambda name, arguments: "",
+    write_result=lambda name, text: text,
+    tags=(
+        Tag(("Here is my thought process:",), closings=("Here is my response:",), where="start"),
+        Tag(("Here are my reasoning steps:",), closings=("[BEGIN FINAL RESPONSE]",), where="start"),
+        Tag(("[END FINAL RESPONSE]",)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("Here is my thought process: a Here is my response: b", [thought(" a "), " b"], id="Granite 3.2"),
+        pytest.param("Here is my thoughtful", ["Here is my thoughtful"], id="it was something else"),
+        pytest.param("So: Here is my thought process: a", ["So: Here is my thought process: a"], id="not at the start"),
+        pytest.param(
+            "Here are my reasoning steps:\na\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]",
+            [thought("\na\n"), "b\n"],
+            id="Apriel",
+        ),
+    ],
+)
+def test_prose_as_markers(text: str, expected: list[Brief]) -> None:
+    """A house dialect may have sentences for tags: Granite 3.2 and Apriel write them."""
+    assert expected == read_anew(text, dialects=(PROSE,))
+
+
+def test_prose_that_the_prompt_has_begun() -> None:
+    """Apriel's template opens the reasoning, so that only its end is seen."""
+    assert [thought("a"), "b"] == read_anew("a[BEGIN FINAL RESPONSE]\nb", dialects=(PROSE,), in_reasoning=True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "expected"),
+    [
+        pytest.param(
+            "granite_list",
+            "Here is my thought process:\na\nHere is my response:\nb",
+            [thought("\na\n"), "b"],
+            id="Granite 3.2",
+        ),
+        pytest.param(
+            "granite_list",
+            "Here's my thought process: aHere's my response: b",
+            [thought(" a"), " b"],
+            id="Granite 3.2, in short",
+        ),
+        pytest.param(
+            "granite_list", "<think>a</think><response>b</response>", [thought("a"), "b"], id="Granite 3.3, with tags"
+        ),
+        pytest.param(
+            "granite_list",
+            "So: Here is my thought process: a",
+            ["So: Here is my thought process: a"],
+            id="Granite, in a line",
+        ),
+        pytest.param(
+            "tool_calls_list",
+            "Here are my reasoning steps:\na\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]\n",
+            [thought("\na\n"), "b\n\n"],
+            id="Apriel",
+        ),
+        pytest.param(
+            "tool_calls_list",
+            WRITTEN["tool_calls_list"] + "\n[BEGIN FINAL RESPONSE]\nb",
+            [f, "\n\nb"],
+            id="Apriel, behind a call",
+        ),
+    ],
+)
+def test_thoughts_that_words_mark(dialect: str, text: str, expected: list[Brief]) -> None:
+    """They count for models that are known to write so, and not where all dialects are armed."""
+    assert expected == read(text, dialects=[dialect])
+    if text.startswith("Here"):
+        assert [text] == read(text, dialects="auto")
+
+
+def test_thoughts_whose_opening_words_are_the_prompts() -> None:
+    """What closes them ends a text that starts in reasoning."""
+    assert [thought("a\n"), "b"] == read(
+        "a\n[BEGIN FINAL RESPONSE]\nb", dialects=["tool_calls_list"], in_reasoning=True
+    )

@@ -1,0 +1,197 @@
+"""A recording straight to UI events: as a list, as a stream, from good files and from bad ones."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import coalesce, replay
+from streamtools.errors import RecordingError
+from streamtools.events import Done, Error, UIEvent
+from streamtools.recording import EndKind, Head, RecordingWriter, Response, shipped
+from streamtools.tools import ToolRegistry
+from tests.support.loops import other_loop_deep
+from tests.support.stories import story
+
+__all__ = ["other_loop_deep"]  # a fixture
+
+pytestmark = pytest.mark.anyio
+
+ANSWER = (
+    b'data: {"choices":[{"delta":{"content":"It is ###:{\\"name\\":\\"now\\"} o\'clock."}}]}\n\n',
+    b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n',
+    b"data: [DONE]\n\n",
+)
+OLLAMA = b'{"message":{"role":"assistant","content":"Hi."},"done":true,"done_reason":"stop"}\n'
+ANTHROPIC = (
+    b'data: {"type":"message_start","message":{"id":"m"}}\n\n'
+    b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
+    b'data: {"type":"message_stop"}\n\n'
+)
+CHAIN = (
+    b'event: provider-event\ndata: {"type":"text-delta","textDelta":"Hi"}\n\n'
+    b'event: latitude-event\ndata: {"type":"chain-completed","uuid":"u-1"}\n\n'
+)
+
+
+def now() -> int:
+    return 12
+
+
+def write(
+    path: Path, chunks: Sequence[bytes], *, source: str = "openai", status: int = 200, end: EndKind | None = "end"
+) -> Path:
+    """Write a recording of these chunks, a hundredth of a second each."""
+    headers = {"content-type": "text/event-stream" if status == 200 else "application/json"}
+    with RecordingWriter(path, Head(source=source, response=Response(status=status, headers=headers))) as writer:
+        for at, chunk in enumerate(chunks):
+            writer.chunk(chunk, at * 10)
+        if end is not None:
+            writer.end(end, len(chunks) * 10)
+    return path
+
+
+async def test_a_replay_is_a_list_and_a_stream(tmp_path: Path) -> None:
+    """Awaited it is all events; entered it is a stream with a result; both can be repeated."""
+    played = replay(write(tmp_path / "a.jsonl", ANSWER), tools=[now])
+    events = await played
+    async with played as stream:
+        streamed = [event async for event in stream]
+
+    assert coalesce(events) == coalesce(streamed) == coalesce(await played)
+    assert story(events)[2] == "text 'It is '"
+    assert [line.split()[0] for line in story(events) if line.startswith("exec")] == ["executing", "executed"]
+    assert ("It is  o'clock.", 12) == (stream.result.text, stream.result.outcomes[0].result)
+
+
+@pytest.mark.parametrize("cut", ["recorded", "byte", "frame", "whole", 3, [5, 99]])
+@pytest.mark.parametrize("speed", [0, 100])
+async def test_neither_cuts_nor_times_matter(tmp_path: Path, cut: Any, speed: float) -> None:
+    """A replay is the same however it comes."""
+    path = write(tmp_path / "a.jsonl", ANSWER)
+    assert coalesce(await replay(path)) == coalesce(await replay(path, cut=cut, speed=speed))
+
+
+async def test_options_are_those_of_a_stream(tmp_path: Path) -> None:
+    """Dialects, policies, ids: whatever a stream takes."""
+    path = write(tmp_path / "a.jsonl", ANSWER)
+    assert 'text \'It is ###:{"name":"now"} o\\\'clock.\'' in story(await replay(str(path), dialects=()))
+    stopped = story(await replay(path, after_call="stop", tools=ToolRegistry(now), new_id=lambda: "c9", run_id="r"))
+    assert "executed c9: 12" in stopped
+    assert stopped[-1] == "done finished: stopped_after_call (None)"
+
+
+async def test_a_raw_capture(tmp_path: Path) -> None:
+    """What `curl -N` has saved is replayed too, whichever of the providers it came from."""
+    for name, data, last in (
+        ("openai.sse", b"".join(ANSWER), "done finished: stop (stop)"),
+        ("latitude.sse", CHAIN, "done finished: stop (None), in u-1"),
+        ("ollama.ndjson", OLLAMA, "done finished: stop (stop)"),
+        ("anthropic.sse", ANTHROPIC, "done finished: stop (end_turn)"),
+        ("cut.sse", ANSWER[0], "done failed: None (None), pending call_2"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        assert story(coalesce(await replay(tmp_path / name, tools=[now])))[-1] == last
+
+
+async def test_a_recorded_refusal(tmp_path: Path) -> None:
+    """The recorded status and headers count: an error is one, and no stream."""
+    path = write(tmp_path / "a.jsonl", [b'{"error":{"message":"no key"}}'], status=401)
+    _, error, done = await replay(path)
+    assert isinstance(error, Error)
+    assert ("no key", 401) == (error.message, error.status)
+    assert isinstance(done, Done)
+    assert "failed" == done.reason
+
+
+@pytest.mark.parametrize("end", ["reset", "timeout"])
+async def test_a_recorded_break(tmp_path: Path, end: EndKind) -> None:
+    """It breaks again: the run is interrupted, nothing is run, and nothing is raised."""
+    told = story(await replay(write(tmp_path / "a.jsonl", ANSWER[:1], end=end), tools=[now]))
+    assert told[-3:-1] == ["error stream_interrupted", "step 1 ends: None"]
+    assert re.fullmatch(r"done failed: None \(None\), pending .+", told[-1])
+
+
+async def test_a_file_that_breaks_off(tmp_path: Path) -> None:
+    """The events tell of an interruption, and behind them the error names the file and the line."""
+    path = write(tmp_path / "a.jsonl", ANSWER[:1], end=None)
+    events: list[UIEvent] = []
+
+    async def play() -> None:
+        async with replay(path) as stream:
+            async for event in stream:
+                events.append(event)
+
+    with pytest.raises(RecordingError, match=re.escape(f"{path} breaks off at line 2")):
+        await play()
+    assert story(events)[-1].startswith("done failed")
+    with pytest.raises(RecordingError, match="breaks off"):
+        await replay(path)
+
+
+async def test_a_file_that_breaks_off_where_nobody_reads(tmp_path: Path) -> None:
+    """Who leaves before, or for a reason of their own, is not told."""
+    path = write(tmp_path / "a.jsonl", ANSWER[:1], end=None)
+
+    async def play() -> None:
+        async with replay(path) as stream:
+            async for _ in stream:
+                pass
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await play()
+    async with replay(write(tmp_path / "b.jsonl", ANSWER * 99, end=None), speed=0.01) as stream:
+        await anext(stream)
+
+
+BAD_FILES = {
+    "empty": b"",
+    "text": b"Hello\n",
+    "JSON": b'{"a": 1}\n',
+    "binary": bytes(range(256)),
+    "another version": b'{"streamtools":"recording","version":2,"source":"openai"}\n',
+}
+
+
+@pytest.mark.parametrize("data", BAD_FILES.values(), ids=BAD_FILES)
+async def test_files_that_are_no_recordings(tmp_path: Path, data: bytes) -> None:
+    """One error with the name of the file, at once."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(RecordingError, match=re.escape(str(path))):
+        await replay(path)
+    with pytest.raises(RecordingError, match="missing"):
+        await replay(tmp_path / "missing.jsonl")
+
+
+async def test_wrong_options_leave_no_file_open(tmp_path: Path) -> None:
+    """Whatever is wrong is told before anything is read, and the file is closed again."""
+    path = write(tmp_path / "a.jsonl", ANSWER)
+    wrong: list[tuple[type[Exception], dict[str, Any]]] = [
+        (ValueError, {"dialects": "morse"}),
+        (ValueError, {"tool_choice": "required"}),
+        (ValueError, {"cut": "half"}),
+        (ValueError, {"speed": -1}),
+        (TypeError, {"colour": "red"}),
+    ]
+    for error, options in wrong:
+        with pytest.raises(error):
+            await replay(path, **options)
+    with pytest.raises(RecordingError, match=r"b.jsonl: no adapter is named 'smoke'; there are openai, responses, "):
+        await replay(write(tmp_path / "b.jsonl", ANSWER, source="smoke"))
+    gc.collect()
+
+
+async def test_leaving_early_closes_the_file() -> None:
+    """A recording that nobody plays to its end is not left open, and its run is cancelled."""
+    async with replay(shipped()["headings"], speed=0.001) as stream:
+        await anyio.wait_all_tasks_blocked()
+    gc.collect()
+    assert "cancelled" == stream.result.reason

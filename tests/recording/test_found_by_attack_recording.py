@@ -1,0 +1,271 @@
+"""What an attack on recordings, and on the tests that use them, has found: each test is one way in that was open."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools.errors import RecordingError
+from streamtools.events import Raw, Reasoning, Text, UIEvent
+from streamtools.recording import ReplayTransport, Secret, read_recordings
+from streamtools.recording.file_writer import import_stream
+from streamtools.recording.redact import describe_request, redact_url
+from streamtools.recording.scrubbing import Scrubber, scrub
+from streamtools.testing import NetworkBlocked, assert_events
+from streamtools.testing.fixture import blocked
+
+KEY = "sk-acme-9f8e7d6c5b4a3f2e1d0c"
+ELSEWHERE = "192.0.2.1"  # no host has it: RFC 5737
+END = '{"at":1,"end":"end"}\n'
+
+
+def recording(folder: Path, *, chunk: str = '{"at":0,"text":"data: x\\n\\n"}\n', **head: Any) -> Path:
+    """Write a recording by hand, with whatever is wrong in it."""
+    path = folder / "by-hand.jsonl"
+    mark = {"streamtools": "recording", "version": 1, "source": "openai"}
+    path.write_text(json.dumps(mark | head) + "\n" + chunk + END, encoding="utf-8")
+    return path
+
+
+# Secrets.
+
+
+@pytest.mark.parametrize("secret", ["acme", re.compile("acme"), re.compile("[0-9a-f]{4}c5")])
+@pytest.mark.parametrize("text", [f"the key is {KEY} now", f'{{"text":"Bearer {KEY}"}}'])
+def test_a_secret_inside_a_key_does_not_hide_the_key(secret: Secret, text: str) -> None:
+    """Both are overwritten, however the bytes are cut."""
+    data = text.encode()
+    for cut in range(len(data) + 1):
+        scrubber = Scrubber([secret])
+        clean = scrubber.feed(data[:cut]) + scrubber.feed(data[cut:]) + scrubber.close(complete=True)
+        assert data.replace(KEY[3:].encode(), b"*" * len(KEY[3:])) == clean.replace(b"Bearer ***", b"Bearer sk-")
+
+
+def test_a_secret_inside_a_key_that_a_model_writes_piece_by_piece() -> None:
+    """Is none that hides the key, either."""
+    data = "".join(f'data: {{"delta":"{KEY[at : at + 3]}"}}\n\n' for at in range(0, len(KEY), 3)).encode()
+    scrubber = Scrubber(["acme"])
+    clean = scrubber.feed(data) + scrubber.close(complete=True)
+
+    assert "sk-" + "*" * len(KEY[3:]) == "".join(re.findall('delta":"(.*?)"', clean.decode()))
+
+
+def test_a_pattern_is_found_where_a_text_has_been() -> None:
+    """And a text where a pattern has been."""
+    secrets: list[Secret] = ["acme", re.compile(r"cust_\w{10,}"), re.compile("[0-9]{6}"), "key-123456-abc"]
+
+    assert b"*" * 15 == scrub(b"cust_acme123456", secrets)
+    assert b"*" * 14 == scrub(b"key-123456-abc", secrets)
+
+
+def test_texts_that_overlap() -> None:
+    """Are overwritten all of them, however the bytes are cut."""
+    data = b"- xabcdefghxab -"
+    for cut in range(len(data) + 1):
+        scrubber = Scrubber(["xab", "abcdefgh", "ghx"])
+        clean = scrubber.feed(data[:cut]) + scrubber.feed(data[cut:]) + scrubber.close(complete=True)
+        assert b"- ************ -" == clean
+
+
+def test_a_text_that_is_cut_off_and_holds_another() -> None:
+    """What may be half of the longer one is overwritten, although the shorter one has been found in it."""
+    scrubber = Scrubber(["a-long-secret", "s"])
+
+    assert b"***********" == scrubber.feed(b"a-long-secr") + scrubber.close(complete=False)
+
+
+@pytest.mark.parametrize("secret", ['it is "quoted"', "back\\slash", "pässwörd"])
+@pytest.mark.parametrize("ascii_", [True, False])
+def test_a_text_in_arguments(secret: str, ascii_: bool) -> None:
+    """Arguments are JSON inside JSON; a text is found there, too, in one piece or in many."""
+    arguments = json.dumps({"key": secret}, ensure_ascii=ascii_)
+    for size in (1, 5, 100):
+        pieces = [arguments[at : at + size] for at in range(0, len(arguments), size)]
+        data = "".join(f'data: {{"arguments":{json.dumps(each, ensure_ascii=ascii_)}}}\n\n' for each in pieces).encode()
+        scrubber = Scrubber([secret])
+        clean = (scrubber.feed(data) + scrubber.close(complete=True)).decode()
+        assert re.fullmatch(r'\{\\"key\\": \\"\*+\\"\}', "".join(re.findall('arguments":"(.*)"}', clean)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ASIA-Pacific-Economic-Cooperation",
+        "ASIA_PACIFIC_HEADQUARTERS",
+        "data:image/png;base64,iVBOR/AKIAabcdefghijklmnop+x",
+        "xoxo-hugs-and-kisses",
+        "Bearer of news from afar",
+    ],
+)
+def test_words_that_begin_like_a_key(text: str) -> None:
+    """Stay as they are."""
+    assert text.encode() == scrub(text.encode())
+
+
+@pytest.mark.parametrize("key", ["api%5Fkey", "%61pi_key", "access%2Dtoken"])
+def test_a_key_of_a_query_that_is_escaped(key: str) -> None:
+    """Is named like a secret all the same."""
+    url = f"https://example.org/?a=1&{key}=whatever-it-is"
+    asked = describe_request("GET", url, [("x-echo", "whatever-it-is")])
+
+    assert f"https://example.org/?a=1&{key}=%5Bredacted%5D" == redact_url(url) == asked.url
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("depth", [99, 600, 900])
+def test_a_deep_request_is_recorded_and_kept_from_nobody(opening: str, closing: str, depth: int) -> None:
+    """What is too deep to be looked at is not written down, and the client's request goes on."""
+    body = opening * depth + '{"api_key":"whatever-it-is"}' + closing * depth
+    asked = describe_request("POST", "https://example.org/", [], body.encode())
+
+    assert "[redacted]" in json.dumps(asked.body)
+    assert "whatever-it-is" not in json.dumps(asked.body)
+
+
+# Recordings that others wrote.
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"method": "GET", "url": "http://[x"},
+        {"method": "GET", "url": "http://℀.example.org/"},
+        {"method": "GET", "url": "http://x/", "body_base64": "a"},
+        {"method": "GET", "url": "http://x/", "body_base64": "é"},
+    ],
+)
+def test_a_request_that_is_none(request_: dict[str, str], tmp_path: Path) -> None:
+    """Is told as what is wrong with the recording, with its line."""
+    path = recording(tmp_path, request=request_)
+    for read in (ReplayTransport, lambda path: import_stream(path, tmp_path / "out.jsonl")):
+        with pytest.raises(RecordingError, match=r"by-hand\.jsonl, line 1, has a request that cannot be read: "):
+            read(path)
+
+
+def test_a_recorded_request_that_is_too_deep_can_be_played(tmp_path: Path) -> None:
+    """It is the same request as an equally deep one."""
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    path = recording(tmp_path, request={"method": "POST", "url": "http://x/", "body": deep})
+    with httpx.Client(transport=ReplayTransport(path)) as client:
+        assert "data: x\n\n" == client.post("http://x/", json=deep).text
+
+
+def test_a_time_before_the_request(tmp_path: Path) -> None:
+    """Is none."""
+    path = recording(tmp_path, chunk='{"at":-5,"text":"x"}\n')
+    with pytest.raises(RecordingError, match=r"line 2, gives a time before the request was sent: -5\.0"):
+        read_recordings(path)
+
+
+def test_a_header_that_is_none(tmp_path: Path) -> None:
+    """Is told as what is wrong with the recording, to the client and to `check`."""
+    path = recording(
+        tmp_path, request={"method": "GET", "url": "http://x/"}, response={"status": 200, "headers": {"é": ""}}
+    )
+    transport = ReplayTransport(path)
+    with httpx.Client(transport=transport) as client, pytest.raises(RecordingError, match="has a header that is none"):
+        client.get("http://x/")
+    with pytest.raises(RecordingError, match="has a header that is none"):
+        transport.check()
+
+
+def test_bytes_are_decoded_whatever_the_head_says(tmp_path: Path) -> None:
+    """`content-encoding` is that of the network; a recording has the bytes behind it."""
+    response = {"status": 200, "headers": {"Content-Encoding": "gzip", "server": "x"}}
+    path = recording(tmp_path, request={"method": "GET", "url": "http://x/"}, response=response)
+    with httpx.Client(transport=ReplayTransport(path)) as client:
+        answer = client.get("http://x/")
+
+    assert ("data: x\n\n", "x") == (answer.text, answer.headers["server"])
+
+
+# The network of a test.
+
+
+@pytest.mark.parametrize("host", [ELSEWHERE.encode(), bytearray(ELSEWHERE, "ascii")])
+def test_an_address_in_bytes_is_blocked(host: Any) -> None:
+    """The system takes one, so it is looked at."""
+    with blocked("record it") as tried, socket.socket(type=socket.SOCK_DGRAM) as sock:
+        with pytest.raises(NetworkBlocked):
+            sock.connect((host, 9))
+        with pytest.raises(NetworkBlocked):
+            sock.sendto(b"x", (host, 9))
+
+    assert [f"{ELSEWHERE}:9"] * 2 == tried
+
+
+def test_messages_of_a_socket_are_blocked() -> None:
+    """`sendmsg` is `sendto` by another name; those to this machine go through, with an address and without."""
+    with (
+        blocked("record it") as tried,
+        socket.socket(type=socket.SOCK_DGRAM) as sock,
+        socket.socket(type=socket.SOCK_DGRAM) as other,
+    ):
+        other.bind(("127.0.0.1", 0))
+        with pytest.raises(NetworkBlocked):
+            sock.sendmsg([b"x"], [], 0, (ELSEWHERE, 9))
+        assert 1 == sock.sendmsg([b"x"], [], 0, other.getsockname())
+        sock.connect(other.getsockname())
+        assert 1 == sock.sendmsg([b"x"])
+
+    assert [f"{ELSEWHERE}:9"] == tried
+
+
+def test_names_are_not_looked_up_in_the_old_way() -> None:
+    """A name that is looked up has left the machine; its own and those that are allowed may be."""
+    with blocked("record it", allow=["127.0.0.2"]) as tried:
+        for look_up in (socket.gethostbyname, socket.gethostbyname_ex):
+            with pytest.raises(NetworkBlocked, match=r"it asked for provider\.invalid: record it"):
+                look_up("provider.invalid")
+        assert "127.0.0.1" == socket.gethostbyname("localhost")
+        assert ["127.0.0.2"] == socket.gethostbyname_ex("127.0.0.2")[2]
+    assert ["provider.invalid"] * 2 == tried
+
+
+# Events of a test.
+
+
+def long_run(count: int) -> list[UIEvent]:
+    """Return many events that do not coalesce."""
+    return [Text(f"text {at}") if at % 2 else Reasoning(f"thought {at}") for at in range(count)]
+
+
+@pytest.mark.deep
+def test_one_event_too_many_in_a_long_run() -> None:
+    """Is found wherever it is, without a table of all events."""
+    came = long_run(20_000)
+    for at in (0, 10_000, 19_999):
+        with pytest.raises(AssertionError) as caught:
+            assert_events(came, [*came[:at], Raw("odd"), *came[at:]])
+        assert ["- Raw(data='odd')"] == [line for line in str(caught.value).split("\n") if line[:1] in "+-"]
+
+
+def test_long_runs_that_have_little_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Are compared as far as that has an end: an event that comes too late is another one, and still shown."""
+    monkeypatch.setattr("streamtools.testing.expectations._AHEAD", 10)
+    for many in (28, 3, 98):
+        expected: list[UIEvent] = [Raw("first"), *long_run(many), Raw("last")]
+        with pytest.raises(AssertionError) as caught:
+            assert_events(long_run(40), expected)
+        marks = Counter(line[0] for line in str(caught.value).split("\n")[1:] if line[0] in "+-")
+        assert {"-": 2 + max(0, many - 40), "+": max(0, 40 - many)} == {"-": marks["-"], "+": marks["+"]}
+    with pytest.raises(AssertionError, match=r"\n- Raw\(data='late'\)\n"):
+        assert_events([*long_run(20), Raw("late")], [Raw("late"), *long_run(20)])
+
+
+def test_long_runs_with_gaps_are_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long they are: what stands for any number of events may stand for all that comes behind."""
+    monkeypatch.setattr("streamtools.testing.expectations._AHEAD", 10)
+    came = long_run(40)
+    assert_events(came, [..., *came[10:30], ...])
+    with pytest.raises(AssertionError, match=r"Raw\(data='odd'\)"):
+        assert_events(came, [..., *came[10:30], Raw("odd"), ...])

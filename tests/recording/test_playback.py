@@ -1,0 +1,260 @@
+"""How a recording can be played: times on a virtual clock, faults at their places, and options that are refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import coalesce, replay
+from streamtools.errors import RecordingError
+from streamtools.events import Done, Text
+from streamtools.recording import (
+    Chunk,
+    Cut,
+    End,
+    Playback,
+    PlaybackOptions,
+    Recording,
+    ReplayBytes,
+    VirtualClock,
+    recut,
+    shipped,
+)
+from streamtools.recording.playback import GARBAGE, PLAYBACK, spoil
+from tests.recording.test_event_replay import ANSWER, write
+from tests.recording.test_replay_bytes import FRAMES, STREAM, collect, recording
+
+places = st.integers(0, len(STREAM))
+cuts = st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 9)])
+
+
+def spoiled(cut: Cut = "recorded", **options: Any) -> bytes:
+    """Return the bytes of a stream with a fault, and see that no piece is lost by cutting it anew."""
+    playback = Playback(**options)
+    once = b"".join(data for _, data in spoil(recording(*FRAMES).chunks, playback, "it"))
+    again = recut(spoil(recording(*FRAMES).chunks, playback, "it"), cut)
+    assert once == b"".join(data for _, data in again)
+    return once
+
+
+@given(places, cuts, st.sampled_from(["cut_after", "reset_after", "stall_after"]))
+def test_a_fault_ends_the_stream_at_its_place(place: int, cut: Cut, fault: str) -> None:
+    """Places are bytes of the body as recorded, however it is cut."""
+    assert STREAM[:place] == spoiled(cut, **{fault: place})
+
+
+@given(places, places, cuts)
+def test_garbage_is_inserted_at_its_place(place: int, end: int, cut: Cut) -> None:
+    """It stands before the byte at its place, and moves no other fault."""
+    assert STREAM[:place] + GARBAGE + STREAM[place:] == spoiled(cut, garbage_at=place)
+    assert STREAM[:place] + b"?" + STREAM[place:] == spoiled(cut, garbage_at=place, garbage=b"?")
+    if place <= end:
+        assert STREAM[:place] + GARBAGE + STREAM[place:end] == spoiled(cut, garbage_at=place, cut_after=end)
+
+
+@pytest.mark.parametrize("fault", ["cut_after", "reset_after", "stall_after", "garbage_at"])
+def test_a_place_that_is_not_reached(fault: str) -> None:
+    """A fault that never comes is told: a test that waits for it would pass for the wrong reason."""
+    size = len(STREAM)
+    told = f"^it: {fault}={size + 1} was not reached: the response has {size} bytes$"
+    with pytest.raises(RecordingError, match=told):
+        spoiled(**{fault: size + 1})
+
+
+WRONG: dict[str, tuple[PlaybackOptions, str]] = {
+    "no speed": ({"speed": -1}, "speed is 0 or a factor, and -1 is neither"),
+    "no bytes a second": ({"drip": 0}, "drip is a number above 0, not 0"),
+    "no time": ({"read_timeout": -1}, "read_timeout is a number above 0, not -1"),
+    "before the beginning": ({"cut_after": -1}, "cut_after is a number of bytes from 0, not -1"),
+    "no place": ({"garbage_at": True}, "garbage_at is a number of bytes from 0, not True"),
+    "two ends": ({"cut_after": 1, "stall_after": 1}, "a stream ends once: cut_after or stall_after, not both"),
+    "garbage behind the end": ({"reset_after": 1, "garbage_at": 2}, "garbage_at is behind reset_after"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_options(options: PlaybackOptions, message: str) -> None:
+    """What cannot be played is told at once."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ReplayBytes(recording(), **options)
+
+
+def test_options_are_fields() -> None:
+    """What may be given as a keyword is what a `Playback` has."""
+    assert set(PlaybackOptions.__annotations__) == PLAYBACK
+
+
+def test_a_virtual_clock_goes_forward() -> None:
+    """It never goes back."""
+    clock = VirtualClock(5)
+    clock.advance(-1)
+    assert 5 == clock() == clock.now
+    clock.advance(3)
+    assert 8 == clock()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "times"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"speed": 2}, [0, 0.5, 1, 1.5]),
+        ({"cut": "whole"}, [2, 3]),
+        ({"drip": 1}, [1, 3, 6, 6]),
+        ({"drip": 2, "reset_after": 3}, [0.5, 1.5]),
+    ],
+)
+async def test_times_on_a_virtual_clock(options: PlaybackOptions, times: list[float]) -> None:
+    """A virtual clock has the recorded time of what was read, or a later one; nothing is waited for."""
+    chunks = (Chunk(0, b"a"), Chunk(1000, b"bc"), Chunk(2000, b"def"))
+    for asynchronous in (True, False):
+        clock = VirtualClock(10)
+        playing: PlaybackOptions = {**options, "clock": clock}
+        played = ReplayBytes(_at_3_seconds(*chunks), **playing)
+        told: list[float] = []
+        try:
+            if asynchronous:
+                async for _ in played:
+                    told.append(clock() - 10)
+            else:
+                for _ in played:
+                    told.append(clock() - 10)
+            told.append(clock() - 10)
+        except ConnectionResetError:
+            assert "reset_after" in options
+        assert times == told
+
+
+def _at_3_seconds(*chunks: Chunk) -> Recording:
+    return replace(recording(), chunks=chunks, end=End("end", 3000))
+
+
+@pytest.mark.anyio
+async def test_a_stall_ends_when_the_reader_has_waited_long_enough() -> None:
+    """It raises TimeoutError, on a virtual clock at once, and is the end."""
+    for clock in (VirtualClock(), None):
+        played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock, cut="byte")
+        assert [b"d", b"a", b"t"] == [await anext(played) for _ in range(3)]
+        with pytest.raises(TimeoutError, match="nothing came in time"):
+            await anext(played)
+        assert [] == await collect(played)
+        assert clock is None or clock() == pytest.approx(0.01)
+
+
+def test_a_stall_of_a_blocking_reader() -> None:
+    """It has a read timeout, or it is told that it would never end."""
+    for clock in (VirtualClock(), None):
+        played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock)
+        assert b"dat" == next(played)
+        with pytest.raises(TimeoutError, match="nothing came in time"):
+            next(played)
+        assert [] == list(played)
+    played = ReplayBytes(recording(*FRAMES), stall_after=0)
+    with pytest.raises(RuntimeError, match="it would wait for ever"):
+        next(played)
+
+
+@pytest.mark.anyio
+async def test_a_stall_ends_when_it_is_closed_or_cancelled() -> None:
+    """Without a read timeout nothing else ends it; a cancelled read may be repeated."""
+    played = ReplayBytes(recording(*FRAMES), stall_after=0)
+    with anyio.move_on_after(0.01) as scope:
+        await anext(played)
+    assert scope.cancelled_caught
+
+    async with anyio.create_task_group() as group:
+
+        async def read() -> None:
+            with pytest.raises(anyio.ClosedResourceError):
+                await anext(played)
+
+        group.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        await played.aclose()
+    assert [] == await collect(played)
+
+
+@pytest.mark.anyio
+async def test_a_gap_that_is_longer_than_the_reader_waits() -> None:
+    """A recorded silence is one too."""
+    clock = VirtualClock()
+    played = ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(1500, b"b")), clock=clock, read_timeout=1.2)
+    assert b"a" == await anext(played)
+    with pytest.raises(TimeoutError):
+        await anext(played)
+    assert 1.2 == clock()
+
+
+@pytest.mark.parametrize("end", ["reset", "timeout", None])
+def test_a_blocking_reader_gets_the_recorded_end(end: Any) -> None:
+    """The bytes, then what the connection did; then nothing."""
+    played = ReplayBytes(recording(b"a", b"b", end=end), speed=1000)
+    assert [b"a", b"b"] == [next(played), next(played)]
+    with pytest.raises(TimeoutError if end == "timeout" else ConnectionResetError):
+        next(played)
+    assert [] == list(played)
+    assert [b"a"] == list(ReplayBytes(recording(b"a")))
+
+
+@pytest.mark.anyio
+async def test_events_come_at_their_time(tmp_path: Path) -> None:
+    """Who takes events as they come finds the clock at the time of their bytes."""
+    clock = VirtualClock()
+    path = write(tmp_path / "a.jsonl", ANSWER)  # a hundredth of a second each
+    times: list[tuple[str, float]] = []
+    async with replay(path, clock=clock) as stream:
+        async for event in stream:
+            if isinstance(event, Text | Done):
+                times.append((event.type, round(clock(), 3)))
+    assert [("text", 0.0), ("text", 0.0), ("done", 0.03)] == times
+
+
+@pytest.mark.anyio
+async def test_a_replay_that_stalls(tmp_path: Path) -> None:
+    """It fails when its time is up, without any waiting, and tells the same events as a reset at that place."""
+    path = write(tmp_path / "a.jsonl", ANSWER)
+    events = await replay(path, stall_after=len(ANSWER[0]), read_timeout=120, clock=VirtualClock())
+    assert coalesce(events) == coalesce(await replay(path, reset_after=len(ANSWER[0])))
+    assert isinstance(events[-1], Done)
+    assert "failed" == events[-1].reason
+
+
+@pytest.mark.anyio
+async def test_a_fault_that_a_replay_does_not_reach(tmp_path: Path) -> None:
+    """It is raised behind the events."""
+    with pytest.raises(RecordingError, match="cut_after=9999 was not reached: the response has"):
+        await replay(write(tmp_path / "a.jsonl", ANSWER), cut_after=9999)
+
+
+@pytest.mark.anyio
+async def test_every_replay_of_shipped_recordings_is_the_same() -> None:
+    """Dripping, in recorded times of a virtual clock, cut at random: the events are equal."""
+    for name, path in shipped().items():
+        expected = coalesce(await replay(path))
+        ways: list[PlaybackOptions] = [
+            {"clock": VirtualClock()},
+            {"clock": VirtualClock(), "drip": 20, "cut": "frame"},
+            {"clock": VirtualClock(), "speed": 3, "cut": 1},
+        ]
+        for way in ways:
+            assert expected == coalesce(await replay(path, **way)), (name, way)
+
+
+def test_the_clock_of_trio() -> None:
+    """Recorded timing goes by the event loop's clock, so that the one of trio's tests jumps over the gaps."""
+    clock = trio.testing.MockClock(autojump_threshold=0)
+
+    async def play() -> float:
+        start = anyio.current_time()
+        assert [b"a", b"b"] == await collect(ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(2000, b"b")), speed=0.001))
+        return anyio.current_time() - start
+
+    assert 3000 == pytest.approx(anyio.run(play, backend="trio", backend_options={"clock": clock}))

@@ -1,0 +1,454 @@
+"""Recordings: what is written is read again byte for byte, and what cannot be read says so in one sentence."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamtools.errors import ClosedError, RecordingError
+from streamtools.recording import (
+    Chunk,
+    End,
+    EndKind,
+    Head,
+    Recording,
+    RecordingWriter,
+    Request,
+    Response,
+    open_recording,
+    open_stream_file,
+    read_recording,
+    read_recordings,
+    read_stream_file,
+    shipped,
+)
+from streamtools.recording import file_reader as lines_module
+
+HEAD = Head(
+    source="openai",
+    title="A greeting",
+    recorded="2026-01-02T03:04:05Z",
+    request=Request(method="POST", url="http://127.0.0.1/v1/chat/completions", body={"stream": True, "n": [1, None]}),
+    response=Response(status=200, headers={"content-type": "text/event-stream"}),
+)
+MARK = '{"streamtools":"recording","version":1,"source":"openai"}\n'
+
+times = st.floats(min_value=0, max_value=1e9)
+pieces = st.one_of(
+    st.binary(max_size=40),
+    st.text(max_size=20).map(str.encode),
+    st.sampled_from(
+        [b"", b"\xef\xbb\xbf", b"\r\n\r\n", b"\xe2\x82", b"\xac", b"\xf0\x9f\x98", b"\x80\x80\x80\x80", b"\xff\xfe"]
+    ),
+)
+
+
+def write(recording: Recording, target: Any) -> None:
+    """Write a whole recording; one without an end is left to break off."""
+    with RecordingWriter(target, recording.head) as writer:
+        for at, data in recording.chunks:
+            writer.chunk(data, at)
+        if recording.end:
+            writer.end(*recording.end)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON of each line of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@given(
+    st.lists(st.tuples(times, pieces)),
+    st.sampled_from(["end", "reset", "timeout"]),
+    st.sampled_from(["", "ReadError"]),
+    times,
+)
+def test_recording_round_trip(chunks: list[tuple[float, bytes]], kind: EndKind, error: str, at: float) -> None:
+    """Any bytes in any cuts come back as they were, times to the microsecond; a second copy equals the first."""
+    first, second = io.BytesIO(), io.BytesIO()
+    write(Recording(HEAD, tuple(Chunk(*chunk) for chunk in chunks), End(kind, at, error)), first)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.jsonl")
+        path.write_bytes(first.getvalue())
+        read = read_recording(path)
+        with open_recording(path) as opened:
+            lazily = tuple(opened)
+    write(read, second)
+
+    assert read.head == HEAD
+    assert [data for _, data in chunks] == [data for _, data in read.chunks]
+    assert [round(at, 3) for at, _ in chunks] == [at for at, _ in read.chunks]
+    assert End(kind, round(at, 3), error) == read.end
+    assert b"".join(data for _, data in chunks) == read.data
+    assert read.chunks == lazily
+    assert read.end == opened.end
+    assert first.getvalue() == second.getvalue()
+
+
+@given(st.text(min_size=1).map(str.encode), st.lists(st.integers(min_value=0)))
+@example("né\u20ac\U0001f600".encode(), [2, 4, 5, 7, 8, 9])
+def test_cut_characters_stay_readable(text: bytes, places: list[int]) -> None:
+    """Text that is cut anywhere, in a character too, is never written as base64."""
+    file = io.BytesIO()
+    cuts = sorted({0, len(text), *(place % len(text) for place in places)})
+    with RecordingWriter(file, HEAD) as writer:
+        for start, stop in itertools.pairwise(cuts):
+            writer.chunk(text[start:stop], 0)
+
+    assert b'"base64"' not in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"data: a\n\n", {"at": 1.5, "text": "data: a\n\n"}),
+        (b"", {"at": 1.5, "text": ""}),
+        (b"caf\xc3", {"at": 1.5, "text": "caf", "after": "c3"}),
+        (b"\xa9!", {"at": 1.5, "before": "a9", "text": "!"}),
+        (b"\x9f\x98", {"at": 1.5, "before": "9f98"}),
+        (b"\xf0\x9f\x98", {"at": 1.5, "after": "f09f98"}),
+        (b"\x82\xac\xe2\x82", {"at": 1.5, "before": "82ac", "after": "e282"}),
+        (b"a\xffb", {"at": 1.5, "base64": "Yf9i"}),
+        (b"\x80\x80\x80\x80", {"at": 1.5, "base64": "gICAgA=="}),
+    ],
+)
+def test_a_chunk_is_readable(tmp_path: Path, data: bytes, line: dict[str, Any]) -> None:
+    """Bytes are written as text wherever they are text."""
+    path = tmp_path / "a.jsonl"
+    write(Recording(HEAD, (Chunk(1.5, data),), End("end", 2)), path)
+
+    assert line == lines_of(path)[1]
+    assert data == read_recording(path).data
+
+
+def test_the_lines_of_a_recording(tmp_path: Path) -> None:
+    """A recording is a head, its chunks and an end with length and digest, each on one line."""
+    path = tmp_path / "a.jsonl"
+    write(Recording(HEAD, (Chunk(0.12345, b"a"), Chunk(2, b"b")), End("reset", 3, "ReadError")), path)
+
+    assert lines_of(path) == [
+        {
+            "streamtools": "recording",
+            "version": 1,
+            "source": "openai",
+            "title": "A greeting",
+            "recorded": "2026-01-02T03:04:05Z",
+            "request": {
+                "method": "POST",
+                "url": "http://127.0.0.1/v1/chat/completions",
+                "body": {"stream": True, "n": [1, None]},
+            },
+            "response": {"status": 200, "headers": {"content-type": "text/event-stream"}},
+        },
+        {"at": 0.123, "text": "a"},
+        {"at": 2.0, "text": "b"},
+        {
+            "at": 3.0,
+            "end": "reset",
+            "error": "ReadError",
+            "bytes": 2,
+            "sha256": "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603",
+        },
+    ]
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_recording_is_private(tmp_path: Path, existing: bool) -> None:
+    """The file of a recording is readable for its owner alone, also where an older file was."""
+    path = tmp_path / "a.jsonl"
+    if existing:
+        path.write_text("old")
+        path.chmod(0o644)
+    write(Recording(HEAD, (), End("end", 0)), path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_killed_writer_leaves_what_it_had(tmp_path: Path) -> None:
+    """A chunk is in the file as soon as the line is complete in which it ends."""
+    path = tmp_path / "a.jsonl"
+    with RecordingWriter(path, HEAD) as writer:
+        writer.chunk(b"a\n", 1)
+        writer.chunk(b"b", 2)
+        read = read_recording(path, strict=False)
+
+    assert ((Chunk(1, b"a\n"),), None) == (read.chunks, read.end)
+    assert (Chunk(1, b"a\n"), Chunk(2, b"b")) == read_recording(path, strict=False).chunks
+
+
+def test_a_closed_writer_is_closed(tmp_path: Path) -> None:
+    """Nothing can be written behind the end, and closing twice does no harm."""
+    writer = RecordingWriter(tmp_path / "a.jsonl", HEAD)
+    writer.end("end", 1)
+    writer.close()
+
+    with pytest.raises(ClosedError):
+        writer.chunk(b"late", 2)
+
+
+@pytest.mark.parametrize("at", [-1, float("nan"), float("inf")])
+def test_a_time_is_a_number_of_milliseconds(at: float) -> None:
+    """A time that is none is refused before anything is written."""
+    file = io.BytesIO()
+    writer = RecordingWriter(file, HEAD)
+    head = file.getvalue()
+    with pytest.raises(ValueError, match="milliseconds"):
+        writer.chunk(b"a", at)
+
+    assert head == file.getvalue()
+
+
+BAD_FILES: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "blank": (b"\n \r\n", "is empty"),
+    "zeros": (b"\0" * 100, "is a binary file, not a recording"),
+    "not UTF-8": (b"\x89PNG\r\n\xff", "is a binary file, not a recording"),
+    "prose": (b"# Title\n\nText.\n", "is not a recording: its line 1 is not the head of one"),
+    "an array": (b"[1]\n", "is not a recording: its line 1 is not the head of one"),
+    "deep": (b"[" * 100_000, "is not a recording: its line 1 is not the head of one"),
+    "other JSON": (b'\n{"name":"x"}\n', "is not a recording: its line 2 is not the head of one"),
+    "no version": (
+        b'{"streamtools":"recording","source":"openai"}\n',
+        "line 1, gives the version of the recording as None, where a number from 1 belongs",
+    ),
+    "a version in words": (
+        b'{"streamtools":"recording","version":"1","source":"openai"}\n',
+        "line 1, gives the version of the recording as '1', where a number from 1 belongs",
+    ),
+    "a later version": (
+        b'{"streamtools":"recording","version":2}\n',
+        "is a recording of version 2, and this streamtools reads version 1",
+    ),
+    "no source": (
+        b'{"streamtools":"recording","version":1}\n',
+        "line 1, cannot be read: Object missing required field `source`",
+    ),
+    "no end": (MARK.encode() + b'{"at":1,"text":"a"}\n', "breaks off at line 2, without an end line"),
+    "nothing but a head": (MARK.encode(), "breaks off at line 1, without an end line"),
+    "a second head, no end": (MARK.encode() * 2, "breaks off at line 2, without an end line"),
+    "half a line": (MARK.encode() + b'{"at":1,"te', "line 2, breaks off in the middle"),
+    "a bad line": (
+        MARK.encode() + b"\n{x}\n",
+        "line 3, cannot be read: JSON is malformed: object keys must be strings (byte 1)",
+    ),
+    "a list": (MARK.encode() + b"[]\n", "line 2, cannot be read: Expected `object`, got `array`"),
+    "text that is none": (
+        MARK.encode() + b'{"text":1}\n',
+        "line 2, cannot be read: Expected `str | null`, got `int` - at `$.text`",
+    ),
+    "bad base64": (
+        MARK.encode() + b'{"base64":"a"}\n',
+        "line 2, cannot be read: its base64 is no base64",
+    ),
+    "bad hexadecimal": (
+        MARK.encode() + b'{"before":"8","text":""}\n',
+        "line 2, cannot be read: its before or after is no hexadecimal",
+    ),
+    "other length": (
+        MARK.encode() + b'{"text":"ab"}\n{"end":"end","bytes":1}\n',
+        "line 3, gives the length or digest of other bytes than stand above it",
+    ),
+    "other digest": (
+        MARK.encode() + b'{"text":"ab"}\n{"end":"end","bytes":2,"sha256":"00"}\n',
+        "line 3, gives the length or digest of other bytes than stand above it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
+    """A file that cannot be read as a recording raises one sentence with its name, read whole or line by line."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError) as whole:
+        read_recording(path)
+    with pytest.raises(RecordingError) as lazily:
+        list(open_recording(path))
+    with pytest.raises(RecordingError) as any_file:
+        read_stream_file(path)
+
+    separator = ", " if message.startswith("line") else " "
+    assert f"{path}{separator}{message}" == str(whole.value)
+    assert str(whole.value) == str(lazily.value) == str(any_file.value)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A file that is not there is named."""
+    path = tmp_path / "none.jsonl"
+    with pytest.raises(RecordingError) as error:
+        open_stream_file(path)
+
+    assert f"{path} does not exist" == str(error.value)
+
+
+def test_directory(tmp_path: Path) -> None:
+    """A directory is not a recording."""
+    with pytest.raises(RecordingError) as error:
+        read_recording(tmp_path)
+
+    assert f"{tmp_path} is a directory, not a recording" == str(error.value)
+
+
+def test_unreadable_file() -> None:
+    """A file that opens and then cannot be read is named, too: here, on Linux, page 0 of our own memory."""
+    with pytest.raises(RecordingError) as whole:
+        read_recording("/proc/self/mem")
+    with pytest.raises(RecordingError) as any_file:
+        open_stream_file("/proc/self/mem")
+
+    assert str(whole.value) == str(any_file.value) == "/proc/self/mem cannot be read: Input/output error"
+
+
+def test_unusable_name() -> None:
+    """A name that no file can have is shown so that its odd characters can be seen."""
+    with pytest.raises(RecordingError) as error:
+        open_recording("a\0b")
+
+    assert str(error.value).startswith("'a\\x00b' cannot be read: embedded null")
+
+
+def test_too_long_a_name() -> None:
+    """Whatever the system says against a file is passed on."""
+    name = "x" * 5000
+    with pytest.raises(RecordingError) as error:
+        open_recording(name)
+
+    assert f"{name} cannot be read: File name too long" == str(error.value)
+
+
+def test_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without an end is given up at a stated length."""
+    monkeypatch.setattr(lines_module, "MAX_LINE", 2 * 1024 * 1024)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(MARK.encode() + b"x" * (2 * 1024 * 1024 + 1))
+    with pytest.raises(RecordingError) as error:
+        read_recording(path)
+
+    assert f"{path}, line 2, is longer than 2 MiB" == str(error.value)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ['{"at":1,"text":"a"}\n', '{"at":1,"text":"a"}\n{"at":2,"te', f'{{"at":1,"text":"a"}}\n{MARK}'],
+    ids=["after a line", "in mid-line", "at the next head"],
+)
+def test_what_is_there_of_a_broken_recording(tmp_path: Path, rest: str) -> None:
+    """Not strict, a recording that breaks off gives what it has, and no end."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(MARK + rest)
+    with open_stream_file(path, strict=False) as opened:
+        chunks = list(opened)
+
+    assert ([Chunk(1, b"a")], None) == (chunks, opened.end)
+
+
+def test_an_edited_recording(tmp_path: Path) -> None:
+    """Not strict, or with length and digest taken out, bytes that were changed by hand are read."""
+    path = tmp_path / "a.jsonl"
+    write(Recording(HEAD, (Chunk(0, b"cold"),), End("end", 1)), path)
+    path.write_text(path.read_text().replace("cold", "hot"))
+    lenient = read_recording(path, strict=False)
+    path.write_text(path.read_text().split(',"bytes"')[0] + "}")
+
+    assert lenient.data == b"hot"
+    assert (b"hot", End("end", 1)) == (read_recording(path).data, read_recording(path).end)
+
+
+def test_later_additions_are_passed_over(tmp_path: Path) -> None:
+    """Unknown keys and lines are ignored, an unknown end is a reset, a line without a time has the one above."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '\ufeff{"streamtools":"recording","version":1,"source":"openai","mood":"fine","response":{"status":200,"x":1}}\n'
+        '{"note":"a line of some other type","at":7}\n'
+        "\n"
+        '{"text":"a","weight":1}\r\n'
+        '{"end":"closed","by":"the reader"}\n'
+        '{"note":"behind the end"}'
+    )
+    read = read_recording(path)
+
+    assert Head(source="openai", response=Response(status=200)) == read.head
+    assert (Chunk(7, b"a"),) == read.chunks
+    assert End("reset", 7) == read.end
+
+
+def test_a_conversation_in_one_file(tmp_path: Path) -> None:
+    """Several exchanges may follow one another; who expects one is told, who opens the file gets the first."""
+    path = tmp_path / "a.jsonl"
+    both = [
+        Recording(HEAD, (Chunk(0, b"a"),), End("end", 1), name=str(path)),
+        Recording(Head(source="latitude"), (Chunk(0, b"b"),), End("timeout", 1), name=str(path)),
+    ]
+    with path.open("wb") as file:
+        for recording in both:
+            write(recording, file)
+    with open_recording(path) as opened:
+        first = list(opened)
+    with pytest.raises(RecordingError) as error:
+        read_recording(path)
+
+    assert both == read_recordings(path)
+    assert [Chunk(0, b"a")] == first
+    assert f"{path} holds 2 exchanges, where one was expected" == str(error.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'data: {"choices":[]}\n\ndata: [DONE]\n\n',
+        b": OPENROUTER PROCESSING\n\ndata: {}\n\n",
+        b"\xef\xbb\xbf\r\ndata:{}\r\n\r\n",
+        b"data",
+        b"event: latitude-event\ndata: {}\n\n",
+        b"data: " + b"x" * 200_000 + b"\n\n",
+        b'{"model":"m","message":{"content":"Hi."},"done":false}\n',
+    ],
+)
+def test_raw_captures(tmp_path: Path, content: bytes) -> None:
+    """What `curl -N` wrote is read as it stands, and whose it is shows later."""
+    path = tmp_path / "a.sse"
+    path.write_bytes(content)
+    read = read_stream_file(path)
+
+    assert (Head(source="detect"), content, End("end", 0)) == (read.head, read.data, read.end)
+    assert {0.0} == {at for at, _ in read.chunks}
+
+
+def test_a_recording_is_no_raw_capture(tmp_path: Path) -> None:
+    """A recording that is read as any file of a stream is read as a recording."""
+    path = tmp_path / "a.jsonl"
+    write(Recording(HEAD, (Chunk(5, b"data: a\n\n"),), End("end", 6)), path)
+
+    assert read_recording(path) == read_stream_file(path)
+
+
+def test_closing_half_way(tmp_path: Path) -> None:
+    """A recording that is closed before its end gives nothing more."""
+    path = tmp_path / "a.jsonl"
+    write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), End("end", 1)), path)
+    with open_recording(path) as opened:
+        first = next(opened)
+
+    assert (list(opened), opened.end, first.data) == ([], None, b"a")
+
+
+def test_shipped_recordings() -> None:
+    """At least eight recordings come with the package, each complete, small, with its times and the model's cuts."""
+    recordings = {name: read_recording(path) for name, path in shipped().items()}
+
+    assert len(recordings) >= 8
+    for name, recording in recordings.items():
+        assert recording.head.title, name
+        assert recording.end is not None, name
+        assert len(recording.data) < 200_000, name
+        assert len(recording.chunks) > 10, name
+        assert sorted(recording.chunks, key=lambda chunk: chunk.at) == list(recording.chunks), name

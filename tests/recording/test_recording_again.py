@@ -1,0 +1,88 @@
+"""What was recorded, replayed and recorded once more is the same file, byte for byte."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from streamtools.recording import Head, RecordingTransport, VirtualClock, read_recordings, shipped
+from streamtools.recording.transports import ReplayTransport
+from tests.support.loopback import Loopback
+from tests.support.planted import KEYS, found
+
+pytestmark = pytest.mark.anyio
+
+BODY = {"messages": [{"role": "user", "content": f"My key is {KEYS['anthropic']}"}]}
+HEADERS = {"authorization": KEYS["bearer"], "x-other": "1"}
+CHUNKS = [
+    b"data: caf\xc3",
+    b"\xa9 " + KEYS["openai"].encode()[:10],
+    KEYS["openai"].encode()[10:] + b"\n\n",
+    b"data: \xff\xfe\n\n" + b"see sk-abc",
+]
+
+
+def dated(day: str, title: str = "") -> Callable[[Head], Head]:
+    """Return what gives a head this date and title."""
+    return lambda head: msgspec.structs.replace(head, recorded=day, title=title)
+
+
+def recording(inner: Any, path: Path, clock: Callable[[], float]) -> RecordingTransport:
+    """Return a transport whose recording knows no time but that of `clock`."""
+    return RecordingTransport(inner, path, source="openai", edit=dated("2026-01-02T03:04:05+00:00"), clock=clock)
+
+
+async def ask(transport: RecordingTransport, url: str) -> list[bytes | str]:
+    """Return the chunks of an answer, and the name of the error that it ends with."""
+    told: list[bytes | str] = []
+    async with httpx.AsyncClient(transport=transport) as client:
+        try:
+            async with client.stream("POST", url, json=BODY, headers=HEADERS) as response:
+                async for data in response.aiter_bytes():
+                    told.append(data)
+        except httpx.TransportError as error:
+            told.append(type(error).__name__)
+    return told
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["end", "reset"])
+async def test_a_recorded_answer(drop: bool, tmp_path: Path) -> None:
+    """An answer of a server over the network, complete or broken off in the middle of what may be a key."""
+    first, second, third = (tmp_path / f"{name}.jsonl" for name in ("first", "second", "third"))
+    async with Loopback(CHUNKS, drop=drop) as server:
+        seen = await ask(recording(httpx.AsyncHTTPTransport(), first, time.perf_counter), server.url)
+        url = server.url
+    for before, after in ((first, second), (second, third)):
+        clock = VirtualClock()
+        replaying = recording(ReplayTransport(before, speed=1, clock=clock), after, clock)
+        again = await ask(replaying, url)
+        assert [len(data) for data in seen] == [len(data) for data in again]
+    assert ("RemoteProtocolError" in seen) is drop
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
+    assert [] == found(first.read_bytes())
+
+
+async def test_shipped_recordings(tmp_path: Path) -> None:
+    """Each of the recordings of a real model comes out as it was, with its times, through a client that asks again."""
+    for name, path in shipped().items():
+        (before,) = read_recordings(path)
+        request = before.head.request
+        assert request is not None
+        clock = VirtualClock()
+        again = tmp_path / f"{name}.jsonl"
+        transport = RecordingTransport(
+            ReplayTransport(path, speed=1, clock=clock),
+            again,
+            source=before.head.source,
+            edit=dated(before.head.recorded, before.head.title),
+            clock=clock,
+        )
+        async with httpx.AsyncClient(transport=transport) as client:
+            await client.request(request.method, request.url, json=request.body, headers=request.headers)
+        assert path.read_bytes() == again.read_bytes(), name

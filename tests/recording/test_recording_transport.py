@@ -1,0 +1,355 @@
+"""Recording on the way: what a client of httpx reads is what the recording holds, and how it ended."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import stat
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import httpx
+import pytest
+
+from streamtools.recording import Recording, read_recording, read_recordings
+from streamtools.recording.transports import RecordingTransport
+from tests.support.loopback import Loopback
+
+pytestmark = pytest.mark.anyio
+
+CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
+
+
+class Pieces(httpx.AsyncByteStream):
+    """A body of these pieces; an exception among them is raised."""
+
+    def __init__(self, *pieces: bytes | Exception) -> None:
+        self._pieces = pieces
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def answering(*answers: httpx.Response | Exception) -> httpx.AsyncBaseTransport:
+    """Return a transport that gives these answers, in turn."""
+    left = iter(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        given = next(left)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    return httpx.MockTransport(answer)
+
+
+def client(inner: httpx.AsyncBaseTransport, target: Path | io.BytesIO) -> httpx.AsyncClient:
+    """Return a client whose exchanges are recorded; a second passes between any two looks at its clock."""
+    seconds = iter(range(1000))
+    return httpx.AsyncClient(
+        transport=RecordingTransport(inner, target, source="openai", clock=lambda: float(next(seconds)))
+    )
+
+
+def in_memory(file: io.BytesIO, folder: Path) -> list[Recording]:
+    """Return the exchanges in `file`."""
+    path = folder / "memory.jsonl"
+    path.write_bytes(file.getvalue())
+    return read_recordings(path)
+
+
+async def test_the_chunks_of_the_network_are_recorded(tmp_path: Path) -> None:
+    """Each read is a chunk with its time; the request is described without its credentials; nobody else reads it."""
+    path = tmp_path / "answer.jsonl"
+    inner = answering(httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Pieces(*CHUNKS)))
+    async with client(inner, path) as asking:
+        request = asking.stream(
+            "POST", "http://x/v1?api_key=s3cret", json={"model": "m"}, headers={"Authorization": "Bearer s3cret"}
+        )
+        async with request as response:
+            read = [data async for data in response.aiter_bytes()]
+
+    recording = read_recording(path)
+    assert CHUNKS == read
+    assert [(1000.0, CHUNKS[0]), (2000.0, CHUNKS[1]), (3000.0, CHUNKS[2])] == list(recording.chunks)
+    assert ("end", 4000.0, "") == recording.end
+    assert recording.head.request is not None
+    assert recording.head.response is not None
+    assert ("POST", {"model": "m"}) == (recording.head.request.method, recording.head.request.body)
+    assert (200, {"content-type": "text/event-stream"}) == (
+        recording.head.response.status,
+        recording.head.response.headers,
+    )
+    assert recording.head.recorded.endswith("+00:00")
+    assert b"s3cret" not in path.read_bytes()
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_compressed_bytes_are_recorded_and_read_as_they_were(tmp_path: Path) -> None:
+    """Content decoding is undone once, and what is handed on says so."""
+    packed = gzip.compress(b"".join(CHUNKS))
+    async with (
+        Loopback([packed[:9], packed[9:]], headers={"Content-Encoding": "gzip"}) as server,
+        client(httpx.AsyncHTTPTransport(), tmp_path / "answer.jsonl") as asking,
+    ):
+        response = await asking.post(server.url, content=b"")
+
+    assert b"".join(CHUNKS) == response.content == read_recording(tmp_path / "answer.jsonl").data
+    assert "content-encoding" not in response.headers
+    assert "text/event-stream" == response.headers["content-type"]
+
+
+async def test_a_length_of_compressed_bytes_is_not_handed_on() -> None:
+    """It is that of other bytes."""
+    packed = gzip.compress(b"text")
+    headers = {"content-encoding": "gzip", "content-length": str(len(packed))}
+    async with client(answering(httpx.Response(200, headers=headers, stream=Pieces(packed))), io.BytesIO()) as asking:
+        response = await asking.get("http://x")
+    assert ("text", {}) == (response.text, dict(response.headers))
+
+
+async def test_a_connection_that_breaks(tmp_path: Path) -> None:
+    """The recording ends as the connection did, and the reader is told as ever."""
+    async with (
+        Loopback([b"data: 1\n\n"], drop=True) as server,
+        client(httpx.AsyncHTTPTransport(), tmp_path / "answer.jsonl") as asking,
+    ):
+        with pytest.raises(httpx.RemoteProtocolError):
+            await asking.get(server.url)
+
+    recording = read_recording(tmp_path / "answer.jsonl")
+    assert b"data: 1\n\n" == recording.data
+    assert recording.end is not None
+    assert ("reset", "RemoteProtocolError") == (recording.end.kind, recording.end.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(httpx.ReadTimeout("late"), "timeout"), (httpx.ReadError("gone"), "reset")]
+)
+async def test_how_a_response_may_end(error: Exception, kind: str, tmp_path: Path) -> None:
+    """Time that ran out is told from a connection that broke, in a response and before there is one."""
+    file = io.BytesIO()
+    async with client(answering(httpx.Response(200, stream=Pieces(b"a", error)), error), file) as asking:
+        for _ in range(2):
+            with pytest.raises(type(error)):
+                await asking.get("http://x")
+
+    broken, none = in_memory(file, tmp_path)
+    assert (b"a", b"") == (broken.data, none.data)
+    assert broken.end is not None
+    assert none.end is not None
+    assert [(kind, type(error).__name__)] * 2 == [
+        (each.end.kind, each.end.error) for each in (broken, none) if each.end
+    ]
+    assert none.head.response is None
+
+
+async def test_a_response_that_is_left(tmp_path: Path) -> None:
+    """Who closes early has no complete response; the connection is closed, and what was read is there."""
+    body = Pieces(*CHUNKS)
+    async with client(answering(httpx.Response(200, stream=body)), tmp_path / "answer.jsonl") as asking:
+        async with asking.stream("GET", "http://x") as response:
+            chunks = response.aiter_bytes()
+            assert CHUNKS[0] == await anext(chunks)
+        assert body.closed
+        assert CHUNKS[1:] == [data async for data in chunks]  # which the client had already
+
+    recording = read_recording(tmp_path / "answer.jsonl")
+    assert CHUNKS[0] == recording.data
+    assert recording.end is not None
+    assert ("left", "") == (recording.end.kind, recording.end.error)
+
+
+async def test_exchanges_do_not_mix(tmp_path: Path) -> None:
+    """Two responses that are read at the same time stand one behind the other, in the order of their requests."""
+    file = io.BytesIO()
+    answers = [httpx.Response(200, stream=Pieces(name + b"1\n", name + b"2")) for name in (b"a", b"b", b"c")]
+    async with client(answering(*answers), file) as asking:
+        async with asking.stream("GET", "http://x/1") as one, asking.stream("GET", "http://x/2") as two:
+            first, second = one.aiter_bytes(), two.aiter_bytes()
+            read = [await anext(second), await anext(first), await anext(second), await anext(first)]
+            assert b'"at"' in file.getvalue()  # the first is written while it is read
+            assert b"b1" not in file.getvalue()
+            assert [] == [data async for data in second] + [data async for data in first]
+        await asking.get("http://x/3")
+
+    assert [b"b1\n", b"a1\n", b"b2", b"a2"] == read
+    assert [b"a1\na2", b"b1\nb2", b"c1\nc2"] == [each.data for each in in_memory(file, tmp_path)]
+
+
+async def test_a_file_that_cannot_be_written_stops_no_response() -> None:
+    """The reader gets its bytes, and the fault is there for whoever asks."""
+
+    class Full(io.BytesIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    transport = RecordingTransport(answering(httpx.Response(200, stream=Pieces(*CHUNKS))), Full(), source="openai")
+    async with httpx.AsyncClient(transport=transport) as asking:
+        response = await asking.get("http://x")
+
+    assert b"".join(CHUNKS) == response.content
+    assert transport.fault is not None
+    assert "No space left on device" == transport.fault.strerror
+
+
+async def test_a_cancelled_read_ends_the_exchange(tmp_path: Path) -> None:
+    """A reader that is cancelled in mid-response leaves a recording that tells so."""
+    async with (
+        Loopback([b"data: 1\n\n"], hold=True) as server,
+        client(httpx.AsyncHTTPTransport(), tmp_path / "answer.jsonl") as asking,
+    ):
+        with anyio.CancelScope() as scope:
+            async with asking.stream("GET", server.url) as response:
+                async for _ in response.aiter_bytes():
+                    scope.cancel()
+        with anyio.fail_after(60):
+            await server.disconnected.wait()
+
+    recording = read_recording(tmp_path / "answer.jsonl")
+    assert b"data: 1\n\n" == recording.data
+    assert recording.end is not None
+    assert "left" == recording.end.kind
+
+
+async def test_a_request_that_is_given_up_is_left(tmp_path: Path) -> None:
+    """Who is cancelled before there is a response has left; no provider has failed."""
+
+    class Silent(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async with client(Silent(), tmp_path / "answer.jsonl") as asking:
+        with anyio.CancelScope() as scope:
+            await asking.get("http://x")
+
+    recording = read_recording(tmp_path / "answer.jsonl")
+    assert recording.head.response is None
+    assert ("left", 1000.0, "") == recording.end
+
+
+def test_a_blocking_client(tmp_path: Path) -> None:
+    """The transport of a blocking client records alike: what was read, how it ended, in which order."""
+    file = io.BytesIO()
+
+    class Blocking(httpx.SyncByteStream):
+        def __init__(self, *pieces: bytes | Exception) -> None:
+            self._pieces = pieces
+
+        def __iter__(self) -> Iterator[bytes]:
+            for piece in self._pieces:
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+
+    packed = gzip.compress(b"packed")
+    answers: list[httpx.Response | Exception] = [
+        httpx.Response(200, stream=Blocking(*CHUNKS)),
+        httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Blocking(packed)),
+        httpx.Response(200, stream=Blocking(b"a", httpx.ReadError("gone"))),
+        httpx.Response(200, stream=Blocking(b"a", b"b")),
+        httpx.ConnectTimeout("late"),
+    ]
+    inner: Any = answering(*answers)  # which serves clients of both kinds
+    with httpx.Client(transport=RecordingTransport(inner, file)) as asking:
+        assert b"".join(CHUNKS) == asking.post("http://x", json={"a": 1}).content
+        assert b"packed" == asking.get("http://x").content
+        with pytest.raises(httpx.ReadError):
+            asking.get("http://x")
+        with asking.stream("GET", "http://x") as response:
+            assert b"a" == next(response.iter_bytes())
+        with pytest.raises(httpx.ConnectTimeout):
+            asking.get("http://x")
+
+    recordings = in_memory(file, tmp_path)
+    assert CHUNKS == [data for _, data in recordings[0].chunks]
+    assert recordings[0].head.request is not None
+    assert {"a": 1} == recordings[0].head.request.body
+    assert [b"packed", b"a", b"a", b""] == [each.data for each in recordings[1:]]
+    assert [("end", ""), ("end", ""), ("reset", "ReadError")] == [
+        (each.end.kind, each.end.error) for each in recordings[:3] if each.end
+    ]
+    assert [("left", ""), ("timeout", "ConnectTimeout")] == [
+        (each.end.kind, each.end.error) for each in recordings[3:] if each.end
+    ]
+
+
+def test_a_client_that_is_used_by_threads(tmp_path: Path) -> None:
+    """Exchanges of a client that threads share do not mix."""
+    path = tmp_path / "a.jsonl"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=request.content * 1000)
+
+    def ask(number: int) -> bytes:
+        return asking.post("http://x", content=b"%d" % number).content
+
+    with (
+        httpx.Client(transport=RecordingTransport(httpx.MockTransport(answer), path)) as asking,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        answers = list(threads.map(ask, range(64)))
+    assert [b"%d" % number * 1000 for number in range(64)] == answers
+    assert sorted(answers) == sorted(each.data for each in read_recordings(path))
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_what_is_inside_is_opened_and_closed(blocking: bool, tmp_path: Path) -> None:
+    """Entered and left, or closed, is what is inside; the file is closed with it."""
+
+    class Inner(httpx.AsyncBaseTransport, httpx.BaseTransport):
+        seen: list[str]
+
+        async def __aenter__(self) -> Self:
+            self.seen.append("entered")
+            return self
+
+        def __enter__(self) -> Self:
+            self.seen.append("entered")
+            return self
+
+        async def aclose(self) -> None:
+            self.seen.append("closed")
+
+        def close(self) -> None:
+            self.seen.append("closed")
+
+    inner = Inner()
+    inner.seen = []
+    file = io.BytesIO()
+    if blocking:
+        with RecordingTransport(inner, tmp_path / "a.jsonl"):
+            pass
+        RecordingTransport(inner, file).close()
+    else:
+        async with RecordingTransport(inner, tmp_path / "a.jsonl"):
+            pass
+        await RecordingTransport(inner, file).aclose()
+    assert ["entered", "closed", "closed"] == inner.seen
+    assert not file.closed
+
+
+async def test_a_request_of_no_such_library() -> None:
+    """A transport that is asked by something else says so."""
+
+    class Request:
+        method, url, headers, content = "GET", "http://x", httpx.Headers(), b""
+
+        async def aread(self) -> bytes:
+            return b""
+
+    transport = RecordingTransport(answering(httpx.Response(200)), io.BytesIO())
+    with pytest.raises(TypeError, match="is no request of httpx or"):
+        await transport.handle_async_request(Request())

@@ -1,0 +1,241 @@
+"""Any stream of bytes is recorded on the way to its reader, who gets the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+from httpx_sse import aconnect_sse
+
+from streamtools import ToolStream, sources
+from streamtools.recording import End, Recording, RecordingTransport, read_recording, read_recordings, record
+from tests.support.loopback import Loopback
+
+pytestmark = pytest.mark.anyio
+
+CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
+SSE = [b'data: {"choices":[{"delta":{"content":"Hi."}}]}\n\n', b'data: {"choices":[{"finish_reason":"stop"}]}\n\n']
+
+
+class Seconds:
+    """A clock that a second passes on between any two looks."""
+
+    def __init__(self) -> None:
+        self._now = -1.0
+
+    def __call__(self) -> float:
+        self._now += 1
+        return self._now
+
+
+class Stream:
+    """An asynchronous iterator of these pieces that can be closed; an exception among them is raised."""
+
+    def __init__(self, *pieces: bytes | Exception) -> None:
+        self._pieces = iter(pieces)
+        self.closed = False
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = next(self._pieces, None)
+        if piece is None:
+            raise StopAsyncIteration
+        if isinstance(piece, Exception):
+            raise piece
+        return piece
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def ending(recording: Recording) -> End | None:
+    """Return how a recording ends."""
+    return recording.end
+
+
+async def test_an_asynchronous_iterable(tmp_path: Path) -> None:
+    """The pieces come as they are; each is a chunk with its time, counted from the call, and the end is the end."""
+    path = tmp_path / "a.jsonl"
+    stream = record(Stream(*CHUNKS), path, source="openai", clock=Seconds())
+    assert CHUNKS == [data async for data in stream]
+    recording = read_recording(path)
+    assert [(1000.0, CHUNKS[0]), (2000.0, CHUNKS[1]), (3000.0, CHUNKS[2])] == list(recording.chunks)
+    assert ("end", 4000.0, "") == ending(recording)
+    assert ("openai", None, None) == (recording.head.source, recording.head.request, recording.head.response)
+    assert (None, None, None) == (stream.status_code, stream.headers, stream.fault)
+    await stream.aclose()
+    assert recording == read_recording(path)
+
+
+@pytest.mark.parametrize("kind", ["list", "generator", "bytes", "bytearrays"])
+async def test_an_iterable_that_is_not_asynchronous(kind: str, tmp_path: Path) -> None:
+    """It is one as before, and can be read as an asynchronous one too."""
+
+    def generator() -> Iterator[bytes]:
+        yield from CHUNKS
+
+    def made() -> object:
+        kinds = {"list": CHUNKS, "generator": generator(), "bytes": b"".join(CHUNKS)}
+        return kinds.get(kind, [bytearray(chunk) for chunk in CHUNKS])
+
+    with record(made(), tmp_path / "a.jsonl") as stream:
+        assert b"".join(CHUNKS) == b"".join(stream)
+    async with record(made(), tmp_path / "b.jsonl") as again:
+        assert b"".join(CHUNKS) == b"".join([data async for data in again.aiter_bytes()])
+    assert b"".join(CHUNKS) == read_recording(tmp_path / "a.jsonl").data == read_recording(tmp_path / "b.jsonl").data
+
+
+async def test_an_asynchronous_stream_is_not_read_in_another_way() -> None:
+    """Who takes it for a blocking one is told."""
+    async with record(Stream(*CHUNKS), io.BytesIO()) as stream:
+        with pytest.raises(TypeError, match="this stream is asynchronous"):
+            next(stream)
+        stream.close()
+
+
+@pytest.mark.parametrize(("error", "kind"), [(TimeoutError("late"), "timeout"), (KeyError("s3cret"), "reset")])
+async def test_a_stream_that_raises(error: Exception, kind: str, tmp_path: Path) -> None:
+    """What it raises is raised, and recorded as what ended it, by its name alone."""
+    path = tmp_path / "a.jsonl"
+    with pytest.raises(type(error)):
+        [data async for data in record(Stream(CHUNKS[0], error), path, clock=Seconds())]
+    assert (kind, 2000.0, type(error).__name__) == ending(read_recording(path))
+
+    def pieces() -> Iterator[bytes]:
+        yield CHUNKS[0]
+        raise error
+
+    with pytest.raises(type(error)):
+        list(record(pieces(), path, clock=Seconds()))
+    assert (kind, 2000.0, type(error).__name__) == ending(read_recording(path))
+    assert b"s3cret" not in path.read_bytes()
+
+
+async def test_a_stream_that_is_left(tmp_path: Path) -> None:
+    """Who closes early, or leaves the block, has no complete response; the stream is closed."""
+    path = tmp_path / "a.jsonl"
+    inner = Stream(*CHUNKS)
+    async with record(inner, path) as stream:
+        assert CHUNKS[0] == await anext(stream)
+    assert inner.closed
+    assert ("left", "") == (read_recording(path).end or ())[::2]
+    with record(iter(CHUNKS), path) as blocking:
+        assert CHUNKS[0] == next(blocking)
+    assert ("left", "") == (read_recording(path).end or ())[::2]
+
+
+async def test_what_is_not_bytes_is_refused(tmp_path: Path) -> None:
+    """A recording holds bytes, and text has none before somebody encodes it."""
+    with pytest.raises(TypeError):
+        list(record(["text"], tmp_path / "a.jsonl"))
+
+
+async def test_a_response_is_read_by_a_source_as_before(tmp_path: Path) -> None:
+    """A response, and an event source, keep what a source asks of them; request and response are described."""
+    path = tmp_path / "a.jsonl"
+    async with Loopback(SSE) as server, httpx.AsyncClient() as client:
+        headers = {"authorization": "Bearer s3cret"}
+        async with client.stream("POST", server.url + "?key=s3cret", json={"a": 1}, headers=headers) as response:
+            async with ToolStream(sources.detect(record(response, path))) as events:
+                assert ["Hi."] == [event.text async for event in events if event.type == "text"]
+            assert response.is_closed
+        recording = read_recording(path)
+        async with (
+            aconnect_sse(client, "POST", server.url, json={"a": 1}) as event_source,
+            ToolStream(sources.detect(record(event_source, path))) as events,
+        ):
+            assert ["Hi."] == [event.text async for event in events if event.type == "text"]
+    assert recording.data == read_recording(path).data == b"".join(SSE)
+    assert recording.head.request is not None
+    assert ("POST", server.url + "?key=%5Bredacted%5D", {"a": 1}) == (
+        recording.head.request.method,
+        recording.head.request.url,
+        recording.head.request.body,
+    )
+    assert recording.head.response is not None
+    assert (200, "text/event-stream") == (
+        recording.head.response.status,
+        recording.head.response.headers["content-type"],
+    )
+    assert b"s3cret" not in path.read_bytes()
+
+
+async def test_a_response_that_is_refused(tmp_path: Path) -> None:
+    """The status goes through to the source."""
+    async with (
+        Loopback([b'{"error":{"message":"no"}}'], status=500, declared="application/json") as server,
+        httpx.AsyncClient() as client,
+        client.stream("GET", server.url) as response,
+        ToolStream(sources.openai(record(response, tmp_path / "a.jsonl"))) as events,
+    ):
+        assert [500] == [event.status async for event in events if event.type == "error"]
+    assert b'{"error":{"message":"no"}}' == read_recording(tmp_path / "a.jsonl").data
+
+
+async def test_a_response_of_a_blocking_client(tmp_path: Path) -> None:
+    """It is read by its own methods, in a thread of its own."""
+
+    def ask(url: str) -> list[bytes]:
+        with httpx.Client() as client, client.stream("POST", url, content=iter([b"{}"])) as response:
+            return list(record(response, tmp_path / "a.jsonl"))
+
+    async with Loopback(SSE) as server:
+        assert b"".join(SSE) == b"".join(await anyio.to_thread.run_sync(ask, server.url))
+    head = read_recording(tmp_path / "a.jsonl").head
+    assert head.request is not None
+    assert ("POST", None) == (head.request.method, head.request.body)  # the body was a stream, and has gone
+
+
+async def test_a_response_that_was_made_by_hand(tmp_path: Path) -> None:
+    """One without a request is described without one; one without headers too."""
+
+    class Bare:
+        status_code = 200
+
+        async def aiter_bytes(self) -> AsyncIterator[bytes]:
+            yield b"a"
+
+    for response in (httpx.Response(200, content=b"a"), Bare()):
+        assert [b"a"] == [data async for data in record(response, tmp_path / "a.jsonl")]
+        head = read_recording(tmp_path / "a.jsonl").head
+        assert head.request is None
+        assert head.response is not None
+        assert 200 == head.response.status
+
+
+async def test_a_file_that_cannot_be_written_stops_no_stream() -> None:
+    """The reader gets its bytes, and the fault is there for whoever asks."""
+
+    class Full(io.BytesIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    stream = record(Stream(*CHUNKS), Full())
+    assert CHUNKS == [data async for data in stream]
+    assert stream.fault is not None
+
+
+async def test_a_file_object_is_left_open(tmp_path: Path) -> None:
+    """Streams may follow one another in one file."""
+    with (tmp_path / "a.jsonl").open("wb") as file:
+        for _ in range(2):
+            async for _ in record(Stream(*CHUNKS), file):
+                pass
+    assert [b"".join(CHUNKS)] * 2 == [each.data for each in read_recordings(tmp_path / "a.jsonl")]
+
+
+async def test_a_secret_that_cannot_be_looked_for_empties_no_file(tmp_path: Path) -> None:
+    """What is wrong in the call is told before anything is written."""
+    path = tmp_path / "a.jsonl"
+    path.write_text("precious")
+    with pytest.raises(ValueError, match="a text to be redacted"):
+        record([], path, redact=[""])
+    with pytest.raises(ValueError, match="a text to be redacted"):
+        RecordingTransport(httpx.AsyncHTTPTransport(), path, redact=[""])
+    assert "precious" == path.read_text()

@@ -1,0 +1,191 @@
+"""The recordings of a real model that come with the package: what each of them holds, and that no cut changes it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import anyio
+import pytest
+
+from streamtools import StreamMachine, coalesce, replay, sources
+from streamtools.errors import Code
+from streamtools.events import Call, Done, Error, Executed, Reasoning, Text, UIEvent, Warning
+from streamtools.recording import Cut, Recording, read_recording, recut, shipped
+from tests.families import MARKERS
+from tests.support.cases import cases
+from tests.support.reference import begins_with
+
+EVERY_CUT = os.environ.get("HYPOTHESIS_PROFILE") == "laws"
+CUTS = 200
+
+
+def get_weather(city: str) -> dict[str, str]:
+    """Tell the weather."""
+    return {"city": city, "message": f"Rain in {city}"}
+
+
+async def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+TOOLS: list[Callable[..., Any]] = [get_weather, add]
+
+
+class Content(NamedTuple):
+    """What is to be found in a recording. `text` leaves out what `calls` and `cut` say."""
+
+    text: str
+    calls: tuple[tuple[str, str, dict[str, Any]], ...] = ()
+    cut: str | None = None
+    end: str = "stop"
+    near: tuple[str, ...] = ()
+
+
+def weather(city: str) -> tuple[str, str, dict[str, Any]]:
+    """A call between tildes."""
+    return "tilde_fence", "get_weather", {"city": city}
+
+
+RECORDINGS = {
+    "cut-call": Content(
+        "I will look up the weather in Paris.\n\n",
+        cut='~~~tool_call\n{"name": "get_weather", "arguments',
+        end="length",
+    ),
+    "hash-call": Content(
+        "I will add 17.5 and 24.\n\n\n\nThe sum will follow.",
+        (("hash_marker", "add", {"a": 17.5, "b": 24}),),
+    ),
+    "headings": Content(
+        "# Coffee\n\nCoffee is a drink made from roasted coffee beans.\n\n## Where it comes from\n\n"
+        "Most coffee comes from Africa.\n\n### How it is made\n\nThe beans are roasted and ground.\n\n"
+        "#### What you need\n\nYou need coffee, water and a pot.\n\n##### Temperature\n\nKeep it at 12 degrees.\n\n"
+        "###### Note\n\nDo not let it boil.\n\n### Summary\n\nNow you know what coffee is."
+    ),
+    "headings-and-call": Content(
+        "### Plan\n\nA day in Vienna.\n\n### Weather\n\n\n\n### Food\n\nEat well in Vienna.",
+        (("hash_marker", "get_weather", {"city": "Vienna"}),),
+    ),
+    "no-call": Content("The capital of France is Paris. It lies on the river Seine."),
+    "quoted-markers": Content(
+        "It can write the call in two ways. Here, in code blocks, they are only examples.\n\nA fence of tildes:\n\n"
+        '```\n~~~tool_call\n{"name": "search", "arguments": {"a": 1, "b": 2}}\n~~~\n```\n\n'
+        'Three hashes and a colon:\n\n```json\n###:{"toolName": "search", "parameters": {"a": 1, "b": 2}}\n```\n\n'
+        'In a sentence, `###:{"toolName": "search"}` is an example too.',
+        near=("~~~tool_call\n", '###:{"', '###:{"'),
+    ),
+    "tilde-call": Content(
+        "I will look up the weather in Paris.\n\n\n\nOne moment, please.",
+        (weather("Paris"),),
+    ),
+    "two-calls": Content(
+        "I will look up both.\n\n\n\n\n\nOne moment, please.",
+        (weather("Paris"), weather("Tokyo")),
+    ),
+    "two-tools": Content(
+        "First the weather in Lima:\n\nThen the sum of 8 and 9:\n\nThese are two calls.",
+        (("hash_marker", "get_weather", {"city": "Lima"}), ("hash_marker", "add", {"a": 8, "b": 9})),
+    ),
+    "unicode": Content(
+        "**Night 🌙**\n\n- おやすみ\n- 晚安\n- 잘 자요\n- سلام\n- De\u0301ja\u0300 vu, Zürich\n- 🧑\u200d🌾 🇧🇷"
+    ),
+    "unicode-call": Content("調べます。🔎\n\n\n\nお待ちください。", (weather("東京"),)),
+}
+
+every_recording = pytest.mark.parametrize("name", RECORDINGS)
+
+
+def test_every_recording_is_described() -> None:
+    """The table below is the whole of what is shipped."""
+    assert set(shipped()) == set(RECORDINGS)
+
+
+def read(recording: Recording, chunks: Iterable[bytes]) -> list[UIEvent]:
+    """Return the coalesced events of these bytes, without any I/O: adapter and machine."""
+    adapter, machine = sources.adapter(recording.head.source), StreamMachine()
+    source = [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
+    return coalesce([*(said for event in source for said in machine.feed(event)), *machine.close()])
+
+
+@every_recording
+def test_what_a_recording_holds(name: str) -> None:
+    """Its calls are found, hidden, and named right; its text is shown to the letter; its end is the recorded one."""
+    expected, recording = RECORDINGS[name], read_recording(shipped()[name])
+    events = read(recording, [recording.data])
+
+    calls = [event.call for event in events if isinstance(event, Call)]
+    assert expected.text == "".join(event.text for event in events if isinstance(event, Text))
+    assert list(expected.calls) == [(call.dialect, call.name, call.arguments) for call in calls]
+    cut = [(event.code, event.raw) for event in events if isinstance(event, Error)]
+    assert cut == ([(Code.TRUNCATED, expected.cut)] if expected.cut else [])
+    warnings = [event for event in events if isinstance(event, Warning)]
+    assert list(expected.near) == [event.raw for event in warnings if event.code is Code.NEAR_MISS]
+    assert len(expected.near) == len(warnings)
+    assert not [event for event in events if isinstance(event, Reasoning)]
+    done = events[-1]
+    assert isinstance(done, Done)
+    reason = "finished" if expected.end == "stop" else "truncated"
+    assert (reason, expected.end, expected.end) == (done.reason, done.finish_reason, done.raw_finish_reason)
+    assert calls == done.pending
+
+
+@every_recording
+def test_no_marker_is_shown(name: str) -> None:
+    """A reader sees a marker in the one recording that quotes them, and nowhere else."""
+    text = RECORDINGS[name].text
+    markers = [marker for each in MARKERS.values() for marker in each]
+    seen = any(begins_with(text[at:], marker.parts) for at in range(len(text)) for marker in markers)
+    assert seen == (name == "quoted-markers")
+
+
+@every_recording
+def test_two_way_cuts(name: str) -> None:
+    """Cut in two at 200 places, and at every place in the `laws` profile, a recording gives the same events."""
+    recording = read_recording(shipped()[name])
+    data = recording.data
+    expected = read(recording, [data])
+
+    places: Iterable[int] = range(1, len(data))
+    if not EVERY_CUT:
+        places = random.Random(name).sample(range(1, len(data)), CUTS)
+    for place in places:
+        assert expected == read(recording, [data[:place], data[place:]]), f"cut at {place}"
+
+
+OTHER_CUTS: list[Cut] = ["recorded", "byte", "frame", *range(5)]
+
+
+@every_recording
+def test_other_cuts(name: str) -> None:
+    """Byte by byte, frame by frame, and at random, it does so too."""
+    with cases() as case:
+        for cut in OTHER_CUTS:
+            with case(cut):
+                recording = read_recording(shipped()[name])
+                pieces = [data for _, data in recut(recording.chunks, cut)]
+                assert read(recording, [recording.data]) == read(recording, pieces)
+
+
+@pytest.mark.anyio
+async def test_every_way_to_replay() -> None:
+    """With tools, at once, in recorded timing and byte by byte, all recordings give the same events."""
+    played: dict[tuple[str, str], list[UIEvent]] = {}
+
+    async def play(name: str, how: str, **options: Any) -> None:
+        played[name, how] = coalesce(await replay(shipped()[name], tools=TOOLS, **options))
+
+    async with anyio.create_task_group() as group:
+        for name in RECORDINGS:
+            group.start_soon(play, name, "at once")
+            group.start_soon(lambda name: play(name, "byte by byte", cut="byte"), name)
+            group.start_soon(lambda name: play(name, "as recorded", speed=1), name)
+
+    for name, content in RECORDINGS.items():
+        expected = played[name, "at once"]
+        assert expected == played[name, "byte by byte"] == played[name, "as recorded"]
+        executed = [event.call.arguments for event in expected if isinstance(event, Executed)]
+        assert executed == [arguments for _, _, arguments in content.calls]

@@ -1,0 +1,102 @@
+"""Conversations of several requests: recorded, and replayed whole by the same model or one by one to events."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+
+from streamtools import chat, coalesce, replay
+from streamtools.conversation.models import OpenAIChat, Timeouts
+from streamtools.errors import RecordingError, UnrecordedRequest
+from streamtools.events import Done, Executed, UIEvent
+from streamtools.recording import (
+    RecordingTransport,
+    ReplayBytes,
+    ReplayTransport,
+    VirtualClock,
+    shipped,
+)
+from streamtools.recording.exchanges import open_exchange
+from tests.recording.exchanges import URL, request, write
+from tests.recording.test_event_replay import ANSWER, now
+from tests.support.provider import Provider
+from tests.support.stories import story
+from tests.support.talks import PARIS, QUESTION, TOOLS, calls, says
+
+
+@pytest.mark.anyio
+async def test_a_conversation_is_recorded_and_replayed_whole(tmp_path: Path) -> None:
+    """Several requests with tools between them: the replay gives the events of the recording, from the same model."""
+    path = tmp_path / "a.jsonl"
+
+    async def talk(transport: Any, url: str, **options: Any) -> list[UIEvent]:
+        async with httpx.AsyncClient(transport=transport) as client:
+            model = OpenAIChat("m", base_url=url, api_key="k", client=client, retries=0, **options)
+            async with chat(model, [QUESTION], tools=TOOLS) as stream:
+                return coalesce([event async for event in stream])
+
+    async with Provider(calls(("weather", PARIS), text="One moment."), calls(("clock", {})), says("Done.")) as server:
+        recorded = await talk(RecordingTransport(httpx.AsyncHTTPTransport(), path), server.url)
+    transport = ReplayTransport(path)
+    assert recorded == await talk(transport, server.url)
+    transport.check()
+    done = recorded[-1]
+    assert isinstance(done, Done)
+    assert ("finished", 2) == (done.reason, sum(isinstance(event, Executed) for event in recorded))
+
+    with pytest.raises(UnrecordedRequest, match=r"body.temperature: 1 was asked, nothing is recorded"):
+        await talk(ReplayTransport(path), server.url, temperature=1)
+    breaking = ReplayTransport(path, vary=lambda each: {"reset_after": 50} if each.number == 2 else {})
+    *_, done = broken = await talk(breaking, server.url)
+    assert isinstance(done, Done)
+    assert ("failed", 1) == (done.reason, sum(isinstance(event, Executed) for event in broken))
+    with pytest.raises(RecordingError, match=f"{path}, exchange 3, POST {server.url}"):
+        breaking.check()
+
+
+@pytest.mark.anyio
+async def test_one_exchange_of_several_straight_to_events(tmp_path: Path) -> None:
+    """`replay` plays the one that is named, and none where it is not said which."""
+    path = write(tmp_path / "a.jsonl", (request({}), ANSWER), (request({}), ANSWER[1:]))
+    with pytest.raises(RecordingError, match=r"a.jsonl holds 2 exchanges: tell which, as in `exchange=1`, or play all"):
+        await replay(path, tools=[now])
+    first, second = await replay(path, exchange=1, tools=[now]), await replay(path, exchange=2)
+    assert [1, 0] == [sum(isinstance(event, Executed) for event in events) for events in (first, second)]
+    for number in (0, 3):
+        with pytest.raises(RecordingError, match=f"a.jsonl has no exchange {number}, but 2"):
+            await replay(path, exchange=number)
+    alone = write(tmp_path / "b.jsonl", (request({}), ANSWER))
+    assert coalesce(await replay(alone)) == coalesce(await replay(alone, exchange=1))
+
+
+@pytest.mark.anyio
+async def test_what_can_be_read_only_once(tmp_path: Path) -> None:
+    """A pipe is replayed without a look ahead."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    data = shipped()["no-call"].read_bytes()
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, pipe.write_bytes, data)
+        recording = await anyio.to_thread.run_sync(open_exchange, pipe)
+        assert 4700 == sum([len(piece) async for piece in ReplayBytes(recording)])
+
+
+@pytest.mark.anyio
+async def test_a_stall_ends_by_the_time_of_a_model(tmp_path: Path) -> None:
+    """Our models bound silences themselves, and in real time, whatever clock the replay goes by."""
+    path = write(tmp_path / "a.jsonl", (None, ANSWER))
+    transport = ReplayTransport(path, stall_after=len(ANSWER[0]), clock=VirtualClock())
+    async with httpx.AsyncClient(transport=transport) as client:
+        times = Timeouts(between_bytes=0.01)
+        model = OpenAIChat("m", base_url=URL, api_key="", client=client, retries=0, timeout=times)
+        async with chat(model, [QUESTION], tools=[now]) as stream:
+            told = story(coalesce([event async for event in stream]))
+    assert "error stream_interrupted" in told
+    assert told[-1].startswith("done failed")
+    assert not [line for line in told if line.startswith("executing")]

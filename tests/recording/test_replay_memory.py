@@ -1,0 +1,89 @@
+"""A recording of a hundred megabytes is replayed in constant memory, through each way of playing it.
+
+In chunks of 64 KiB, so that it takes a second or two: the memory depends on one chunk, whatever their number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tracemalloc
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from streamtools.recording import (
+    Chunk,
+    End,
+    Head,
+    ReplayBytes,
+    ReplayTransport,
+    Request,
+    Response,
+    open_recording,
+)
+from streamtools.recording.format import encode_chunk, encode_end, encode_head
+
+pytestmark = pytest.mark.deep
+
+CHUNK = (b'data: {"choices":[{"index":0,"delta":{"content":"a megabyte is a thousand times this"}}]}\n\n' * 720)[:65536]
+COUNT = 100_000_000 // len(CHUNK) + 1
+BOUND = 4 * 1024 * 1024
+"""Bytes at any time: a line of the file, its text, its bytes, and what a client keeps of them."""
+
+URL = "http://localhost/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A recording of a hundred megabytes; it is removed when its tests are over."""
+    path = tmp_path_factory.mktemp("large") / "large.jsonl"
+    head = Head(source="openai", request=Request(method="GET", url=URL), response=Response(status=200))
+    digest = hashlib.sha256()
+    with path.open("wb") as file:  # by hand: a writer would look for keys in all of it
+        file.write(encode_head(head))
+        for at in range(COUNT):
+            digest.update(CHUNK)
+            file.write(encode_chunk(Chunk(at, CHUNK)))
+        file.write(encode_end(End("end", COUNT), size=COUNT * len(CHUNK), digest=digest.hexdigest()))
+    yield path
+    path.unlink()
+
+
+async def play_bytes(path: Path) -> int:
+    """Return how many bytes a replay of the file gives."""
+    return await count(ReplayBytes(open_recording(path)))
+
+
+async def play_cut(path: Path) -> int:
+    """Return how many it gives in pieces that are cut otherwise, on the way to a fault that never comes."""
+    offsets = range(10_000, COUNT * len(CHUNK), 100_000)
+    return await count(ReplayBytes(open_recording(path), cut=offsets, cut_after=COUNT * len(CHUNK)))
+
+
+async def play_response(path: Path) -> int:
+    """Return how many an HTTP client gets."""
+    client = httpx.AsyncClient(transport=ReplayTransport(path))
+    async with client, client.stream("GET", URL) as response:
+        return await count(response.aiter_bytes())
+
+
+async def count(pieces: AsyncIterable[bytes]) -> int:
+    """Return how many bytes there are."""
+    size = 0
+    async for piece in pieces:
+        size += len(piece)
+    return size
+
+
+@pytest.mark.parametrize("play", [play_bytes, play_cut, play_response])
+def test_memory_does_not_grow_with_the_recording(large: Path, play: Callable[[Path], Awaitable[int]]) -> None:
+    """Four megabytes are the most that a replay of a hundred takes, file buffer and all."""
+    tracemalloc.start()
+    size = anyio.run(play, large)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert COUNT * len(CHUNK) == size > 100_000_000
+    assert peak < BOUND

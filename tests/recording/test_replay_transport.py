@@ -1,0 +1,242 @@
+"""Recordings as the answers of an HTTP client: which exchange is played, how its stream comes and how it breaks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from streamtools.errors import RecordingError, UnrecordedRequest
+from streamtools.recording import (
+    EndKind,
+    Exchange,
+    PlaybackOptions,
+    ReplayTransport,
+    Response,
+    VirtualClock,
+)
+from tests.recording.exchanges import ANSWERED, URL, ask, post, post_blocking, request, write
+from tests.recording.test_event_replay import ANSWER
+
+
+@pytest.mark.anyio
+async def test_requests_are_answered_in_order(tmp_path: Path) -> None:
+    """Of several exchanges that match, the first that has not been played; each once, with its head and its chunks."""
+    path = write(
+        tmp_path / "a.jsonl",
+        (request(ask("one")), [b"1"]),
+        (request(ask("two")), [b"2", b"", b"2"]),
+        (request(ask("one")), [b"3"]),
+    )
+    transport = ReplayTransport(path)
+    assert [1, 2, 3] == [each.number for each in transport.unplayed]
+    assert b"22" == await post(transport, ask("two"))
+    assert f"{path}, exchange 1; {path}, exchange 3" == "; ".join(map(str, transport.unplayed))
+    assert b"1" == await post(transport, ask("one"))
+    with pytest.raises(RecordingError, match=re.escape(f"not asked for: {path}, exchange 3, POST {URL}")):
+        transport.check()
+    assert b"3" == post_blocking(transport, ask("one"))
+    transport.check()
+
+    client = httpx.AsyncClient(transport=ReplayTransport(path))
+    async with client, client.stream("POST", URL, json=ask("two")) as response:
+        assert (200, ANSWERED.headers) == (response.status_code, dict(response.headers))
+        assert [b"2", b"2"] == [data async for data in response.aiter_bytes()]
+
+
+@pytest.mark.anyio
+async def test_what_was_played_is_played_again_only_when_told(tmp_path: Path) -> None:
+    """With `repeat` the last one that matched goes on; without, it says that it was recorded too seldom."""
+    path = write(tmp_path / "a.jsonl", (request(ask("one")), [b"1"]), (request(ask("one")), [b"2"]))
+    transport = ReplayTransport(path, repeat=True)
+    assert [b"1", b"2", b"2", b"2"] == [await post(transport, ask("one")) for _ in range(4)]
+    transport.check()
+
+    once = ReplayTransport(path)
+    assert [b"1", b"2"] == [await post(once, ask("one")) for _ in range(2)]
+    with pytest.raises(UnrecordedRequest, match=re.escape("once more: the same is " + str(path))):
+        await post(once, ask("one"))
+
+
+@pytest.mark.anyio
+async def test_a_directory(tmp_path: Path) -> None:
+    """All its recordings, in the order of their names; nothing else that lies there."""
+    for name, text in (("b", "two"), ("a", "one")):
+        write(tmp_path / f"{name}.jsonl", (request(ask("x")), [text.encode()]))
+    (tmp_path / "notes.txt").write_text("Notes")
+    (tmp_path / "c.jsonl").mkdir()
+    transport = ReplayTransport(tmp_path)
+    assert [b"one", b"two"] == [await post(transport, ask("x")) for _ in range(2)]
+    with pytest.raises(RecordingError, match=r"holds no recording: no file there ends in .jsonl"):
+        ReplayTransport(tmp_path / "c.jsonl")
+    with pytest.raises(RecordingError, match="does not exist"):
+        ReplayTransport(tmp_path / "d.jsonl")
+
+
+def test_files_that_break_off(tmp_path: Path) -> None:
+    """They are refused before anybody asks; the digest of a body is checked when it is played, and told by `check`."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"1"]), (request({}), [b'"end" "streamtools"']))
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for missing, name in ((2, "exchange 1"), (5, "exchange 2")):
+        path.write_bytes(b"".join(line for at, line in enumerate(lines) if at != missing))
+        with pytest.raises(RecordingError, match=f"{name} breaks off, without an end line"):
+            ReplayTransport(path)
+    path.write_bytes(whole[:-9])
+    with pytest.raises(RecordingError, match="exchange 2 breaks off"):
+        ReplayTransport(path)
+    path.write_bytes(whole.replace(b'"text":"1"', b'"text":"2"'))
+    transport = ReplayTransport(path)
+    with pytest.raises(RecordingError, match=r"line 3, gives the length or digest of other bytes"):
+        post_blocking(transport, {})
+    with pytest.raises(RecordingError, match="digest"):
+        transport.check()
+
+
+@pytest.mark.anyio
+async def test_a_raw_capture(tmp_path: Path) -> None:
+    """It answers whatever is asked first."""
+    (tmp_path / "a.sse").write_bytes(b"".join(ANSWER))
+    transport = ReplayTransport(tmp_path / "a.sse")
+    assert b"".join(ANSWER) == await post(transport, {})
+    transport.check()
+
+
+BROKEN: dict[str, tuple[EndKind, str, type[Exception]]] = {
+    "reset": ("reset", "", httpx.ReadError),
+    "timeout": ("timeout", "", httpx.ReadTimeout),
+    "as recorded": ("reset", "RemoteProtocolError", httpx.RemoteProtocolError),
+    "a time as recorded": ("timeout", "PoolTimeout", httpx.PoolTimeout),
+    "no error of a transport": ("reset", "InvalidURL", httpx.ReadError),
+    "no error at all": ("reset", "Client", httpx.ReadError),
+    "of another kind": ("reset", "ReadTimeout", httpx.ReadError),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("end", "error", "raised"), BROKEN.values(), ids=BROKEN)
+async def test_a_recorded_break(tmp_path: Path, end: EndKind, error: str, raised: type[Exception]) -> None:
+    """It breaks at the same place, with the exception that was recorded if it is one of a connection's."""
+    for response in (Response(status=200), None):
+        chunks = [b"1"] if response else []
+        path = write(tmp_path / "a.jsonl", (request({}), chunks), end=end, error=error, response=response)
+        for wait in (True, False):
+            transport = ReplayTransport(path)
+            with pytest.raises(httpx.TransportError) as caught:
+                await post(transport, {}) if wait else post_blocking(transport, {})
+            assert raised is type(caught.value)
+            transport.check()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("clock", [VirtualClock(), None])
+async def test_a_response_that_was_left(tmp_path: Path, clock: VirtualClock | None) -> None:
+    """What else would have come is not known: whoever leaves at that place again is not told of any break."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"1"]), end="left")
+
+    transport = ReplayTransport(path, clock=clock)
+    response = await transport.handle_async_request(httpx.Request("POST", URL, json={}))
+    assert b"1" == await anext(response.stream)
+    await response.aclose()
+    transport.check()
+    response = ReplayTransport(path, clock=clock).handle_request(httpx.Request("POST", URL, json={}))
+    assert b"1" == next(response.stream)
+    response.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("response", [Response(status=200), None])
+async def test_who_waits_where_a_client_left(tmp_path: Path, response: Response | None) -> None:
+    """Nothing comes: until it is given up, or until a client that has a read timeout loses patience."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"1"] * bool(response)), end="left", response=response)
+
+    with anyio.move_on_after(0.01) as scope:
+        await post(ReplayTransport(path), {}, timeout=None)
+    assert scope.cancelled_caught
+    clock = VirtualClock()
+    for wait in (True, False):
+        with pytest.raises(httpx.ReadTimeout):
+            await post(ReplayTransport(path, clock=clock), {}) if wait else post_blocking(
+                ReplayTransport(path), {}, timeout=0.01
+            )
+    assert 5 <= clock()
+    if response is not None:
+        assert b"1" == await post(ReplayTransport(path, cut_after=1), {})
+
+
+@pytest.mark.anyio
+async def test_faults_and_times(tmp_path: Path) -> None:
+    """Faults are those of `Playback`; the read timeout is that of the client, and a virtual clock waits for neither."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"12", b"34"]))
+    for transport, raised in (
+        (ReplayTransport(path, reset_after=3), httpx.ReadError),
+        (ReplayTransport(path, stall_after=3, clock=VirtualClock()), httpx.ReadTimeout),
+        (ReplayTransport(path, speed=1), httpx.ReadTimeout),
+    ):
+        with pytest.raises(raised):
+            post_blocking(transport, {}, timeout=0.01)
+    clock = VirtualClock()
+    assert b"123" == await post(ReplayTransport(path, cut_after=3, clock=clock), {})
+    assert 0.2 == pytest.approx(clock())
+    with pytest.raises(httpx.ReadTimeout):
+        await post(ReplayTransport(path, stall_after=2, clock=clock), {}, timeout=30)
+    assert 30.3 == pytest.approx(clock())
+    with pytest.raises(ValueError, match="speed"):
+        ReplayTransport(path, speed=-1)
+
+
+@pytest.mark.anyio
+async def test_one_exchange_may_be_played_otherwise(tmp_path: Path) -> None:
+    """`vary` returns options for each exchange; wrong ones leave no file open."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"12"]), (request({}), [b"12"]), (request({}), [b"12"]))
+
+    def vary(exchange: Exchange) -> PlaybackOptions:
+        options: dict[int, PlaybackOptions] = {2: {"cut_after": 1}, 3: {"speed": -1}}
+        return options.get(exchange.number, {})
+
+    transport = ReplayTransport(path, vary=vary)
+    assert [b"12", b"1"] == [await post(transport, {}) for _ in range(2)]
+    with pytest.raises(ValueError, match="speed"):
+        await post(transport, {})
+
+
+def test_a_response_that_nobody_closes(tmp_path: Path) -> None:
+    """Its file is closed with the transport."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"12"]), (request({}), [b"12"]))
+    with ReplayTransport(path) as transport:
+        for _ in range(2):
+            transport.handle_request(httpx.Request("POST", URL, json={}))
+    with pytest.raises(TypeError, match="is no request of httpx or httpx2"):
+        ReplayTransport(path).handle_request(_Asked())
+
+
+class _Asked:
+    method, url, extensions = "POST", URL, dict[str, Any]()
+    headers = httpx.Headers()
+
+    def read(self) -> bytes:
+        return b"{}"
+
+
+@pytest.mark.anyio
+async def test_entering_a_transport(tmp_path: Path) -> None:
+    """It closes what is open."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))
+    async with ReplayTransport(path) as transport:
+        response = await transport.handle_async_request(httpx.Request("POST", URL, json={}))
+    assert [] == [data async for data in response.stream]
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_closed(tmp_path: Path) -> None:
+    """It closes the transport, however it is closed."""
+    path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))
+    transport = ReplayTransport(path)
+    client = httpx.AsyncClient(transport=transport)
+    response = await client.send(client.build_request("POST", URL, json={}), stream=True)
+    await client.aclose()
+    assert [] == [data async for data in response.aiter_bytes()]

@@ -1,0 +1,220 @@
+"""Keys in bytes are overwritten: the same for every cut, as many bytes as before, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamtools.recording.scrubbing import BEHIND, LINE, LONGEST, Scrubber, Secret, scrub
+from tests.support.cases import cases
+from tests.support.planted import KEYS, core
+
+SECRETS: list[Secret] = ["hunter2!", 'a "quoted" päss', re.compile("id-[0-9]+"), "hunter2!!"]
+PLANTED = [
+    *KEYS.values(),
+    *("hunter2!", "hunter2!!", 'a \\"quoted\\" p\\u00e4ss', 'a \\"quoted\\" päss', "id-12345"),
+]
+HARMLESS = [
+    *("the task-scheduling-with-many-words", "sk-learn", "Bearer authentication", "bearer", "eyes", "eyJ", "AKIA"),
+    *("hf_hub_download_of_a_whole_repository", "npm_config_registry_of_the_whole_company"),
+    *("ghp", "hf_", "disk-usage", "xox", "github_pat_", "hunter", "id-", " ", "\n", '"', "\\n", "\\", "é", "-", "e"),
+    *('data: {"choices":[{"delta":{"content":"', '"}}]}\n\n', "AAAA/BBBB+CCCC==", "eyJhbGciOiJIUzI1NiJ9", "Bearer "),
+]
+
+
+def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[Secret] = SECRETS, *, complete: bool = True) -> bytes:
+    """Return what becomes of `data`, fed in pieces; what is given is never more than what was fed."""
+    scrubber = Scrubber(secrets)
+    result, fed = b"", 0
+    for start, stop in itertools.pairwise([0, *cuts, len(data)]):
+        result += scrubber.feed(data[start:stop])
+        fed = stop
+        assert len(result) <= fed
+        assert fed - len(result) <= LINE + BEHIND
+    return result + scrubber.close(complete=complete)
+
+
+@pytest.mark.parametrize("before", ["", " ", '"', "=", "\\n", "\\\\n", "\\u003c", "%20", ":", "(", "é", "**", "/"])
+def test_keys_are_overwritten(before: str) -> None:
+    """A key that begins where a word does is overwritten but for its prefix; what stands around it is not."""
+    with cases() as case:
+        for name, key in KEYS.items():
+            with case(name):
+                data = f'{{"text":"{before}{key}", "more": 1}}'.encode()
+                written = scrub(data)
+                assert len(data) == len(written)
+                assert core(key) not in written
+                assert written.startswith(f'{{"text":"{before}{key[:2]}'.encode())
+                assert written.endswith(b'", "more": 1}')
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_keys_are_overwritten_wherever_they_are_cut(key: str) -> None:
+    """Each cut in two, and byte by byte, gives what the whole gives; the key is not given out before it is certain."""
+    data = f'data: {{"text":"Here: {key} and"}}\n\n'.encode()
+    whole = scrub(data)
+    assert [whole] * (len(data) - 1) == [in_pieces(data, [cut], ()) for cut in range(1, len(data))]
+    assert whole == in_pieces(data, range(1, len(data)), ())
+
+
+@given(st.lists(st.sampled_from([*PLANTED, *HARMLESS]) | st.text(max_size=5), max_size=12), st.data())
+@example(["sk-", "a" * 16], None)
+def test_every_cut_gives_the_same(parts: list[str], data: st.DataObject | None) -> None:
+    """Keys among other text: lengths stay, every cut gives the same, and a second time changes nothing."""
+    text = "".join(parts).encode()
+    cuts = [] if data is None else sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    whole = in_pieces(text, [])
+    assert len(text) == len(whole)
+    assert whole == in_pieces(text, cuts)
+    assert whole == in_pieces(text, range(1, len(text)))
+    assert whole == in_pieces(whole, cuts)
+    assert all(new == old or new == ord("*") for old, new in zip(text, whole, strict=True))
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
+def test_other_bytes_stay(data: bytes, places: list[int]) -> None:
+    """Bytes without keys come out as they were."""
+    cuts = sorted(place % (len(data) + 1) for place in places)
+    assert data == in_pieces(data, cuts)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_key(text: str) -> None:
+    """Words that begin as keys do are no keys."""
+    data = f"{text} and more\n".encode()
+    assert data == in_pieces(data, range(1, len(data)))
+
+
+@pytest.mark.parametrize(
+    "ending", ["", "risk", "a s", "a sk-abc", "an e", "see sk-" + "a" * 16, "Bearer abcdefgh01234567\\"]
+)
+def test_whole_lines_are_given_at_once(ending: str) -> None:
+    """Held is the unfinished line, and nothing else."""
+    scrubber = Scrubber()
+    assert b"data: {}\n\n" == scrubber.feed(b"data: {}\n\n" + ending.encode())
+    line = ending.encode() + b"\n"
+    assert scrub(line) == scrubber.feed(b"\n")
+
+
+def test_a_key_of_any_length() -> None:
+    """All of it is overwritten, also where its line is too long to be held."""
+    key = b"a" * (3 * LINE)
+    data = b"see sk-" + key + b". sky\n"
+    expected = b"see sk-" + b"*" * len(key) + b". sky\n"
+    assert expected == scrub(data)
+    for size in (1000, LONGEST, LINE, 2 * LINE):
+        assert expected == in_pieces(data, range(size, len(data), size), ())
+
+
+@pytest.mark.parametrize("place", [LINE - 30, LINE - LONGEST - 10, LINE - LONGEST, LINE, 2 * LINE - 20])
+def test_what_stands_in_a_long_line_is_found_wherever_it_is_cut(place: int) -> None:
+    """A long line is searched in parts that overlap."""
+    data = b"x " * (place // 2) + b" ".join(each.encode() for each in PLANTED) + b" x" * LINE
+    for size in (999, LINE):
+        assert scrub(data, SECRETS) == in_pieces(data, range(size, len(data), size))
+
+
+def test_a_text_of_several_lines() -> None:
+    """Lines in which it may begin are held with the one that is not finished."""
+    secret = "-----BEGIN-----\nabc\ndef\n"
+    data = f"one\ntwo {secret}three".encode()
+    expected = b"one\ntwo " + b"*" * len(secret) + b"three"
+    assert expected == in_pieces(data, range(1, len(data)), [secret])
+    scrubber = Scrubber([secret])
+    assert b"one\ntwo " == scrubber.feed(data[:-10])
+    assert b"" == scrubber.feed(b"\n")
+    assert b"-----BEGIN-----\nabc\n\n" == scrubber.feed(b"\n")
+
+
+def test_an_escaped_slash_belongs_to_a_token() -> None:
+    """Some servers write `\\/` in JSON; the quotation mark behind it, escaped or not, does not belong to it."""
+    token = rb"abcdef\/ghi01234567890\/jk"
+    data = rb'{"a":"{\"b\":\"Bearer %b\"}"}' % token
+    assert data.replace(token, b"*" * len(token)) == in_pieces(data, range(1, len(data)), ()) == scrub(data)
+
+
+def test_the_head_of_a_jwt_is_waited_for_so_long() -> None:
+    """What begins like a JWT and has no dot is given out when it is too long for one."""
+    scrubber = Scrubber()
+    assert b"" == scrubber.feed(b"eyJ" + b"a" * 1000)
+    assert LINE - LONGEST <= len(scrubber.feed(b"a" * LINE))
+    data = b"eyJ" + b"a" * 5000 + b".eyJabcdefgh.abcdefgh"
+    assert data.replace(b"abcdefgh.abcdefgh", b"*" * 17) == in_pieces(data, range(1, len(data)), ())
+
+
+@pytest.mark.parametrize(
+    ("cut_off", "written"),
+    [
+        (b"see sk-abc", b"see sk-***"),
+        (b"see sk", b"see sk"),
+        (b"see hunt", b"see hunt"),
+        (b"see hunte", b"see *****"),
+        (b"eyJhbGci", b"eyJ*****"),
+        (b"hf_oau", b"hf_***"),
+        (b"hf_oauth_a", b"hf_oauth_*"),
+        (b"the end", b"the end"),
+    ],
+)
+def test_half_a_key(cut_off: bytes, written: bytes) -> None:
+    """Of a stream that broke off, what may be half of a key is overwritten; of one that is complete, it is no key."""
+    assert written == in_pieces(cut_off, [5], ["hunter2"], complete=False)
+    assert cut_off == in_pieces(cut_off, [5], ["hunter2"])
+
+
+def test_texts_are_found_in_json() -> None:
+    """A text is found as it is, and as JSON writes it in both ways."""
+    secret = 'p"ä\\ss'
+    data = rb'p"\xc3\xa4\ss p\"\u00e4\\ss'.replace(rb"\xc3\xa4", "ä".encode()) + rb" p\"" + "ä".encode() + rb"\\ss end"
+    written = scrub(data, [secret])
+    assert (len(data), b"end") == (len(written), written.strip(b"* "))
+
+
+def test_the_longest_text_counts() -> None:
+    """Where one secret begins with another, the longer one is waited for."""
+    scrubber = Scrubber(["abc", "abcdef"])
+    assert b"" == scrubber.feed(b"abc")
+    assert b"" == scrubber.feed(b"de")
+    assert b"***deg\n" == scrubber.feed(b"g\n")
+    assert b"******\n" == scrubber.feed(b"abcdef\n")
+    assert b"***" == scrubber.feed(b"abc") + scrubber.close(complete=True)
+
+
+def test_patterns_stay_in_their_line() -> None:
+    """A match lies in one line; what is not certain is the last line, up to a stated length."""
+    scrubber = Scrubber([re.compile("a[^x]*b", re.IGNORECASE)])
+    assert b"c\n" == scrubber.feed(b"c\na1")
+    assert b"****\n" == scrubber.feed(b"1B\n")
+    assert b"a1\n2b\n" == scrubber.feed(b"a1\n2b\n")
+    assert b"" == scrubber.feed(b"-" * LINE)
+    assert LINE + 5 - LONGEST == len(scrubber.feed(b"-" * 5))
+    assert b"-" * LONGEST == scrubber.close(complete=True)
+
+
+def test_a_match_that_is_too_long_is_overwritten_in_parts() -> None:
+    """A pattern that takes all takes it in pieces of the stated length, and so all of it."""
+    data = b"a" * (3 * LONGEST)
+    assert b"*" * len(data) == in_pieces(data, [10, 5000], [re.compile("a+")])
+
+
+def test_an_empty_match_is_none() -> None:
+    """A pattern that may match nothing matches where there is something."""
+    assert b"x**y\n" == scrub(b"xaay\n", [re.compile("a*")])
+
+
+@pytest.mark.parametrize(
+    ("secret", "reason"),
+    [
+        ("", "has 1 to 4096 bytes"),
+        ("x" * 5000, "has 1 to 4096 bytes"),
+        (re.compile(r"\u0041"), "cannot be looked for in bytes"),
+    ],
+)
+def test_secrets_that_cannot_be_looked_for(secret: Secret, reason: str) -> None:
+    """A secret that no bytes could match is refused when it is given."""
+    with pytest.raises(ValueError, match=reason):
+        Scrubber([secret])

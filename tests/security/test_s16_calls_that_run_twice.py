@@ -1,0 +1,516 @@
+"""S16: no call is run twice. What an attack on the ledger found, one test each; the name says what must hold."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from msgspec.structs import replace
+
+from streamtools import ToolCall
+from streamtools.errors import CallRefused
+from streamtools.tools import CallLedger, Claim, Deny, MemoryLedger, SQLiteLedger, Suspension, ToolOutcome
+from streamtools.tools import sqlite_ledger as file
+from streamtools.tools.ledger import ON_NO_TERMS, Entry
+from tests.support.approvals import ANN, Bank, Held, calls, hold
+
+pytestmark = pytest.mark.anyio
+
+PAY: Any = calls(("pay", ANN))
+CALL = ToolCall(id="n0", name="pay", arguments={"to": "Ann"}, dialect="native")
+
+
+async def resume(held: Held, bank: Bank, ledger: CallLedger, *answers: Any, **options: Any) -> Held:
+    """The run that goes on behind `held`, in which the payment is allowed."""
+    given = {"decisions": {"n0": True}, "resume": held.chat.suspension, "ledger": ledger, **options}
+    return await hold(*(answers or ["Done."]), tools=bank.tools, messages=held.chat.messages(), **given)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a ledger is."""
+    return tmp_path / "calls.sqlite"
+
+
+# What a ledger in memory keeps.
+
+
+async def test_a_flood_pushes_out_nothing_that_can_be_replayed() -> None:
+    """A decision that is sent again finds what it did, however many calls have come since."""
+    bank, ledger = Bank(), MemoryLedger(3)
+    held = await hold(PAY, tools=bank.tools)
+    first = await resume(held, bank, ledger)
+    for number in range(10):
+        await hold(calls(("look", {})), "Done.", tools=bank.tools, ledger=ledger, run_id=f"run_{number}")
+    again = await resume(held, bank, ledger)
+    assert [("Ann", 5)] == bank.paid
+    assert first.shown == again.shown
+
+
+async def test_a_flood_pushes_out_no_call_that_has_begun() -> None:
+    """Nobody knows what it has done, which must not be forgotten."""
+    bank, ledger = Bank(requires_approval=False), MemoryLedger(2)
+    await ledger.begin("run", ToolCall(id="n0", name="pay", arguments=ANN, dialect="native"), Claim(until=0))
+    for number in range(10):
+        await hold(calls(("look", {})), "Done.", tools=bank.tools, ledger=ledger, run_id=f"run_{number}")
+    held = await hold(PAY, "Oh.", tools=bank.tools, ledger=ledger, run_id="run")
+    assert "error n0 outcome_unknown" in held.shown
+    assert [] == bank.paid
+
+
+async def test_who_is_over_the_own_bound_is_refused_alone() -> None:
+    """The error names the bound; what the owner has already is found all the same."""
+    bank, ledger = Bank(), MemoryLedger(per_owner=2)
+    ann, bob = ledger.of("ann"), ledger.of("bob")
+    held = [await hold(PAY, tools=bank.tools) for _ in range(4)]
+    for each in held[:2]:
+        assert "executed n0: paid 5 to Ann" in (await resume(each, bank, ann)).shown
+    refused = await resume(held[2], bank, ann)
+    assert "error n0 tool_failed" in refused.shown
+    (said,) = [event.message for event in refused.events if event.type == "error"]
+    assert "tool 'pay' was not run: its owner has 2 calls in the ledger, which are all (`per_owner`)" == said
+    assert "executed n0: paid 5 to Ann" in (await resume(held[3], bank, bob)).shown
+    assert "executed n0: paid 5 to Ann" in (await resume(held[0], bank, ann)).shown
+    assert 3 == len(bank.paid)
+
+
+async def test_a_full_ledger_refuses_and_names_its_bound() -> None:
+    """And has room again when a suspension has expired."""
+    now = [0.0]
+    ledger = MemoryLedger(1, clock=lambda: now[0])
+    await ledger.begin("run", CALL, Claim(until=100))
+    with pytest.raises(CallRefused, match=r"1 calls in the ledger, which are all \(`size`\)"):
+        await ledger.begin("run_2", CALL)
+    (entry,) = await ledger.entries()
+    await ledger.finish("run", entry.told())
+    with pytest.raises(CallRefused):
+        await ledger.begin("run_2", CALL)
+    now[0] = 161
+    assert await ledger.begin("run_2", CALL) is None
+
+
+async def test_a_call_costs_the_same_in_a_full_ledger() -> None:
+    """Whoever fills it makes it slower for nobody; counted."""
+
+    async def cost(size: int) -> int:
+        ledger = MemoryLedger(size, clock=lambda: 0.0)
+        for number in range(size // 2):
+            await ledger.begin(f"run_{number}", CALL)
+            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).told())
+        for number in range(size, 2 * size):
+            await ledger.begin(f"run_{number}", CALL, Claim(until=0))
+            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).told())
+        made = 0
+
+        def count(*args: Any) -> None:
+            nonlocal made
+            made += 1
+
+        sys.setprofile(count)
+        try:
+            await ledger.begin("run", CALL)
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert await cost(1000) == await cost(10)
+
+
+async def test_an_approval_without_an_end_expires_with_the_ledger() -> None:
+    """What the ledger may have forgotten is refused, and never run; a moment before, it is found."""
+    bank, ledger = Bank(), MemoryLedger(keep=1000)
+    held = await hold(PAY, tools=bank.tools, decision_timeout=math.inf)
+    assert held.chat.suspension is not None
+    (question,) = held.chat.suspension.questions
+    assert question.asked is not None
+
+    def asked(at: float | None) -> str:
+        """The suspension as one that was asked at another time."""
+        return Suspension(run_id=held.chat.run_id, questions=[replace(question, asked=at)]).to_json()
+
+    for at in (time.time() - 1001, None):
+        late = await resume(held, bank, ledger, resume=asked(at))
+        assert "error n0 tool_denied" in late.shown
+    assert [] == bank.paid
+    in_time = await resume(held, bank, MemoryLedger(keep=1000), resume=asked(time.time() - 900))
+    assert "executed n0: paid 5 to Ann" in in_time.shown
+
+
+# Two at once.
+
+
+class Door(Bank):
+    """A bank whose payments wait for a door."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.begun, self.door = anyio.Event(), anyio.Event()
+
+    async def pay(self, to: str, amount: int) -> str:
+        self.begun.set()
+        await self.door.wait()
+        return await super().pay(to, amount)
+
+
+class Seen:
+    """A ledger that tells how often it was asked about a call that another runs."""
+
+    def __init__(self, ledger: CallLedger) -> None:
+        self._ledger = ledger
+        self.waited = anyio.Event()
+        self.renewed = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+        entry = await self._ledger.begin(scope, call, claim)
+        if entry is not None and entry.held:
+            self.waited.set()
+        return entry
+
+    async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
+        await self._ledger.hold(scope, call, holder, seconds)
+        self.renewed += 1
+
+
+@pytest.fixture(params=["memory", "file"])
+def ledger(request: pytest.FixtureRequest, path: Path) -> Iterator[CallLedger]:
+    """Each kind of ledger."""
+    if request.param == "memory":
+        yield MemoryLedger()
+        return
+    with closing(SQLiteLedger(path)) as made:
+        yield made
+
+
+async def test_two_resumes_at_once_have_one_outcome(ledger: CallLedger) -> None:
+    """The second waits for the first; it does not say for ever that nobody knows."""
+    bank, seen, told = Door(), Seen(ledger), []
+    held = await hold(PAY, tools=bank.tools)
+
+    async def go_on() -> None:
+        told.append((await resume(held, bank, seen)).shown)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(go_on)
+        await bank.begun.wait()
+        tasks.start_soon(go_on)
+        await seen.waited.wait()
+        bank.door.set()
+    assert told[0] == told[1]
+    assert "executed n0: paid 5 to Ann" in told[0]
+    assert [("Ann", 5)] == bank.paid
+
+
+async def test_who_denies_what_is_at_work_is_told_how_it_ends(ledger: CallLedger) -> None:
+    """Two people decide: the first decision counts."""
+    bank, seen, told = Door(), Seen(ledger), []
+    held = await hold(PAY, tools=bank.tools)
+
+    async def deny() -> None:
+        told.extend((await resume(held, bank, seen, decisions={"n0": Deny()})).shown)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(resume, held, bank, seen)
+        await bank.begun.wait()
+        tasks.start_soon(deny)
+        await seen.waited.wait()
+        bank.door.set()
+    assert "executed n0: paid 5 to Ann" in told
+
+
+async def test_nobody_waits_longer_than_the_tool_may_take(ledger: CallLedger) -> None:
+    """Another that does not end is told as that; it is not unknown."""
+    bank = Bank()
+    held = await hold(PAY, tools=bank.tools)
+    await ledger.begin(held.chat.run_id, held.chat.result.pending[0], Claim(holder="h"))
+    on = await resume(held, bank, ledger, "Pity.", tool_timeout=0.05)
+    assert "error n0 tool_timeout" in on.shown
+    assert "is run with this call elsewhere, and that has not ended within 0.05 seconds" in repr(on.events)
+
+
+async def test_who_waits_can_be_stopped(ledger: CallLedger) -> None:
+    """At once, and the first is not disturbed."""
+    bank, seen = Door(), Seen(ledger)
+    held = await hold(PAY, tools=bank.tools)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(resume, held, bank, seen)
+        await bank.begun.wait()
+        async with anyio.create_task_group() as second:
+            second.start_soon(resume, held, bank, seen)
+            await seen.waited.wait()
+            second.cancel_scope.cancel()
+        bank.door.set()
+    assert [("Ann", 5)] == bank.paid
+
+
+async def test_a_run_that_is_stopped_leaves_its_calls(ledger: CallLedger) -> None:
+    """Whoever comes next waits for nobody, and is told that nobody knows."""
+    bank = Door()
+    held = await hold(PAY, tools=bank.tools)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(resume, held, bank, ledger)
+        await bank.begun.wait()
+        tasks.cancel_scope.cancel()
+    (entry,) = await ledger.entries(unknown=True)
+    assert (0.0, True) == (entry.held, entry.ended is not None)
+    assert "error n0 outcome_unknown" in (await resume(held, bank, ledger, "Oh.")).shown
+
+
+async def test_a_lease_is_renewed_while_the_tool_works(path: Path) -> None:
+    """Also when one renewal fails."""
+    bank, broken = Door(requires_approval=False), [True]
+
+    class Renewing(Seen):
+        async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
+            if broken:
+                broken.clear()
+                raise OSError("no space left")
+            await super().hold(scope, call, holder, seconds)
+            if self.renewed == 3:
+                bank.door.set()
+
+    with closing(SQLiteLedger(path, lease=0.03)) as ledger:
+        held = await hold(PAY, "Done.", tools=bank.tools, ledger=Renewing(ledger))
+    assert "executed n0: paid 5 to Ann" in held.shown
+
+
+# A file that others use.
+
+
+@asynccontextmanager
+async def locked(path: Path) -> AsyncIterator[None]:
+    """While somebody else writes to a file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+async def test_runs_stop_while_the_ledger_is_locked(path: Path) -> None:
+    """Three of them, at once: a wait for the file is cancelled, and holds up no other."""
+    bank = Bank(requires_approval=False)
+    with closing(SQLiteLedger(path)) as ledger:
+        tries = Counter[str]()
+
+        class Trying(Seen):
+            async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+                tries[scope] += 1
+                if len(tries) == 3:
+                    self.waited.set()
+                return await super().begin(scope, call, claim)
+
+        seen = Trying(ledger)
+        async with locked(path):
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(3):
+                        run: dict[str, Any] = {"tools": bank.tools, "ledger": seen, "run_id": f"run_{number}"}
+                        tasks.start_soon(partial(hold, PAY, "Done.", **run))
+                    await seen.waited.wait()
+                    tasks.cancel_scope.cancel()
+            assert [] == await ledger.entries()
+        held = await hold(PAY, "Done.", tools=bank.tools, ledger=ledger, run_id="run_0")
+    assert "executed n0: paid 5 to Ann" in held.shown
+
+
+async def test_a_locked_ledger_has_the_time_of_the_tool(path: Path) -> None:
+    """A new call was not run; of one that waited for a decision, nobody knows whether an earlier resume has run it."""
+    bank, free = Bank(), Bank(requires_approval=False)
+    suspended = await hold(PAY, tools=bank.tools)
+    with closing(SQLiteLedger(path)) as ledger:
+        async with locked(path):
+            new = await hold(PAY, "Oh.", tools=free.tools, ledger=ledger, tool_timeout=0.05)
+            resumed = await resume(suspended, bank, ledger, "Oh.", tool_timeout=0.05)
+        assert "error n0 tool_failed" in new.shown
+        assert "error n0 outcome_unknown" in resumed.shown
+        assert [] == bank.paid + free.paid + await ledger.entries()
+        assert "executed n0: paid 5 to Ann" in (await resume(suspended, bank, ledger)).shown
+
+
+async def test_an_end_is_written_when_the_file_is_free(path: Path) -> None:
+    """The file is locked while the tool works; that is waited for, and the result is there."""
+    free = Bank(requires_approval=False)
+    with closing(SQLiteLedger(path)) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        class Locking(Bank):
+            async def pay(self, to: str, amount: int) -> str:
+                other.execute("BEGIN IMMEDIATE")
+                return await super().pay(to, amount)
+
+        class Freeing(Seen):
+            async def finish(self, scope: str, outcome: ToolOutcome) -> None:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._ledger.finish, scope, outcome)
+                    for _ in range(100):
+                        await anyio.lowlevel.checkpoint()
+                    other.execute("ROLLBACK")
+
+        bank = Locking(requires_approval=False)
+        await hold(PAY, "Done.", tools=bank.tools, ledger=Freeing(ledger), run_id="run")
+        again = await hold(PAY, "Done.", tools=free.tools, ledger=ledger, run_id="run")
+    assert "executed n0: paid 5 to Ann" in again.shown
+    assert [] == free.paid
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"", b"{", b'{"text": 1}', b"[" * 100_000, "half", 5],
+    ids=["empty", "cut", "other", "deep", "text", "number"],
+)
+async def test_a_row_that_cannot_be_read_is_unknown(path: Path, broken: Any) -> None:
+    """The call may have been run, so it is not told as one that was not; somebody can say how it ended."""
+    bank = Bank()
+    held = await hold(PAY, tools=bank.tools)
+    with closing(SQLiteLedger(path)) as ledger:
+        await resume(held, bank, ledger)
+        with closing(sqlite3.connect(path)) as other, other:
+            other.execute("UPDATE calls SET outcome = ?", (broken,))
+        again = await resume(held, bank, ledger, "Oh.")
+        (entry,) = await ledger.entries(unknown=True)
+        assert await ledger.resolve(entry.scope, entry.told("paid"))
+        told = await resume(held, bank, ledger)
+    assert "error n0 outcome_unknown" in again.shown
+    assert "executed n0: paid" in told.shown
+    assert [("Ann", 5)] == bank.paid
+
+
+def test_a_file_that_others_open_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite says at once that it is locked, however long it was told to wait; counted: it is tried again."""
+    tried = []
+
+    def fail_first(db: sqlite3.Connection) -> None:
+        tried.append(db)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            if len(tried) < 4:
+                other.execute("BEGIN EXCLUSIVE")
+            set_up(db)
+
+    set_up = file._set_up
+    monkeypatch.setattr(file, "_set_up", fail_first)
+    SQLiteLedger(path).close()
+    assert 4 == len(tried)
+
+
+def test_a_ledger_of_another_version(path: Path) -> None:
+    """It is said at once; the calls in it are not taken for ones that were never there."""
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("CREATE TABLE calls (scope TEXT, call TEXT)")
+    with pytest.raises(ValueError, match="an earlier version"):
+        SQLiteLedger(path)
+    with closing(sqlite3.connect(tmp := path.with_name("new.sqlite"))) as new:
+        new.execute("PRAGMA user_version = 2")
+    with pytest.raises(ValueError, match="version 2, and this is version 1"):
+        SQLiteLedger(tmp)
+
+
+# A finished answer.
+
+ANSWER = {
+    "choices": [
+        {
+            "message": {
+                "tool_calls": [{"id": "n0", "type": "function", "function": {"name": "pay", "arguments": ANN}}],
+            },
+            "finish_reason": "tool_calls",
+        }
+    ]
+}
+
+
+async def test_a_finished_answer_is_run_once(ledger: CallLedger) -> None:
+    """By its run; the same ids in another answer are other calls."""
+    bank = Bank(requires_approval=False)
+
+    async def process(run_id: str) -> list[str]:
+        return [each.text for each in await bank.tools.process_tool_calls(ANSWER, ledger=ledger, run_id=run_id)]
+
+    assert ["paid 5 to Ann"] == await process("answer_1") == await process("answer_1")
+    assert 1 == len(bank.paid)
+    await process("answer_2")
+    assert 2 == len(bank.paid)
+    with pytest.raises(ValueError, match="a ledger takes a run_id"):
+        await bank.tools.process_tool_calls(ANSWER, ledger=ledger)
+
+
+# Processes.
+
+_WORKER = """
+import os, sys
+import anyio
+import structlog
+from streamtools import ToolStream, sources
+from streamtools.events import NativeToolCall, ProviderCompleted
+from streamtools.tools import SQLiteLedger
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+rounds, dies = int(sys.argv[1]), int(sys.argv[2])
+
+async def main():
+    for number in range(rounds):
+        sys.stdin.readline()  # all of them at once
+        place = f"{number % 10}.sqlite"
+        ledger = SQLiteLedger(place, lease=3.0)
+
+        async def pay(to: str) -> str:
+            with open("diary", "a") as file:
+                file.write(f"{number}\\n")
+            if number == dies:
+                os.kill(os.getpid(), 9)
+            return f"paid by {os.getpid()}"
+
+        call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
+        source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
+        told = ""
+        async with ToolStream(source, tools=[pay], ledger=ledger, run_id=f"run_{number}") as events:
+            async for event in events:
+                if event.type in ("executed", "error"):
+                    told += str(getattr(event, "code", getattr(event, "result", "")))
+        ledger.close()
+        print(told, flush=True)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.deep
+def test_four_processes_at_once(tmp_path: Path) -> None:
+    """They open new ledgers and resume the same runs at the same moment, and one is killed in the middle of a tool: one
+    effect each, one outcome for all, and unknown only what the dead one had begun.
+    """
+    rounds, dies = 40, 23
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _WORKER, str(rounds), str(dies)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    workers: list[Any] = [subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) for _ in range(4)]
+    told: list[list[str]] = []
+    for _ in range(rounds):
+        for worker in workers:
+            if worker.poll() is None:
+                worker.stdin.write("\n")
+                worker.stdin.flush()
+        told.append([worker.stdout.readline().strip() for worker in workers])
+    ends = sorted(worker.wait(60) for worker in workers)
+    for worker in workers:
+        worker.stdin.close()
+        worker.stdout.close()
+    assert [-signal.SIGKILL, 0, 0, 0] == ends
+    effects = Counter((tmp_path / "diary").read_text().split())
+    assert {str(number): 1 for number in range(rounds)} == effects
+    for number, said in enumerate(told):
+        heard = set(filter(None, said))
+        assert {"outcome_unknown"} == heard if number == dies else (len(heard) == 1 and "paid by" in heard.pop()), said

@@ -1,0 +1,321 @@
+"""What servers and websockets do that uvicorn does not, by hand on both event loops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Self
+
+import anyio
+import pytest
+from starlette.requests import ClientDisconnect
+
+from streamtools import outputs
+from streamtools.errors import Code
+from streamtools.events import Done, Error, Start, UIEvent
+from streamtools.outputs.asgi import Shutdown, event_stream_response, send_events, serve_websocket
+from streamtools.serving.connection import Outlet
+from tests.support.serving import Exchange, read_frames
+
+pytestmark = pytest.mark.anyio
+
+EVENTS: list[UIEvent] = [Start("r", seq=1), Done("finished", "stop", None, [], seq=2)]
+
+
+class Bare:
+    """Events, and nothing to close."""
+
+    def __init__(self) -> None:
+        self._events = iter(EVENTS)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        for event in self._events:
+            return event
+        raise StopAsyncIteration
+
+
+class Socket:
+    """A websocket that is accepted: gives these frames; may refuse to send any further, and to receive."""
+
+    def __init__(self, *frames: str, refuses: int | None = None, raises: bool = False) -> None:
+        self._frames = list(frames)
+        self._refuses = refuses
+        self._raises = raises
+        self.sent: list[Any] = []
+        self.more = anyio.Event()
+        self.complained = anyio.Event()
+
+    async def accept(self) -> None:
+        """Accept what is accepted already."""
+        raise AssertionError("it is accepted")
+
+    async def receive(self) -> Any:
+        """Give the next frame."""
+        if self._raises:
+            raise RuntimeError("there is no client")
+        if not self._frames:
+            await self.more.wait()
+            self.more = anyio.Event()
+        return {"type": "websocket.receive", "text": self._frames.pop(0)}
+
+    def say(self, frame: str) -> None:
+        """Give one more frame."""
+        self._frames.append(frame)
+        self.more.set()
+
+    async def send(self, message: Any) -> None:
+        """Take a message."""
+        if self._refuses is not None and len(self.sent) >= self._refuses:
+            raise RuntimeError("there is no client")
+        self.sent.append(message)
+        if '{"error"' in message.get("text", ""):
+            self.complained.set()
+
+
+class HandClock:
+    """A clock that stands still until somebody sets it forward."""
+
+    def __init__(self) -> None:
+        self._time = 0.0
+        self._moved = anyio.Event()
+
+    def now(self) -> float:
+        return self._time
+
+    async def sleep(self, seconds: float) -> None:
+        due = self._time + seconds
+        while self._time < due:
+            await self._moved.wait()
+
+    async def advance(self, seconds: float) -> None:
+        """Set it forward, and let all that this wakes do what it has to do."""
+        self._time += seconds
+        self._moved.set()
+        self._moved = anyio.Event()
+        await anyio.wait_all_tasks_blocked()
+
+
+class Struck:
+    """Writes as the native one does, and knows when the clock of its response has struck."""
+
+    content_type, headers, resumable = "text/event-stream", dict[str, str](), True
+
+    def __init__(self) -> None:
+        self._native = outputs.native()
+        self.struck = anyio.Event()
+
+    def encode(self, event: UIEvent) -> bytes:
+        return self._native.encode(event)
+
+    def close(self) -> bytes:
+        return self._native.close()
+
+    @property
+    def keep_alive(self) -> bytes:
+        self.struck.set()
+        return self._native.keep_alive
+
+
+async def test_messages_go_out_one_at_a_time() -> None:
+    """Whoever sends them, and though the first takes long; one that is cancelled lets the others go on."""
+    gates = {name: anyio.Event() for name in "abc"}
+    begun = list[str]()
+
+    async def send(name: str) -> None:
+        begun.append(name)
+        await gates[name].wait()
+
+    outlet = Outlet(send, keep_alive=None, send_timeout=None)
+    async with anyio.create_task_group() as group:
+        for name in "abc":
+            group.start_soon(outlet.put, name)
+        for expected in (1, 2, 3):
+            await anyio.wait_all_tasks_blocked()
+            assert expected == len(begun)
+            gates[begun[-1]].set()
+    assert ["a", "b", "c"] == sorted(begun)
+
+
+async def test_no_comment_while_a_message_is_under_way() -> None:
+    """A client that takes its time hears nothing but what it takes."""
+    filled = list[str]()
+    gate = anyio.Event()
+
+    async def send(message: Any) -> None:
+        await gate.wait()
+
+    async def fill() -> None:
+        filled.append("filled")
+
+    clock = HandClock()
+    outlet = Outlet(send, keep_alive=15, send_timeout=None, now=clock.now, sleep=clock.sleep)
+    async with anyio.create_task_group() as group:
+        group.start_soon(outlet.put, "message")
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(outlet.watch, fill)
+        await anyio.wait_all_tasks_blocked()
+        await clock.advance(60)
+        assert [] == filled
+        gate.set()
+        await anyio.wait_all_tasks_blocked()
+        await clock.advance(15)
+        assert ["filled"] == filled
+        group.cancel_scope.cancel()
+
+
+async def test_events_that_need_not_be_closed() -> None:
+    """Are read to their end; without any clock too."""
+    exchange = Exchange()
+    with anyio.move_on_after(5):
+        response = event_stream_response(Bare(), keep_alive=None, send_timeout=None)
+        await response(exchange.scope, exchange.receive, exchange.send)
+    assert ["start", "done"] == [frame["type"] for frame in read_frames(exchange.chunks)]
+    assert exchange.ended
+
+
+async def test_a_stream_that_is_slow_to_close() -> None:
+    """Behind the end of the body nothing is sent, in whatever silence."""
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[Bare]:
+        yield Bare()
+        encoder.struck = anyio.Event()
+        await encoder.struck.wait()
+
+    exchange, encoder = Exchange(), Struck()
+    with anyio.fail_after(5):
+        await event_stream_response(slow(), format=encoder, keep_alive=0.001)(
+            exchange.scope, exchange.receive, exchange.send
+        )
+    assert (5, True) == (len(exchange.sent), exchange.ended)
+
+
+async def test_no_clock() -> None:
+    """Neither comments nor a patience that ends."""
+    exchange = Exchange()
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        await anyio.wait_all_tasks_blocked()
+        yield EVENTS[1]
+
+    response = event_stream_response(held(), keep_alive=None, send_timeout=None)
+    with anyio.fail_after(5):
+        await response(exchange.scope, exchange.receive, exchange.send)
+    assert (5, True) == (len(exchange.sent), exchange.ended)
+
+
+@pytest.mark.parametrize("works", ["send_events", "serve_websocket"])
+async def test_a_websocket_whose_stream_raises(works: str) -> None:
+    """The exception is raised behind the farewell."""
+
+    async def breaking() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        yield Error(Code.UPSTREAM_ERROR, "gone", seq=2)
+        raise LookupError("gone")
+
+    socket = Socket("{}")
+    one_way = partial(send_events, socket, breaking())
+    both_ways = partial(serve_websocket, socket, lambda message, session: breaking())
+    with anyio.fail_after(5), pytest.raises(LookupError, match="gone"):
+        await (one_way if works == "send_events" else both_ways)()
+    assert 1011 == socket.sent[-1]["code"]
+
+
+@pytest.mark.parametrize("stuck", [0, 2, 4])
+async def test_a_middleware_that_says_that_the_client_has_gone(stuck: int) -> None:
+    """As Starlette's own do, at whatever is sent: the response is over."""
+    exchange = Exchange(silent=True)
+
+    async def send(message: Any) -> None:
+        if len(exchange.sent) >= stuck:
+            raise ClientDisconnect
+        await exchange.send(message)
+
+    with anyio.fail_after(5):
+        await event_stream_response(Bare())(exchange.scope, exchange.receive, send)
+    assert stuck == len(exchange.sent)
+
+
+@pytest.mark.parametrize("refuses", range(4))
+async def test_a_websocket_that_cannot_send(refuses: int) -> None:
+    """Its client has gone: nothing is raised, not at the farewell either."""
+    socket = Socket(refuses=refuses)
+    with anyio.fail_after(5):
+        await send_events(socket, Bare())
+    assert ["websocket.send"] * min(refuses, 2) + ["websocket.close"] * (refuses == 3) == [
+        message["type"] for message in socket.sent
+    ]
+
+
+async def test_a_websocket_that_cannot_receive() -> None:
+    """Its client has gone."""
+    left = anyio.Event()
+
+    async def held() -> AsyncIterator[UIEvent]:
+        try:
+            await anyio.sleep_forever()
+            yield EVENTS[0]
+        finally:
+            left.set()
+
+    socket = Socket(raises=True)
+    with anyio.fail_after(5):
+        await send_events(socket, held())
+    assert [] == socket.sent
+
+
+async def test_a_message_that_is_cancelled_at_once() -> None:
+    """Though nobody has taken it yet; what comes behind that is answered."""
+    socket = Socket("{}", '{"cancel": true}')
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        await anyio.sleep_forever()
+
+    answers = iter([held(), Bare()])
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve_websocket, socket, lambda message, session: next(answers))
+        await anyio.wait_all_tasks_blocked()
+        assert ["cancelled"] == [json.loads(message["text"]).get("reason") for message in socket.sent]
+        socket.say("{}")
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert len(socket.sent) > 2
+
+
+async def test_a_conversation_whose_server_ends() -> None:
+    """A message that comes behind that is refused, and so are those that wait."""
+    shutdown = Shutdown()
+    asked = list[Any]()
+    socket = Socket("{}", "{}")
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield EVENTS[0]
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                socket.say("{}")
+                await socket.complained.wait()
+
+    def handler(message: Any, session: Any) -> Any:
+        asked.append(message)
+        return held()
+
+    async with anyio.create_task_group() as group:
+
+        async def serve() -> None:
+            await serve_websocket(socket, handler, shutdown=shutdown)
+
+        group.start_soon(serve)
+        await anyio.wait_all_tasks_blocked()
+        shutdown.begin()
+    assert [{}] == asked
+    assert '"ending"' in socket.sent[1]["text"]
+    assert {"type": "websocket.close", "code": 1001, "reason": ""} == socket.sent[-1]

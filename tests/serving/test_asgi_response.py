@@ -1,0 +1,602 @@
+"""A response of events, driven by hand on both event loops: what it sends when, and what becomes of its stream."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from starlette.background import BackgroundTask
+from starlette.requests import HTTPConnection
+
+from streamtools import ToolStream, outputs
+from streamtools.errors import ClosedError, RunNotFound
+from streamtools.events import Done, ProviderCompleted, Start, Text, TextDelta, UIEvent
+from streamtools.outputs import asgi
+from streamtools.runs import Runs
+from streamtools.serving import connection as reading
+from streamtools.serving.event_response import EventStreamResponse, event_stream_response
+from tests.support.serving import Exchange, read_frames
+from tests.support.stories import Script
+
+pytestmark = pytest.mark.anyio
+
+STOP = ProviderCompleted(finish_reason="stop")
+HELLO: list[UIEvent] = [Start("r", seq=1), Text("Hello", seq=2), Done("finished", "stop", None, [], seq=3)]
+
+
+def texts(*pieces: str) -> list[list[TextDelta]]:
+    """Return a batch for each piece of text."""
+    return [[TextDelta(piece)] for piece in pieces]
+
+
+def stream(*items: Any, hold: bool = False) -> tuple[ToolStream, Script]:
+    """Return a stream and its source."""
+    source = Script(*items, hold=hold)
+    return ToolStream(source, run_id="r"), source
+
+
+async def listed(events: list[UIEvent]) -> AsyncIterator[UIEvent]:
+    """Give events."""
+    for event in events:
+        yield event
+
+
+@asynccontextmanager
+async def answering(
+    response: EventStreamResponse, exchange: Exchange, raised: list[Exception] | None = None
+) -> AsyncIterator[anyio.Event]:
+    """Let a response answer while the block is at work, and wait for its end, which the event tells."""
+    over = anyio.Event()
+
+    async def answer() -> None:
+        try:
+            await response(exchange.scope, exchange.receive, exchange.send)
+        except Exception as error:
+            if raised is None:
+                raise
+            raised.append(error)
+        over.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(answer)
+        with anyio.fail_after(5):
+            yield over
+            await over.wait()
+
+
+async def answer(response: EventStreamResponse, exchange: Exchange) -> None:
+    """Let a response answer to its end."""
+    async with answering(response, exchange):
+        pass
+
+
+async def test_each_event_is_a_chunk() -> None:
+    """Headers, a first comment, each event, and the end: each a message of its own."""
+    events, source = stream(*texts("Hello", " there"), [STOP])
+    exchange = Exchange()
+    await answer(event_stream_response(events, headers={"X-Own": "1"}), exchange)
+
+    first, *frames, last = exchange.chunks
+    told = [read_frames(frame) for frame in frames]
+    assert (200, b": keep-alive\n\n", b"") == (exchange.status, first, last)
+    assert [1] * len(told) == [len(each) for each in told]
+    assert ["start", "step-start", "text", "text", "step-end", "done"] == [each[0]["type"] for each in told]
+    assert exchange.headers == {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        "x-own": "1",
+    }
+    assert 1 == source.closed
+
+
+@pytest.mark.parametrize("format", outputs.FORMATS)
+async def test_each_format(format: str) -> None:
+    """A format is a name, what makes an encoder, or an encoder; its headers and its bytes are those of the encoder."""
+    encoder = outputs.make_encoder(format)
+    for each in (format, outputs.FORMATS[format], outputs.make_encoder(format)):
+        exchange = Exchange()
+        await answer(event_stream_response(listed(HELLO), format=each), exchange)
+        assert exchange.ended
+        assert {"content-type": encoder.content_type, **encoder.headers} == exchange.headers
+        assert b"Hello" in b"".join(exchange.chunks)
+        assert encoder.keep_alive == exchange.chunks[0]
+
+
+async def test_own_headers_replace() -> None:
+    """Whatever their case."""
+    response = event_stream_response(listed(HELLO), headers={"Cache-Control": "no-store"})
+
+    assert "no-store" == response.headers["cache-control"]
+    assert 1 == len(response.headers.getlist("cache-control"))
+
+
+async def test_first_bytes_come_at_once() -> None:
+    """Headers and first bytes are out while nothing has come from the provider."""
+    events, source = stream(hold=True)
+    exchange = Exchange()
+    async with answering(event_stream_response(events), exchange):
+        await exchange.has_sent(3)
+        assert ["start"] == [frame["type"] for frame in read_frames(exchange.chunks)]
+        exchange.gone.set()
+    assert 1 == source.closed
+
+
+async def test_first_bytes_come_before_a_stream_that_is_slow_to_open() -> None:
+    """What waits for its provider before it gives a stream does not hold back the headers; the client may go."""
+    left = anyio.Event()
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[AsyncIterator[UIEvent]]:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            left.set()
+        yield listed(HELLO)
+
+    exchange = Exchange()
+    async with answering(event_stream_response(slow()), exchange):
+        await exchange.has_sent(2)
+        exchange.gone.set()
+    assert left.is_set()
+    assert [b": keep-alive\n\n"] == exchange.chunks
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.parametrize("place", range(3, 8))
+async def test_a_client_that_goes(place: int, refuses: bool) -> None:
+    """Whenever it goes, and however the server tells, the stream is left and its source closed."""
+    holds = [anyio.Event() for _ in range(6)]
+    events, source = stream(*itertools.chain.from_iterable(zip(texts(*"abcdef"), holds, strict=True)), hold=True)
+    exchange = Exchange(refuses=refuses, silent=refuses)
+    async with answering(event_stream_response(events), exchange):
+        for hold in holds[: max(place - 4, 0)]:
+            hold.set()
+        await exchange.has_sent(place)
+        exchange.gone.set()
+        for hold in holds:
+            hold.set()
+    assert 1 == source.closed
+    assert "cancelled" == events.result.reason
+    assert not exchange.ended
+
+
+async def test_a_stream_that_never_waits() -> None:
+    """Its client is heard all the same."""
+
+    async def endless() -> AsyncIterator[UIEvent]:
+        for seq in itertools.count(1):
+            yield Text("a", seq=seq)
+
+    exchange = Exchange()
+    async with answering(event_stream_response(endless()), exchange):
+        await exchange.has_sent(100)
+        exchange.gone.set()
+    assert len(exchange.sent) < 1000
+
+
+async def test_what_closes_is_shielded_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a context manager awaits when it is left is not cancelled with the client, and does not last for ever."""
+    monkeypatch.setattr(reading, "_CLOSING", 0.01)
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def own() -> AsyncIterator[AsyncIterator[UIEvent]]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.lowlevel.checkpoint)
+            try:
+                yield held()
+            finally:
+                await anyio.lowlevel.checkpoint()
+                steps.append("closed")
+                await anyio.sleep_forever()
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield HELLO[0]
+        try:
+            await anyio.sleep_forever()
+        finally:
+            steps.append("left")
+
+    exchange = Exchange()
+    async with answering(event_stream_response(own()), exchange):
+        await exchange.has_sent(3)
+        exchange.gone.set()
+    assert ["left", "closed"] == steps
+
+
+async def test_a_server_that_cancels() -> None:
+    """As uvicorn does when its patience ends: the source is closed."""
+    events, source = stream(*texts("a"), hold=True)
+    exchange = Exchange(silent=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(event_stream_response(events), exchange.scope, exchange.receive, exchange.send)
+        await exchange.has_sent(4)
+        group.cancel_scope.cancel()
+    assert (1, "cancelled") == (source.closed, events.result.reason)
+
+
+async def test_a_response_that_is_cancelled_before_it_begins() -> None:
+    """Its stream is closed, whether anybody has entered it or not."""
+    events, source = stream(*texts("a"))
+    exchange = Exchange()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await event_stream_response(events)(exchange.scope, exchange.receive, exchange.send)
+    assert 1 == source.closed
+
+
+async def test_head() -> None:
+    """A request for the headers alone, which frameworks answer like GET, runs nothing."""
+    events, source = stream(*texts("a"))
+    exchange = Exchange(method="HEAD")
+    await answer(event_stream_response(events), exchange)
+    assert (200, [b""], 0, 1) == (exchange.status, exchange.chunks, source.read, source.closed)
+
+
+async def test_keep_alive_in_silence() -> None:
+    """Comments come while a stream says nothing, and events are not disturbed."""
+    go_on = anyio.Event()
+    events, _ = stream(*texts("a"), go_on, *texts("b"), [STOP])
+    exchange = Exchange()
+    async with answering(event_stream_response(events, keep_alive=0.001), exchange):
+        await exchange.has_sent(8)
+        go_on.set()
+    assert ["start", "step-start", "text", "text", "step-end", "done"] == [
+        frame["type"] for frame in read_frames(exchange.chunks)
+    ]
+    assert exchange.chunks.count(b": keep-alive\n\n") >= 4
+
+
+@pytest.mark.parametrize("options", [{"keep_alive": None}, {"format": partial(outputs.native, framing="ndjson")}])
+async def test_no_keep_alive(options: dict[str, Any]) -> None:
+    """Where nobody wants any, or the format has none."""
+    go_on = anyio.Event()
+    events, _ = stream(*texts("a"), go_on, [STOP])
+    exchange = Exchange()
+    async with answering(event_stream_response(events, **{"keep_alive": 0.001, **options}), exchange):
+        await exchange.has_sent(5)
+        await anyio.wait_all_tasks_blocked()
+        assert 5 == len(exchange.sent)
+        go_on.set()
+    assert exchange.ended
+
+
+@pytest.mark.parametrize("stuck", [0, 1, 2, 4, 7])
+async def test_a_client_that_takes_nothing(stuck: int) -> None:
+    """Wherever it stops to take, it counts as gone after a while: at the head, in the middle, at the last chunk."""
+    events, source = stream(*texts("a"), [STOP])
+    exchange = Exchange(stuck=stuck, silent=True)
+    await answer(event_stream_response(events, send_timeout=0.01), exchange)
+    assert (stuck, 1) == (len(exchange.sent), source.closed)
+
+
+async def test_a_client_that_takes_no_comment() -> None:
+    """The comments themselves run out of time like events."""
+    events, source = stream(hold=True)
+    exchange = Exchange(stuck=3, silent=True)
+    await answer(event_stream_response(events, keep_alive=0.001, send_timeout=0.01), exchange)
+    assert (3, 1) == (len(exchange.sent), source.closed)
+
+
+async def test_a_slow_client_slows_the_provider() -> None:
+    """What nobody takes is not read: the buffers are bounded."""
+    events, source = stream(*texts(*"a" * 5000), hold=True)
+    exchange = Exchange(stuck=10)
+    async with answering(event_stream_response(events), exchange):
+        await exchange.has_sent(10)
+        await anyio.wait_all_tasks_blocked()
+        assert source.read < 2000
+        exchange.gone.set()
+
+
+async def test_a_stream_that_raises_before_the_first_byte() -> None:
+    """It is the server's to say so: nothing has been sent."""
+
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[AsyncIterator[UIEvent]]:
+        if not exchange.sent:
+            raise LookupError("no such chat")
+        yield listed(HELLO)
+
+    exchange, raised = Exchange(), list[Exception]()
+    async with answering(event_stream_response(broken()), exchange, raised):
+        pass
+    assert ([], ["no such chat"]) == (exchange.sent, [str(error) for error in raised])
+
+
+async def test_a_stream_is_answered_with_once() -> None:
+    """The second response that is given it says so before it sends anything."""
+    events, _ = stream(*texts("a"), [STOP])
+    await answer(event_stream_response(events), Exchange())
+    exchange, raised = Exchange(), list[Exception]()
+    async with answering(event_stream_response(events), exchange, raised):
+        pass
+    assert ([], [ClosedError]) == (exchange.sent, [type(error) for error in raised])
+
+
+async def test_a_stream_that_raises_in_the_middle() -> None:
+    """The body ends as the encoder ends what broke off, and the server hears of it."""
+
+    async def breaking() -> AsyncIterator[UIEvent]:
+        yield HELLO[0]
+        yield HELLO[1]
+        raise LookupError("gone")
+
+    encoder = outputs.ai_sdk()
+    for event in HELLO[:2]:
+        encoder.encode(event)
+    exchange, raised = Exchange(), list[Exception]()
+    async with answering(event_stream_response(breaking(), format="ai_sdk"), exchange, raised):
+        pass
+    assert [LookupError] == [type(error) for error in raised]
+    assert exchange.ended
+    assert [encoder.close(), b""] == exchange.chunks[-2:]
+
+
+async def test_what_a_source_raises_is_told_and_raised() -> None:
+    """A `ToolStream` tells of it before it raises."""
+    events, _ = stream(*texts("a"), LookupError("gone"))
+    exchange, raised = Exchange(), list[Exception]()
+    async with answering(event_stream_response(events), exchange, raised):
+        pass
+    assert [LookupError] == [type(error) for error in raised]
+    assert exchange.ended
+    assert "failed" == read_frames(exchange.chunks)[-1]["reason"]
+
+
+async def test_what_raises_when_it_is_left() -> None:
+    """The body has ended by then."""
+
+    @asynccontextmanager
+    async def own() -> AsyncIterator[AsyncIterator[UIEvent]]:
+        yield listed(HELLO)
+        raise LookupError("not closed")
+
+    exchange, raised = Exchange(), list[Exception]()
+    async with answering(event_stream_response(own()), exchange, raised):
+        pass
+    assert [LookupError] == [type(error) for error in raised]
+    assert exchange.ended
+
+
+async def test_background_tasks() -> None:
+    """Run when the response is over."""
+    done = list[str]()
+    events, source = stream(*texts("a"), [STOP])
+
+    async def note() -> None:
+        done.append(f"closed {source.closed}")
+
+    await answer(event_stream_response(events, background=BackgroundTask(note)), Exchange())
+    assert ["closed 1"] == done
+
+
+async def test_shutdown_ends_a_stream() -> None:
+    """It says itself that it was cancelled, and the body ends."""
+    shutdown = asgi.Shutdown()
+    events, source = stream(*texts("a"), hold=True)
+    exchange = Exchange()
+    async with answering(event_stream_response(events, shutdown=shutdown), exchange):
+        await exchange.has_sent(4)
+        shutdown.begin()
+    assert shutdown.begun
+    assert "cancelled" == read_frames(exchange.chunks)[-1]["reason"]
+    assert (True, 1) == (exchange.ended, source.closed)
+
+
+@pytest.mark.parametrize("said", [0, 1, 2])
+@pytest.mark.parametrize(
+    "make",
+    [outputs.native, outputs.ai_sdk, outputs.ag_ui, partial(outputs.openai, id="x", created=1), outputs.text],
+)
+async def test_shutdown_ends_what_cannot_say_so(make: Callable[[], outputs.Encoder], said: int) -> None:
+    """An iterable is closed, and its reader gets `done(cancelled)` behind what it has said, in every format."""
+    shutdown, closed = asgi.Shutdown(), anyio.Event()
+
+    async def held() -> AsyncIterator[UIEvent]:
+        for event in HELLO[:said]:
+            yield event
+        waits.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            closed.set()
+
+    encoder, exchange, waits = make(), Exchange(), anyio.Event()
+    events = [*HELLO[:said], Done("cancelled", None, None, [], seq=said + 1)]
+    expected = encoder.keep_alive + b"".join(map(encoder.encode, events)) + encoder.close()
+    async with answering(event_stream_response(held(), format=make, shutdown=shutdown), exchange):
+        await waits.wait()
+        shutdown.begin()
+    assert (True, True) == (exchange.ended, closed.is_set())
+    assert expected == b"".join(exchange.chunks)
+
+
+async def test_shutdown_while_a_stream_opens() -> None:
+    """It is not waited for, and said to be cancelled."""
+    shutdown = asgi.Shutdown()
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[AsyncIterator[UIEvent]]:
+        await anyio.sleep_forever()
+        yield listed(HELLO)
+
+    exchange = Exchange()
+    async with answering(event_stream_response(slow(), shutdown=shutdown), exchange):
+        await exchange.has_sent(2)
+        shutdown.begin()
+    assert exchange.ended
+    assert [("done", "cancelled", 1)] == [
+        (each["type"], each["reason"], each["seq"]) for each in read_frames(exchange.chunks)
+    ]
+
+
+# Runs.
+
+
+@pytest.mark.parametrize(
+    ("on_disconnect", "reason"), [(None, "finished"), ("detach", "finished"), ("stop", "cancelled")]
+)
+async def test_a_run_and_a_client_that_goes(on_disconnect: Any, reason: str) -> None:
+    """A run goes on without its reader, unless it is to be stopped."""
+    go_on = anyio.Event()
+    events, source = stream(*texts("a"), go_on, [STOP])
+    async with Runs() as runs:
+        run = await runs.start(events, owner="ann")
+        exchange = Exchange()
+        async with answering(event_stream_response(run, on_disconnect=on_disconnect), exchange):
+            await exchange.has_sent(4)
+            exchange.gone.set()
+        go_on.set()
+        result = await run.wait()
+    assert (reason, 1) == (result.reason, source.closed)
+
+
+async def test_head_of_a_run() -> None:
+    """Leaves it alone, whatever else a reader that goes may do to it."""
+    go_on = anyio.Event()
+    events, _ = stream(*texts("a"), go_on, [STOP])
+    async with Runs() as runs:
+        run = await runs.start(events, owner="ann")
+        await answer(event_stream_response(run, on_disconnect="stop"), Exchange(method="HEAD"))
+        go_on.set()
+        assert "finished" == (await run.wait()).reason
+
+
+async def test_a_run_is_read_by_many_and_from_anywhere() -> None:
+    """Each reader gets what is behind its position; what tells none gets everything."""
+    events, _ = stream(*texts("a", "b"), [STOP])
+    async with Runs() as runs:
+        run = await runs.start(events, owner="ann")
+        for options, first in [({}, 1), ({"after": 3}, 4), ({"after": 3, "format": "ai_sdk"}, None)]:
+            exchange = Exchange()
+            await answer(event_stream_response(run, **options), exchange)  # type: ignore[arg-type]
+            frames = read_frames(
+                exchange.chunks[1:-1] if first else [chunk for chunk in exchange.chunks if b"[DONE]" not in chunk]
+            )
+            assert first == frames[0].get("seq")
+            assert exchange.ended
+        assert "start" == frames[0]["type"]
+
+
+@pytest.mark.parametrize("format", ["native", "ai_sdk", "openai"])
+async def test_a_run_that_is_forgotten_before_it_is_read(format: Any) -> None:
+    """Is no fault of the server's: the body ends as one that broke off, and whoever asks again is told the truth."""
+    events, _ = stream(*texts("a"), [STOP])
+    async with Runs(keep=0) as runs:
+        run = await runs.start(events, owner="ann")
+        response = event_stream_response(run, format=format)
+        await run.wait()
+        with pytest.raises(RunNotFound):
+            await runs.find(run.id, owner="ann")
+        exchange = Exchange()
+        await answer(response, exchange)
+    assert 200 == exchange.sent[0]["status"]
+    assert exchange.ended
+    assert outputs.make_encoder(format).close() == b"".join(exchange.chunks).replace(b": keep-alive\n\n", b"")
+
+
+async def test_shutdown_stops_a_run() -> None:
+    """For all of its readers, whichever of them heard of it."""
+    shutdown = asgi.Shutdown()
+    events, source = stream(*texts("a"), hold=True)
+    async with Runs() as runs:
+        run = await runs.start(events, owner="ann")
+        told, other = Exchange(), Exchange()
+        async with (
+            answering(event_stream_response(run, shutdown=shutdown), told),
+            answering(event_stream_response(run), other),
+        ):
+            await told.has_sent(4)
+            await other.has_sent(4)
+            shutdown.begin()
+    assert ["cancelled"] * 2 == [read_frames(each.chunks)[-1]["reason"] for each in (told, other)]
+    assert 1 == source.closed
+
+
+# What is asked for.
+
+
+def connection(headers: Mapping[str, str], query: str = "") -> HTTPConnection:
+    """Return a request."""
+    pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    return HTTPConnection({"type": "http", "headers": pairs, "query_string": query.encode()})
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "expected"),
+    [
+        ({}, "", 0),
+        ({"Last-Event-ID": "7"}, "", 7),
+        ({}, "after=8", 8),
+        ({"Last-Event-ID": "9"}, "after=8", 9),
+        ({"Last-Event-ID": ""}, "after=8", 8),
+        ({"Last-Event-ID": "seven"}, "", 0),
+        ({"Last-Event-ID": "-7"}, "", 0),
+        ({"Last-Event-ID": "7.5"}, "", 0),
+        ({"Last-Event-ID": " 7"}, "", 0),
+        ({"Last-Event-ID": "²"}, "", 0),
+        ({"Last-Event-ID": "9" * 5000}, "", 0),
+        ({}, "after=%D9%A3", 0),
+        ({}, "after=1&after=2", 2),
+    ],
+)
+def test_positions(headers: dict[str, str], query: str, expected: int) -> None:
+    """The header counts, and else the query; what is no number counts as none."""
+    request = connection(headers, query)
+
+    assert (expected, expected) == (asgi.last_event_id(request), asgi.last_event_id(request.scope))
+
+
+async def test_a_request_tells_the_position_of_a_run_alone() -> None:
+    """For anything else the number is that of another run, and means nothing."""
+    events, _ = stream(*texts("a"), [STOP])
+    request = connection({"Last-Event-ID": "2"})
+    async with Runs() as runs:
+        run = await runs.start(events, owner="ann")
+        await run.wait()
+        for each, first in [(run, 3), (listed(HELLO), 1)]:
+            exchange = Exchange()
+            await answer(event_stream_response(each, request=request), exchange)  # type: ignore[arg-type]
+            assert first == read_frames(exchange.chunks)[0]["seq"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"format": "morse"}, "format is one of"),
+        ({"after": -1}, "after is the seq of an event"),
+        ({"after": "3"}, "after is the seq of an event"),
+        ({"after": 3}, "only a run can be read from a position"),
+        ({"on_disconnect": "detach"}, "only a run goes on without its readers"),
+        ({"on_disconnect": "wave"}, "on_disconnect is"),
+        ({"keep_alive": 0}, "keep_alive is a positive number"),
+        ({"keep_alive": True}, "keep_alive is a positive number"),
+        ({"send_timeout": math.nan}, "send_timeout is a positive number"),
+    ],
+)
+def test_wrong_values(options: dict[str, Any], words: str) -> None:
+    """They are told when the response is made, where the endpoint can still answer."""
+    with pytest.raises(ValueError, match=words):
+        event_stream_response(listed(HELLO), **options)
+
+
+def test_what_gives_no_events() -> None:
+    """Is a TypeError at once."""
+    with pytest.raises(TypeError, match="neither a run nor a stream"):
+        event_stream_response(["no", "events"])  # type: ignore[arg-type]
+
+
+def test_a_response_is_made_in_any_thread() -> None:
+    """Synchronous endpoints run without an event loop."""
+    events, _ = stream(*texts("a"))
+
+    assert 200 == event_stream_response(events).status_code

@@ -1,0 +1,380 @@
+"""Responses of events behind uvicorn, FastAPI and the middlewares that are known to buffer, with clients that go."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import httpx
+import pytest
+from fastapi import Depends, FastAPI
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamtools import ToolStream, sources, tool
+from streamtools.events import Text, UIEvent
+from streamtools.outputs.asgi import event_stream_response
+from streamtools.runs import Runs
+from tests.support.loopback import Loopback
+from tests.support.serving import Served, read_frames
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that uvicorn runs on."""
+    return "asyncio"
+
+
+def chunk(text: str) -> bytes:
+    """Return one chunk of a chat completion."""
+    return b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % text.encode()
+
+
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+STORY = ["start", "step-start", "text", "text", "text", "step-end", "done"]
+
+
+@asynccontextmanager
+async def asking(url: str, **options: Any) -> AsyncIterator[ToolStream]:
+    """Ask a provider, and give the stream of its answer."""
+    async with (
+        httpx.AsyncClient(trust_env=False, timeout=30) as client,
+        client.stream("POST", url) as response,
+        ToolStream(sources.openai(response), **options) as events,
+    ):
+        yield events
+
+
+def app(provider: Loopback, *middleware: Middleware, **options: Any) -> Starlette:
+    """Return an application whose one page is an answer of the provider's."""
+
+    async def answer(request: Request) -> Response:
+        await request.body()
+        return event_stream_response(asking(provider.url), request=request, **options)
+
+    return Starlette(routes=[Route("/", answer, methods=["GET", "POST"])], middleware=middleware)
+
+
+class Own(BaseHTTPMiddleware):
+    """What people write."""
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        """Add a header."""
+        response = await call_next(request)
+        response.headers["x-own"] = "1"
+        return response
+
+
+MIDDLEWARES = [[], [Middleware(GZipMiddleware)], [Middleware(Own)], [Middleware(Own), Middleware(GZipMiddleware)]]
+
+
+@asynccontextmanager
+async def visiting(server: Served, method: str = "GET") -> AsyncIterator[anyio.abc.SocketStream]:
+    """Send a request over a bare connection that is dropped at the end of the block."""
+    stream = await anyio.connect_tcp("127.0.0.1", server.port)
+    async with stream:
+        await stream.send(
+            f"{method} / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nContent-Length: 0\r\n\r\n".encode()
+        )
+        yield stream
+
+
+async def read_until(stream: anyio.abc.SocketStream, what: bytes, times: int = 1) -> bytes:
+    """Return what has come once `what` has come so many times."""
+    body = b""
+    while body.count(what) < times:
+        body += await stream.receive()
+    return body
+
+
+@pytest.mark.parametrize("middleware", MIDDLEWARES)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_all_events_arrive(middleware: list[Middleware], method: str) -> None:
+    """Behind any middleware, uncompressed, and the connection can be used again."""
+    async with (
+        Loopback([chunk("a"), chunk("b"), chunk("c"), END]) as provider,
+        Served(app(provider, *middleware)) as server,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        for _ in range(2):
+            response = await client.request(method, server.url)
+            assert STORY == [frame["type"] for frame in read_frames(response.content)]
+            assert "content-encoding" not in response.headers
+
+
+class Mute(Loopback):
+    """A provider that takes a request and says nothing at all."""
+
+    async def _serve(self, stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+            self.disconnected.set()
+
+
+@pytest.mark.parametrize("provider", [Mute(), Loopback(hold=True)], ids=["mute", "silent"])
+@pytest.mark.parametrize("middleware", MIDDLEWARES)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_before_the_first_event(provider: Loopback, middleware: list[Middleware], method: str) -> None:
+    """The first byte comes at once, and a client that goes is seen, while the provider has said nothing."""
+    provider.disconnected = anyio.Event()
+    async with provider, Served(app(provider, *middleware)) as server:
+        async with visiting(server, method) as stream:
+            head = await read_until(stream, b": keep-alive\n\n")
+            assert head.startswith(b"HTTP/1.1 200 OK")
+        with anyio.fail_after(10):
+            await provider.disconnected.wait()
+
+
+@pytest.mark.parametrize("middleware", MIDDLEWARES)
+@pytest.mark.parametrize("place", range(1, 5))
+async def test_a_client_that_goes_after_any_event(middleware: list[Middleware], place: int) -> None:
+    """The provider's connection is closed, however much of its answer has come."""
+    async with (
+        Loopback(map(chunk, "abcd"[:place]), hold=True) as provider,
+        Served(app(provider, *middleware)) as server,
+    ):
+        async with visiting(server) as stream:
+            await read_until(stream, b"event: text", place)
+        with anyio.fail_after(10):
+            await provider.disconnected.wait()
+
+
+@pytest.mark.parametrize("middleware", MIDDLEWARES)
+async def test_comments_while_a_tool_takes_its_time(middleware: list[Middleware]) -> None:
+    """Behind the middlewares too; the tool ends when the client has seen two of them."""
+    go_on = anyio.Event()
+
+    @tool
+    async def think() -> str:
+        """Think."""
+        await go_on.wait()
+        return "42"
+
+    call = chunk('###:{\\"name\\": \\"think\\"}')
+    async with Loopback([call, END]) as provider:
+
+        async def answer(request: Request) -> Response:
+            return event_stream_response(asking(provider.url, tools=[think]), keep_alive=0.001)
+
+        page = Starlette(routes=[Route("/", answer)], middleware=middleware)
+        async with Served(page) as server, visiting(server) as stream:
+            await read_until(stream, b"event: executing")
+            await read_until(stream, b": keep-alive\n\n", 2)
+            go_on.set()
+            rest = await read_until(stream, b"event: done")
+            assert b'"result":"42"' in rest
+
+
+@pytest.mark.deep
+async def test_connections_leave_nothing_behind() -> None:
+    """After a thousand clients that came and went, there are as many tasks, files and bytes as after a few."""
+    async with (
+        Loopback([chunk("a")], hold=True) as provider,
+        httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=None)) as client,
+    ):
+
+        async def answer(request: Request) -> Response:
+            return event_stream_response(asking_with(client, provider.url))
+
+        await count_connections(provider, Starlette(routes=[Route("/", answer)]))
+
+
+async def count_connections(provider: Loopback, page: Starlette) -> None:
+    """Have clients come and go, and count what is there."""
+    async with Served(page) as server:
+
+        async def visit(times: int) -> tuple[int, int, int]:
+            for _ in range(times // 20):
+                async with anyio.create_task_group() as group:
+                    for _ in range(20):
+                        group.start_soon(visit_once)
+            while len(asyncio.all_tasks()) > few:
+                await anyio.lowlevel.checkpoint()
+            provider.requests.clear()
+            gc.collect()
+            return len(asyncio.all_tasks()), count_files(), sys.getallocatedblocks()
+
+        async def visit_once() -> None:
+            async with visiting(server) as stream:
+                await read_until(stream, b"event: text")
+
+        few = len(asyncio.all_tasks())
+        await visit(100)
+        tasks, files, blocks = await visit(100)
+        tasks_after, files_after, blocks_after = await visit(1000)
+    assert (tasks, files) == (tasks_after, files_after)
+    assert blocks_after - blocks < 1000
+
+
+def count_files() -> int:
+    """Return how many files and sockets this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def provider_client(request: Request) -> AsyncIterator[httpx.AsyncClient]:
+    """Give a client, as a dependency of FastAPI."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        request.app.state.clients.append(client)
+        yield client
+
+
+@asynccontextmanager
+async def asking_with(client: httpx.AsyncClient, url: str) -> AsyncIterator[ToolStream]:
+    """Ask a provider, and give the stream of its answer."""
+    async with client.stream("POST", url) as response, ToolStream(sources.openai(response)) as events:
+        yield events
+
+
+async def test_a_dependency_lives_as_long_as_the_response() -> None:
+    """A client that FastAPI's dependency opens is open while the answer comes, and closed when it is over."""
+    page = FastAPI()
+    page.state.clients = []
+    async with Loopback([chunk("a"), END]) as provider:
+
+        @page.post("/")
+        async def answer(client: Annotated[httpx.AsyncClient, Depends(provider_client)]) -> Response:
+            return event_stream_response(asking_with(client, provider.url))
+
+        @page.get("/thread")
+        def answer_in_a_thread() -> Response:
+            return event_stream_response(asking(provider.url))
+
+        async with Served(page) as server, httpx.AsyncClient(trust_env=False) as client:
+            for response in (await client.post(server.url), await client.get(server.url + "/thread")):
+                assert "done" == read_frames(response.content)[-1]["type"]
+    assert [True] == [each.is_closed for each in page.state.clients]
+
+
+# Runs.
+
+
+@asynccontextmanager
+async def running(*script: bytes | anyio.Event, hold: bool = False) -> AsyncIterator[tuple[Served, Loopback]]:
+    """Serve runs: begun at `/`, read and stopped at their own address."""
+    async with Loopback(script, hold=hold) as provider, Runs() as runs:
+
+        async def begin(request: Request) -> Response:
+            run = await runs.start(asking(provider.url), owner="ann")
+            return event_stream_response(run, headers={"x-run": run.id})
+
+        async def read(request: Request) -> Response:
+            run = await runs.find(request.path_params["run"], owner="ann")
+            return event_stream_response(run, request=request)
+
+        async def stop(request: Request) -> Response:
+            run = await runs.find(request.path_params["run"], owner="ann")
+            await run.stop()
+            return Response(status_code=204)
+
+        routes = [
+            Route("/", begin, methods=["POST"]),
+            Route("/{run}", read),
+            Route("/{run}", stop, methods=["DELETE"]),
+        ]
+        async with Served(Starlette(routes=routes)) as server:
+            yield server, provider
+
+
+async def read_some(response: httpx.Response, many: int) -> list[dict[str, Any]]:
+    """Return the first events of a body."""
+    body = b""
+    async for piece in response.aiter_raw():
+        body += piece
+        if body.count(b"\ndata: ") >= many:
+            break
+    return read_frames(body[: body.rindex(b"\n\n") + 2])[:many]
+
+
+@pytest.mark.parametrize("place", range(1, 8))
+async def test_a_run_is_resumed_after_any_event(place: int) -> None:
+    """What came before the connection was lost and what comes behind it is the whole, with nothing twice."""
+    go_on = anyio.Event()
+    async with (
+        running(chunk("a"), chunk("b"), go_on, chunk("c"), END) as (server, _),
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        if place > 4:
+            go_on.set()
+        async with client.stream("POST", server.url) as response:
+            address = f"{server.url}/{response.headers['x-run']}"
+            seen = await read_some(response, place)
+        go_on.set()
+        header = {"Last-Event-ID": str(seen[-1]["seq"])}
+        rest = read_frames((await client.get(address, headers=header)).content)
+        asked = read_frames((await client.get(address, params={"after": seen[-1]["seq"]})).content)
+        whole = read_frames((await client.get(address)).content)
+    assert rest == asked
+    assert whole == seen + rest
+    assert STORY == [event["type"] for event in whole]
+
+
+async def test_a_run_is_stopped_from_elsewhere() -> None:
+    """All of its readers get its end, and the provider is let go."""
+    async with running(chunk("a"), hold=True) as (server, provider), httpx.AsyncClient(trust_env=False) as client:
+        async with client.stream("POST", server.url) as first:
+            address = f"{server.url}/{first.headers['x-run']}"
+            async with client.stream("GET", address) as second:
+                await client.delete(address)
+                bodies = [await each.aread() for each in (first, second)]
+        with anyio.fail_after(10):
+            await provider.disconnected.wait()
+    for body in bodies:
+        assert {"type": "done", "reason": "cancelled"}.items() <= read_frames(body)[-1].items()
+
+
+async def test_a_run_goes_on_without_its_reader() -> None:
+    """To its end, which a later reader gets."""
+    go_on = anyio.Event()
+    async with running(chunk("a"), go_on, chunk("b"), END) as (server, _), httpx.AsyncClient(trust_env=False) as client:
+        async with client.stream("POST", server.url) as response:
+            await read_some(response, 2)
+        go_on.set()
+        events = read_frames((await client.get(f"{server.url}/{response.headers['x-run']}")).content)
+    assert "finished" == events[-1]["reason"]
+
+
+async def test_a_client_that_is_gone_abruptly_is_no_noise(caplog: pytest.LogCaptureFixture) -> None:
+    """The server hears of it after a few messages of many that are ready, and none is written into the void."""
+    given = 0
+
+    async def events() -> AsyncIterator[UIEvent]:
+        nonlocal given
+        for given in range(1, 5001):
+            yield Text("x" * 200, seq=given)
+
+    async def answer(request: Request) -> Response:
+        return event_stream_response(events())
+
+    abruptly = struct.pack("ii", 1, 0)  # with a reset, and without a farewell
+    counts = []
+    async with Served(Starlette(routes=[Route("/", answer)])) as server:
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", server.port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, abruptly)
+                client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                client.setblocking(False)
+                await anyio.wait_readable(client)
+            while server.server.server_state.tasks:
+                await anyio.lowlevel.checkpoint()
+            counts.append(given)
+    assert [] == [each.getMessage() for each in caplog.records if "socket.send" in each.getMessage()]
+    assert min(counts) < 5000

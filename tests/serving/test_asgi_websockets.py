@@ -1,0 +1,638 @@
+"""Websockets, over uvicorn and the `websockets` client: events one way, conversations both ways, clients that go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import litestar
+import pytest
+import websockets
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
+from websockets.asyncio.client import ClientConnection
+
+from streamtools import ToolContext, ToolStream, replay
+from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
+from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
+from streamtools.recording import shipped
+from streamtools.runs import Runs
+from tests.support.runs_told import RUNS
+from tests.support.serving import Served
+from tests.support.stories import Script
+
+pytestmark = pytest.mark.anyio
+
+STOP = [ProviderCompleted(finish_reason="stop")]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that uvicorn runs on."""
+    return "asyncio"
+
+
+def texts(*pieces: str) -> list[list[TextDelta]]:
+    """Return a batch for each piece of text."""
+    return [[TextDelta(piece)] for piece in pieces]
+
+
+def stream(*items: Any, hold: bool = False, **options: Any) -> tuple[ToolStream, Script]:
+    """Return a stream and its source."""
+    source = Script(*items, hold=hold)
+    return ToolStream(source, run_id="r", **options), source
+
+
+@asynccontextmanager
+async def talking(endpoint: Callable[[WebSocket], Awaitable[None]], **options: Any) -> AsyncIterator[ClientConnection]:
+    """Serve an endpoint, and connect to it."""
+    page = Starlette(routes=[WebSocketRoute("/", endpoint)])
+    async with (
+        Served(page) as server,
+        websockets.connect(server.websocket_url, proxy=None, compression=None, **options) as client,
+    ):
+        with anyio.fail_after(20):
+            yield client
+
+
+async def say(client: ClientConnection, message: Any) -> None:
+    """Send one frame."""
+    await client.send(message if isinstance(message, str | bytes) else json.dumps(message))
+
+
+async def hear(client: ClientConnection, last: str = "done") -> list[dict[str, Any]]:
+    """Return the frames up to one with this type or key."""
+    frames: list[dict[str, Any]] = []
+    while not frames or last not in (frames[-1].get("type"), *frames[-1]):
+        frames.append(json.loads(await client.recv()))
+    return frames
+
+
+def kinds(frames: list[dict[str, Any]]) -> list[str]:
+    """Return the types of events."""
+    return [frame["type"] for frame in frames]
+
+
+# What goes out.
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"exclude": ()}, {"exclude": {"follow-up", "usage"}}], ids=["default", "all", "without usage"]
+)
+@pytest.mark.parametrize("both_ways", [True, False])
+async def test_what_the_model_is_told_is_left_out(both_ways: bool, options: dict[str, Any]) -> None:
+    """Unless somebody says that it is for the reader too; the others keep their numbers."""
+    run = RUNS["two steps"]
+
+    async def events() -> AsyncIterator[UIEvent]:
+        for event in run:
+            yield event
+
+    async def endpoint(websocket: WebSocket) -> None:
+        if both_ways:
+            await serve_websocket(websocket, lambda message, session: events(), **options)
+        else:
+            await send_events(websocket, events(), **options)
+
+    async with talking(endpoint) as client:
+        if both_ways:
+            await say(client, {})
+        frames = await hear(client)
+
+    excluded = options.get("exclude", {"follow-up"})
+    assert [event for event in run if event.type not in excluded] == [
+        read_ui_event(json.dumps(frame)) for frame in frames
+    ]
+
+
+# One way.
+
+
+async def test_events_are_frames() -> None:
+    """Each is a text frame as `to_json` writes it, and the connection is closed with 1000 behind the last."""
+    events, source = stream(*texts("a"), STOP)
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await send_events(websocket, events)
+
+    async with talking(endpoint) as client:
+        frames = [json.loads(frame) async for frame in client]
+    assert ["start", "step-start", "text", "step-end", "done"] == kinds(frames)
+    assert (1000, 1) == (client.close_code, source.closed)
+
+
+async def test_a_websocket_that_is_accepted_already() -> None:
+    """Stays as it is, with its subprotocol."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await websocket.accept("events")
+        await send_events(websocket, replay(shipped()["tilde-call"]))
+
+    async with talking(endpoint, subprotocols=[websockets.Subprotocol("events")]) as client:
+        assert ("events", "done") == (client.subprotocol, (await hear(client))[-1]["type"])
+
+
+async def test_a_client_that_goes() -> None:
+    """Stops a stream, at whatever it says before it goes."""
+    events, source = stream(*texts("a"), hold=True)
+    over = anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await send_events(websocket, events)
+        over.set()
+
+    async with talking(endpoint) as client:
+        await hear(client, "text")
+        await say(client, "not listened to")
+        await client.close()
+        await over.wait()
+    assert (1, "cancelled") == (source.closed, events.result.reason)
+
+
+async def test_a_client_that_is_cut_off_while_much_is_sent() -> None:
+    """Nothing is sent to it any more, and the stream is left."""
+    events, source = stream(*texts(*"a" * 100_000), hold=True)
+    over = anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await send_events(websocket, events)
+        over.set()
+
+    async with talking(endpoint) as client:
+        await hear(client, "text")
+        client.transport.abort()
+        await over.wait()
+    assert 1 == source.closed
+    assert source.read < 100_000
+
+
+async def test_a_client_that_takes_nothing() -> None:
+    """Counts as gone."""
+    events, source = stream(*texts(*["a" * 10_000] * 10_000), hold=True)
+    over = anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await send_events(websocket, events, send_timeout=0.05)
+        over.set()
+
+    async with talking(endpoint, max_queue=1) as client:
+        await over.wait()
+        client.transport.abort()
+    assert 1 == source.closed
+
+
+async def test_a_stream_that_raises() -> None:
+    """Closes the websocket with 1011, and is for the server's log."""
+    events, _ = stream(*texts("a"), LookupError("gone"))
+    raised = list[Exception]()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        try:
+            await send_events(websocket, events)
+        except LookupError as error:
+            raised.append(error)
+
+    async with talking(endpoint) as client:
+        assert "failed" == (await hear(client))[-1]["reason"]
+        await client.wait_closed()
+    assert (1011, 1) == (client.close_code, len(raised))
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+async def test_shutdown(says_so: bool) -> None:
+    """The client gets `done(cancelled)`, from what cannot say so itself too, and 1001."""
+    shutdown = Shutdown()
+    events, source = stream(hold=True)
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield Start("r", seq=1)
+        await anyio.sleep_forever()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await send_events(websocket, events if says_so else held(), shutdown=shutdown)
+
+    async with talking(endpoint) as client:
+        await hear(client, "start")
+        shutdown.begin()
+        assert "cancelled" == (await hear(client))[-1]["reason"]
+        await client.wait_closed()
+    assert (1001, int(says_so)) == (client.close_code, source.closed)
+    await events.aclose()
+
+
+# Both ways.
+
+
+def answering(*pieces: str, **options: Any) -> Callable[[WebSocket], Awaitable[None]]:
+    """Return an endpoint that answers each message with these pieces, and with what the message holds."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        async def handler(message: dict[str, Any], session: Session) -> ToolStream | None:
+            if message.get("quiet"):
+                await session.send({"noted": session.websocket is websocket})
+                return None
+            return stream(*texts(*pieces, message["text"]), STOP)[0]
+
+        await serve_websocket(websocket, handler, **options)
+
+    return endpoint
+
+
+async def test_messages_are_answered_one_after_the_other() -> None:
+    """Those that come meanwhile wait; a handler may answer by itself, or not."""
+    async with talking(answering("You said ")) as client:
+        for text in ("one", "two"):
+            await say(client, {"text": text})
+        await say(client, {"quiet": True})
+        answers = [await hear(client), await hear(client)]
+        assert [{"noted": True}] == await hear(client, "noted")
+    for text, frames in zip(("one", "two"), answers, strict=True):
+        assert ["start", "step-start", "text", "text", "step-end", "done"] == kinds(frames)
+        assert text == frames[3]["text"]
+
+
+async def test_a_handler_need_not_be_asynchronous() -> None:
+    """And may answer with anything that gives events."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(websocket, lambda message, session: replay(shipped()[message["name"]]))
+
+    async with talking(endpoint) as client:
+        await say(client, {"name": "tilde-call"})
+        assert "done" == (await hear(client))[-1]["type"]
+
+
+WRONG: list[tuple[str | bytes, str]] = [
+    ("nonsense", "not_json"),
+    ("{", "not_json"),
+    ("[" * 100_000, "not_json"),
+    ('{"a": "\\ud800"}', "not_json"),
+    ("[]", "not_an_object"),
+    ("7", "not_an_object"),
+    (b"\\x00\\x01", "not_text"),
+    ('{"text": "' + "a" * 200_000 + '"}', "too_large"),
+    ('{"cancel": false}', "wrong_type"),
+    ('{"cancel": true, "now": true}', "wrong_type"),
+    ('{"resume": "3"}', "wrong_type"),
+    ('{"resume": -1}', "wrong_type"),
+    ('{"resume": true}', "wrong_type"),
+    ('{"resume": 1, "run_id": 3}', "wrong_type"),
+    ('{"resume": 1, "run_id": ""}', "wrong_type"),
+    ('{"resume": 1}', "run_not_found"),
+    ('{"resume": 1, "run_id": "run_x"}', "run_not_found"),
+    ('{"tool_result": 3}', "wrong_type"),
+    ('{"tool_result": {"call_id": "c"}}', "wrong_type"),
+    ('{"tool_result": {"call_id": "c", "result": 1, "error": "no"}}', "wrong_type"),
+    ('{"tool_result": {"call_id": 3, "result": 1}}', "wrong_type"),
+    ('{"tool_result": {"call_id": "c", "error": 1}}', "wrong_type"),
+    ('{"tool_result": {"call_id": "c", "result": 1, "more": 1}}', "wrong_type"),
+    ('{"tool_result": {"call_id": "c", "result": 1}}', "unknown_call"),
+    ('{"approval": true}', "wrong_type"),
+    ('{"approval": {"call_id": "c"}}', "wrong_type"),
+    ('{"approval": {"approved": true}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": 1}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true, "reason": "why not"}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": false, "reason": 3}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true, "digest": null}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true, "all": true}}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true}, "all": true}', "wrong_type"),
+    ('{"approval": {"call_id": "c", "approved": true}}', "decision_refused"),
+]
+
+
+async def test_wrong_frames_are_answered() -> None:
+    """Each with its code and words of its own, and the connection goes on."""
+    async with talking(answering(max_frame=150_000)) as client:
+        for frame, code in WRONG:
+            await say(client, frame)
+            (answer,) = await hear(client, "error")
+            assert code == answer["error"]["code"], frame[:50]
+            assert answer["error"]["message"]
+        await say(client, {"text": "still here"})
+        assert "done" == (await hear(client))[-1]["type"]
+
+
+@pytest.mark.parametrize(("frame", "code"), [("[]", 1008), (b"\0", 1003), ('"' + "a" * 100 + '"', 1009)])
+async def test_a_client_that_is_always_wrong(frame: str | bytes, code: int) -> None:
+    """Is sent away after a while."""
+    async with talking(answering(max_frame=100)) as client:
+        for _ in range(32):
+            await say(client, frame)
+            await hear(client, "error")
+        await client.wait_closed()
+        assert code == client.close_code
+
+
+async def test_too_many_messages() -> None:
+    """Those over the bound are dropped, and the client is told."""
+    go_on = anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(
+            websocket, lambda message, session: stream(go_on, *texts(message["text"]), STOP)[0], max_waiting=2
+        )
+
+    async with talking(endpoint) as client:
+        await say(client, {"text": "0"})
+        await hear(client, "start")
+        for number in range(1, 5):
+            await say(client, {"text": str(number)})
+        errors = [*await hear(client, "error"), *await hear(client, "error")]
+        assert ["too_many"] * 2 == [each["error"]["code"] for each in errors if "error" in each]
+        go_on.set()
+        said = [frame["text"] for _ in range(3) for frame in await hear(client) if frame["type"] == "text"]
+    assert ["0", "1", "2"] == said
+
+
+async def test_cancel() -> None:
+    """Stops what is being said, once; what comes next is answered. With nothing to cancel it does nothing."""
+    first, source = stream(*texts("a"), hold=True)
+    answers = iter([first, stream(*texts("b"), STOP)[0]])
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(websocket, lambda message, session: next(answers))
+
+    async with talking(endpoint) as client:
+        await say(client, {"cancel": True})
+        await say(client, {})
+        await hear(client, "text")
+        await say(client, {"cancel": True})
+        await say(client, {"cancel": True})
+        assert "cancelled" == (await hear(client))[-1]["reason"]
+        await say(client, {})
+        assert "finished" == (await hear(client))[-1]["reason"]
+    assert 1 == source.closed
+
+
+@pytest.mark.parametrize("entered", [False, True])
+async def test_cancel_before_there_is_a_stream(entered: bool) -> None:
+    """The handler, or what it returned, has not come to a stream yet: the client gets a `done` all the same."""
+    asked, go_on = anyio.Event(), anyio.Event()
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[ToolStream]:
+        asked.set()
+        await anyio.sleep_forever()
+        yield stream()[0]
+
+    async def endpoint(websocket: WebSocket) -> None:
+        async def handler(message: dict[str, Any], session: Session) -> Any:
+            if entered:
+                return slow()
+            asked.set()
+            await go_on.wait()
+            return stream(*texts("a"), hold=True)[0]
+
+        await serve_websocket(websocket, handler)
+
+    async with talking(endpoint) as client:
+        await say(client, {})
+        await asked.wait()
+        await say(client, {"cancel": True})
+        await say(client, "[]")
+        await hear(client, "error")
+        go_on.set()
+        assert "cancelled" == (await hear(client))[-1]["reason"]
+
+
+CALL = '###:{"name":"ask_browser","arguments":{"what":"position"}}'
+
+
+async def ask_browser(what: str, context: ToolContext[Session]) -> Any:
+    """Ask the browser."""
+    return await context.state.tool_result(context.call_id)
+
+
+def asking(**options: Any) -> Callable[[WebSocket], Awaitable[None]]:
+    """Return an endpoint whose answers call a tool that the browser runs."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        def handler(message: dict[str, Any], session: Session) -> ToolStream:
+            return stream(*texts(CALL), STOP, tools=[ask_browser], tool_state=session)[0]
+
+        await serve_websocket(websocket, handler, **options)
+
+    return endpoint
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [({"result": {"at": 3}}, "executed", {"at": 3}), ({"error": "not allowed"}, "error", "not allowed")],
+)
+async def test_a_tool_of_the_browser(answer: dict[str, Any], kind: str, told: Any) -> None:
+    """Its result, or what went wrong, is the call's; it counts once."""
+    async with talking(asking()) as client:
+        await say(client, {})
+        call_id = (await hear(client, "executing"))[-1]["call"]["id"]
+        for _ in range(2):
+            await say(client, {"tool_result": {"call_id": call_id, **answer}})
+        frames = await hear(client)
+        wrong = [*frames, *([] if any("error" in each for each in frames) else await hear(client, "error"))]
+    (end,) = [frame for frame in frames if frame.get("type") == kind]
+    assert told == (end["result"] if kind == "executed" else end["message"])
+    assert ["unknown_call"] == [each["error"]["code"] for each in wrong if "type" not in each]
+
+
+async def test_what_a_handler_raises() -> None:
+    """Closes the websocket with 1011, and is raised."""
+    raised = list[Exception]()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        try:
+            await serve_websocket(websocket, lambda message, session: stream(*texts(message["text"]), STOP)[0])
+        except KeyError as error:
+            raised.append(error)
+
+    async with talking(endpoint) as client:
+        await say(client, {"no": "text"})
+        await client.wait_closed()
+    assert (1011, 1) == (client.close_code, len(raised))
+
+
+@pytest.mark.parametrize("busy", [True, False])
+async def test_shutdown_of_a_conversation(busy: bool) -> None:
+    """What is being said is stopped and told to be; what waits is not begun; the close code is 1001."""
+    shutdown = Shutdown()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(websocket, lambda message, session: stream(*texts("a"), hold=True)[0], shutdown=shutdown)
+
+    async with talking(endpoint) as client:
+        if busy:
+            await say(client, {})
+            await hear(client, "text")
+            await say(client, {})
+        else:
+            await say(client, "[]")
+            await hear(client, "error")
+        shutdown.begin()
+        frames = [json.loads(frame) async for frame in client]
+    assert (["cancelled"] if busy else []) == [each["reason"] for each in frames if each.get("type") == "done"]
+    assert 1001 == client.close_code
+
+
+async def test_a_client_that_goes_in_a_conversation() -> None:
+    """Stops the stream, and the tool that waits for it."""
+    over, stopped = anyio.Event(), anyio.Event()
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(
+            websocket, lambda message, session: stream(*texts('###:{"name":"wait"}'), STOP, tools=[wait])[0]
+        )
+        over.set()
+
+    async with talking(endpoint) as client:
+        await say(client, {})
+        await hear(client, "executing")
+        client.transport.abort()
+        await over.wait()
+    assert stopped.is_set()
+
+
+async def test_a_client_that_takes_nothing_of_a_conversation() -> None:
+    """Counts as gone."""
+    events, source = stream(*texts(*["a" * 10_000] * 10_000), hold=True)
+    over = anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(websocket, lambda message, session: events, send_timeout=0.05)
+        over.set()
+
+    async with talking(endpoint, max_queue=1) as client:
+        await say(client, {})
+        await over.wait()
+        client.transport.abort()
+    assert 1 == source.closed
+
+
+# Runs.
+
+
+@asynccontextmanager
+async def running(*items: Any, hold: bool = False, tools: Any = None) -> AsyncIterator[tuple[Served, Script]]:
+    """Serve conversations whose answers are runs of the owner that the path names."""
+    source = Script(*items, hold=hold)
+    async with Runs() as runs:
+
+        async def endpoint(websocket: WebSocket) -> None:
+            owner = websocket.path_params["owner"]
+
+            async def handler(message: dict[str, Any], session: Session) -> Any:
+                return await runs.start(ToolStream(source, tools=tools, tool_state=session), owner=owner)
+
+            await serve_websocket(websocket, handler, runs=runs, owner=owner)
+
+        async with Served(Starlette(routes=[WebSocketRoute("/{owner}", endpoint)])) as server:
+            with anyio.fail_after(20):
+                yield server, source
+
+
+@asynccontextmanager
+async def visiting(server: Served, owner: str = "ann") -> AsyncIterator[ClientConnection]:
+    """Connect as somebody."""
+    async with websockets.connect(f"{server.websocket_url}/{owner}", proxy=None) as client:
+        yield client
+
+
+@pytest.mark.parametrize("place", range(1, 7))
+async def test_a_run_is_resumed_after_any_event(place: int) -> None:
+    """By another connection of the same owner's; what came before and what comes behind is the whole."""
+    go_on = anyio.Event()
+    async with running(*texts("a", "b"), go_on, *texts("c"), STOP) as (server, _):
+        async with visiting(server) as client:
+            await say(client, {})
+            if place > 4:
+                go_on.set()
+            seen = [json.loads(await client.recv()) for _ in range(place)]
+            client.transport.abort()
+        go_on.set()
+        again = {"resume": seen[-1]["seq"], "run_id": seen[0]["run_id"]}
+        async with visiting(server, "bob") as client:
+            await say(client, again)
+            assert "run_not_found" == (await hear(client, "error"))[0]["error"]["code"]
+        async with visiting(server) as client:
+            await say(client, again)
+            rest = await hear(client)
+            await say(client, {"resume": 0})
+            whole = await hear(client)
+    assert whole == seen + rest
+    assert ["start", "step-start", "text", "text", "text", "step-end", "done"] == kinds(whole)
+
+
+async def test_what_there_is_no_run_to_resume_of() -> None:
+    """A client is told whether it has to say which run, or whether the server keeps none."""
+    async with running(*texts("a"), STOP) as (server, _), visiting(server) as client:
+        await say(client, {"resume": 0})
+        expected = {"code": "run_not_found", "message": "there is no run to resume: say which with run_id"}
+        assert [{"error": expected}] == await hear(client, "error")
+    expected["message"] = "this server keeps no runs: only the last of this connection is resumed"
+    async with talking(answering("a")) as client:
+        for frame in ({"resume": 0, "run_id": "r"}, {"resume": 0}):
+            await say(client, frame)
+            assert [{"error": expected}] == await hear(client, "error")
+
+
+async def test_a_run_is_cancelled() -> None:
+    """It ends for all who read it."""
+    async with running(*texts("a"), hold=True) as (server, source), visiting(server) as one, visiting(server) as other:
+        await say(one, {})
+        start = await hear(one, "text")
+        await say(other, {"resume": 0, "run_id": start[0]["run_id"]})
+        await hear(other, "text")
+        await say(other, {"cancel": True})
+        assert ["cancelled"] * 2 == [(await hear(each))[-1]["reason"] for each in (one, other)]
+    assert 1 == source.closed
+
+
+async def test_a_tool_of_a_run_is_answered_over_the_next_connection() -> None:
+    """The browser that asked was reloaded meanwhile."""
+    async with running(*texts(CALL), STOP, tools=[ask_browser]) as (server, _):
+        async with visiting(server) as client:
+            await say(client, {})
+            seen = await hear(client, "executing")
+            client.transport.abort()
+        async with visiting(server) as client:
+            await say(client, {"resume": seen[-1]["seq"] - 1, "run_id": seen[0]["run_id"]})
+            call_id = (await hear(client, "executing"))[-1]["call"]["id"]
+            await say(client, {"tool_result": {"call_id": call_id, "result": "here"}})
+            assert "here" == (await hear(client, "executed"))[-1]["result"]
+
+
+async def test_a_websocket_of_litestar() -> None:
+    """Frames are taken and sent like those of Starlette's."""
+
+    async def handler(message: dict[str, Any], session: Session) -> ToolStream:
+        return stream(*texts(message["text"]), STOP)[0]
+
+    @litestar.websocket("/")
+    async def endpoint(socket: litestar.WebSocket[Any, Any, Any]) -> None:
+        await serve_websocket(socket, handler)
+
+    async with (
+        Served(litestar.Litestar([endpoint])) as server,
+        websockets.connect(server.websocket_url, proxy=None) as client,
+    ):
+        await say(client, {"text": "hello"})
+        assert "hello" in [frame.get("text") for frame in await hear(client)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"runs": Runs()}, {"exclude": "done"}, {"max_frame": 0}, {"max_waiting": 0}, {"send_timeout": 0}],
+    ids=lambda options: "".join(options),
+)
+async def test_wrong_values(options: dict[str, Any]) -> None:
+    """Are told before the connection is accepted."""
+    websocket = WebSocket({"type": "websocket"}, None, None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"owner|at least 1|positive|and not \['done'\]"):
+        await serve_websocket(websocket, lambda message, session: None, **options)

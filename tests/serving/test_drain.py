@@ -1,0 +1,391 @@
+"""The drain: when a server is about to end, answers that go on may finish for a while, and no other is begun."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import websockets
+from anyio.streams.text import TextReceiveStream
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from streamtools import ToolStream
+from streamtools.errors import Draining
+from streamtools.events import ProviderCompleted, TextDelta
+from streamtools.outputs import asgi
+from streamtools.runs import Run, Runs
+from tests.serving.test_asgi_server import END, chunk
+from tests.support.loopback import Loopback
+from tests.support.loops import ONE_LOOP
+from tests.support.serving import Exchange, Served, read_frames
+from tests.support.stories import Script
+
+pytestmark = pytest.mark.anyio
+
+LONG = 3600.0  # seconds of a drain that is not waited for
+STOP = [ProviderCompleted(finish_reason="stop")]
+
+
+def held() -> tuple[ToolStream, anyio.Event]:
+    """Return a stream that says something and then waits for the event, and the event."""
+    goes_on = anyio.Event()
+    return ToolStream(Script([TextDelta("a")], goes_on, [TextDelta("b")], STOP)), goes_on
+
+
+async def reason(run: Run) -> Any:
+    """Return how a run has ended."""
+    return (await run.wait()).reason
+
+
+# Runs.
+
+
+@pytest.mark.parametrize("by", ["leaving", "signal"])
+@pytest.mark.parametrize("ends", ["itself", "the second signal"])
+async def test_runs_may_finish(by: str, ends: str) -> None:
+    """What goes on is let finish, also while nobody reads it, and no other is started; or the drain ends before."""
+    shutdown = asgi.Shutdown(LONG)
+    runs = Runs(shutdown=shutdown) if by == "signal" else Runs(drain=LONG)
+    async with anyio.create_task_group() as group, runs:
+        stream, goes_on = held()
+        run = await runs.start(stream, owner="ann")
+        if by == "signal":
+            shutdown.begin()
+        else:
+            group.start_soon(runs.aclose)
+        await anyio.wait_all_tasks_blocked()
+        source = Script(STOP)
+        with pytest.raises(Draining, match="about to end"):
+            await runs.start(ToolStream(source), owner="ann")
+        assert (1, 1, False) == (source.closed, runs.running, run.ended)
+        assert run is await runs.find(run.id, owner="ann")
+        if ends == "itself":
+            goes_on.set()
+        elif by == "signal":
+            shutdown.end()
+        else:
+            group.cancel_scope.cancel()
+    assert ("finished" if ends == "itself" else "cancelled") == await reason(run)
+
+
+async def test_a_drain_that_is_over() -> None:
+    """What has not finished is told that it was cancelled."""
+    async with Runs(drain=0.01) as runs:
+        run = await runs.start(held()[0], owner="ann")
+    assert "cancelled" == await reason(run)
+
+
+async def test_whoever_fails_drains_nothing() -> None:
+    """An exception that leaves the block ends the runs at once."""
+    started = list[Run]()
+
+    async def fail() -> None:
+        async with Runs(drain=LONG) as runs:
+            started.append(await runs.start(held()[0], owner="ann"))
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await fail()
+    assert "cancelled" == await reason(started[0])
+
+
+@pytest.mark.parametrize("drain", [-1, math.inf, math.nan, "20", True])
+def test_a_drain_that_is_none(drain: Any) -> None:
+    """It raises at once, and so does one drain beside another."""
+    for make in (asgi.Shutdown, lambda drain: Runs(drain=drain), lambda drain: asgi.shutdown_signal(drain=drain)):
+        with pytest.raises(ValueError, match="drain is a number of seconds"):
+            make(drain)
+    with pytest.raises(ValueError, match="that of the shutdown"):
+        Runs(drain=1, shutdown=asgi.Shutdown(1))
+
+
+# Responses.
+
+
+async def exchanged(response: asgi.EventStreamResponse, during: Callable[[Exchange], Any] | None = None) -> Exchange:
+    """Let a response answer, and do something once its first text is out."""
+    exchange = Exchange()
+    async with anyio.create_task_group() as group:
+        group.start_soon(response, exchange.scope, exchange.receive, exchange.send)
+        if during is not None:
+            await exchange.has_sent(5)
+            during(exchange)
+    return exchange
+
+
+@pytest.mark.parametrize(("ends", "told"), [("itself", "finished"), ("the drain", "cancelled")])
+async def test_a_response_may_finish(ends: str, told: str) -> None:
+    """It goes on when the server is about to end, to its own end or to that of the drain."""
+    shutdown = asgi.Shutdown(LONG)
+    stream, goes_on = held()
+
+    def begin(exchange: Exchange) -> None:
+        shutdown.begin()
+        assert (True, False) == (shutdown.begun, shutdown.over)
+        if ends == "itself":
+            goes_on.set()
+        else:
+            shutdown.end()
+            assert shutdown.over
+
+    exchange = await exchanged(asgi.event_stream_response(stream, shutdown=shutdown), begin)
+    assert (200, told) == (exchange.status, read_frames(exchange.chunks)[-1]["reason"])
+
+
+async def test_a_response_that_comes_too_late() -> None:
+    """A stream is not begun: 503, and when to come again, also where `begin` was called and no signal came."""
+    shutdown = asgi.Shutdown(LONG)
+    shutdown.begin()
+    source = Script(STOP)
+    exchange = await exchanged(asgi.event_stream_response(ToolStream(source), shutdown=shutdown))
+    assert (503, "5") == (exchange.status, exchange.headers["retry-after"])
+    assert (0, 1) == (source.read, source.closed)
+
+
+async def test_a_run_is_read_in_the_drain() -> None:
+    """It goes on anyway, so a client that has lost its connection gets the rest."""
+    shutdown = asgi.Shutdown(LONG)
+    async with Runs(shutdown=shutdown) as runs:
+        stream, goes_on = held()
+        run = await runs.start(stream, owner="ann")
+        shutdown.begin()
+        response = asgi.event_stream_response(run, shutdown=shutdown)
+        exchange = await exchanged(response, lambda _: goes_on.set())
+    assert (200, "finished") == (exchange.status, read_frames(exchange.chunks)[-1]["reason"])
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("full", [True, False])
+async def test_runs_that_cannot_be_started(full: bool) -> None:
+    """With the handlers, an application answers 503 for them, and says when to come again."""
+    shutdown = asgi.Shutdown(LONG)
+    runs = Runs(shutdown=shutdown, max_running=1)
+
+    async def begin(request: Request) -> Response:
+        run = await runs.start(held()[0], owner="ann")
+        return asgi.event_stream_response(run, shutdown=shutdown)
+
+    app = Starlette(routes=[Route("/", begin)], exception_handlers=asgi.exception_handlers)
+    async with runs:
+        if full:
+            await runs.start(held()[0], owner="ann")
+        else:
+            shutdown.begin()
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+            answer = await client.get("/")
+        assert (503, "5") == (answer.status_code, answer.headers["retry-after"])
+        shutdown.end()
+
+
+# Websockets.
+
+
+@ONE_LOOP
+async def test_an_open_websocket() -> None:
+    """The answer that is being given is finished; what waits and what comes is told when to come again; then 1001."""
+    shutdown = asgi.Shutdown(LONG)
+    stream, goes_on = held()
+    asked = list[Any]()
+
+    def handler(message: dict[str, Any], session: asgi.Session) -> ToolStream:
+        asked.append(message)
+        return stream
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await asgi.serve_websocket(websocket, handler, shutdown=shutdown)
+
+    async with (
+        Served(Starlette(routes=[WebSocketRoute("/", endpoint)])) as server,
+        websockets.connect(server.websocket_url, proxy=None) as client,
+    ):
+        await client.send('{"is": "first"}')
+        await client.send('{"waits": true}')
+        while json.loads(await client.recv())["type"] != "text":
+            pass
+        shutdown.begin()
+        await client.send('{"comes": true}')
+        refused = [json.loads(await client.recv())["error"]]
+        goes_on.set()
+        rest = [json.loads(each) async for each in client]
+    refused += [each["error"] for each in rest if "error" in each]
+    assert [("ending", 5)] * 2 == [(each["code"], each["retry_after"]) for each in refused]
+    assert "finished" == next(each["reason"] for each in rest if each.get("type") == "done")
+    assert ([{"is": "first"}], 1001) == (asked, client.close_code)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("both_ways", [True, False])
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_a_websocket_that_comes_too_late(both_ways: bool, accepted: bool) -> None:
+    """503 before it is accepted, and 1001 behind that."""
+    shutdown = asgi.Shutdown(LONG)
+    shutdown.begin()
+    source = Script(STOP)
+
+    async def endpoint(websocket: WebSocket) -> None:
+        if accepted:
+            await websocket.accept()
+        if both_ways:
+            await asgi.serve_websocket(websocket, lambda message, session: None, shutdown=shutdown)
+        else:
+            await asgi.send_events(websocket, ToolStream(source), shutdown=shutdown)
+
+    async with Served(Starlette(routes=[WebSocketRoute("/", endpoint)])) as server, AsyncExitStack() as stack:
+        if not accepted:
+            refused = stack.enter_context(pytest.raises(websockets.InvalidStatus))
+        async with websockets.connect(server.websocket_url, proxy=None) as client:
+            await client.wait_closed()
+            assert 1001 == client.close_code
+    if not accepted:
+        assert (503, "5") == (refused.value.response.status_code, refused.value.response.headers["retry-after"])
+    assert (0, not both_ways) == (source.read, bool(source.closed))
+
+
+@ONE_LOOP
+async def test_runs_end_under_a_websocket_that_is_open() -> None:
+    """Without a shutdown of its own too: the message is answered, and the connection is not at fault."""
+    runs = Runs(drain=LONG)
+
+    async def handler(message: dict[str, Any], session: asgi.Session) -> Run:
+        return await runs.start(held()[0], owner="ann")
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await asgi.serve_websocket(websocket, handler)
+
+    async with runs:
+        pass
+    async with (
+        Served(Starlette(routes=[WebSocketRoute("/", endpoint)])) as server,
+        websockets.connect(server.websocket_url, proxy=None) as client,
+    ):
+        await client.send("{}")
+        assert "ending" == json.loads(await client.recv())["error"]["code"]
+
+
+# A real server.
+
+PROGRAM = """
+import sys
+from contextlib import asynccontextmanager
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+from streamtools import ToolStream, sources
+from streamtools.outputs import asgi
+from streamtools.runs import Runs
+
+
+@asynccontextmanager
+async def lifespan(app):
+    async with asgi.shutdown_signal(drain=60) as app.state.shutdown:
+        async with Runs(shutdown=app.state.shutdown) as app.state.runs:
+            yield
+        print(*[run.result.reason for run in app.state.started], flush=True)
+
+
+@asynccontextmanager
+async def ask():
+    async with httpx.AsyncClient(trust_env=False) as client, client.stream("POST", sys.argv[1]) as response:
+        async with ToolStream(sources.openai(response)) as events:
+            yield events
+
+
+app = FastAPI(lifespan=lifespan, exception_handlers=asgi.exception_handlers)
+app.state.started = []
+
+
+@app.get("/stream")
+async def stream():
+    return asgi.event_stream_response(ask(), shutdown=app.state.shutdown)
+
+
+@app.get("/run")
+async def run():
+    run = await app.state.runs.start(ask(), owner="ann")
+    app.state.started.append(run)
+    return asgi.event_stream_response(run, shutdown=app.state.shutdown)
+
+
+class Server(uvicorn.Server):
+    async def startup(self, sockets=None):
+        await super().startup(sockets)
+        print(self.servers[0].sockets[0].getsockname()[1], flush=True)
+
+    def handle_exit(self, sig, frame):
+        super().handle_exit(sig, frame)
+        print("heard", flush=True)
+
+
+Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=90)).run()
+"""
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("ends", ["itself", "the second signal"])
+async def test_uvicorn(ends: str) -> None:
+    """SIGTERM lets what was begun finish, with and without a reader, or a second one ends it; then the server ends."""
+    goes_on = anyio.Event()
+    async with Loopback([chunk("a"), goes_on, END]) as provider:
+        command = [sys.executable, "-c", PROGRAM, provider.url]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        async with await anyio.open_process(command, env=environment, stderr=subprocess.DEVNULL) as server:
+            assert server.stdout is not None
+            says = TextReceiveStream(server.stdout)
+            address = f"http://127.0.0.1:{int(await says.receive())}"
+            async with AsyncExitStack() as stack, httpx.AsyncClient(trust_env=False, timeout=30) as client:
+                body = {"/stream": b"", "/run": b""}
+                reading = {}
+                for path in body:
+                    response = await stack.enter_async_context(client.stream("GET", address + path))
+                    reading[path] = response.aiter_raw()
+                    while b"event: text" not in body[path]:
+                        body[path] += await anext(reading[path])
+                async with client.stream("GET", address + "/run") as left:  # whom nobody reads when the signal comes
+                    assert b"keep-alive" in await anext(left.aiter_raw())
+                server.send_signal(signal.SIGTERM)
+                while "heard" not in await says.receive():
+                    pass
+                if ends == "itself":
+                    goes_on.set()
+                else:
+                    server.send_signal(signal.SIGTERM)
+                for path, pieces in reading.items():
+                    async for piece in pieces:
+                        body[path] += piece
+            told = "".join([text async for text in says]).split()
+            await server.wait()
+    reason = "finished" if ends == "itself" else "cancelled"
+    assert [reason] * 2 == [read_frames(each)[-1]["reason"] for each in body.values()]
+    assert [reason] * 2 == [each for each in told if each != "heard"]
+
+
+async def test_the_second_signal() -> None:
+    """The first begins the drain, the next one ends it."""
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        async with asgi.shutdown_signal([signal.SIGUSR1], drain=LONG) as shutdown:
+            signal.raise_signal(signal.SIGUSR1)
+            await shutdown.wait()
+            assert not shutdown.over
+            signal.raise_signal(signal.SIGUSR1)
+            await shutdown.wait_over()
+            assert shutdown.over
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -1,0 +1,415 @@
+"""The event log in memory: what is kept, from where it can be read, and that readers leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import Code, RunNotFound
+from streamtools.events import Done, Progress, Raw, StepEnd, Text, UIEvent, Warning
+from streamtools.events.source_events import weigh
+from streamtools.runs import EventLog, MemoryEventLog, log_key
+
+pytestmark = pytest.mark.anyio
+
+
+class Clock:
+    """Stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def write(log: EventLog, key: str, first: int, last: int, *, done: bool = False) -> list[UIEvent]:
+    """Append texts with these numbers and return them, with a `done` behind them if asked for."""
+    events: list[UIEvent] = [Text(f"{seq} ", seq=seq) for seq in range(first, last + 1)]
+    if done:
+        events.append(Done("finished", None, None, [], seq=last + 1))
+    for event in events:
+        assert event.seq == await log.append(key, event)
+    return events
+
+
+async def read(events: AsyncIterator[UIEvent]) -> list[UIEvent]:
+    """Return all events, to the end."""
+    return [event async for event in events]
+
+
+def ids(events: Sequence[UIEvent]) -> list[int | str]:
+    """Return the numbers of events, and of warnings their codes too."""
+    return [f"{event.code} {event.seq}" if isinstance(event, Warning) else event.seq for event in events]
+
+
+async def test_what_was_said_is_read_from_any_position() -> None:
+    """Behind the event of that number, to the end; behind the last there is nothing."""
+    log = MemoryEventLog()
+    events = await write(log, "a", 1, 4, done=True)
+    for after in range(6):
+        assert events[after:] == await read(log.read("a", after))
+
+
+class Table:
+    """A log as small as it can be: one row for each key and number, of which the first stays. It does not wait."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[int, UIEvent]] = {}
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        self._rows.setdefault(key, {}).setdefault(event.seq, event)
+        return event.seq
+
+    async def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
+        if key not in self._rows:
+            raise RunNotFound("nothing is kept of this run")
+        for seq, event in self._rows[key].items():
+            if seq > after:
+                yield event
+
+
+@pytest.mark.parametrize("make", [MemoryEventLog, Table])
+async def test_the_contract_of_logs(make: Callable[[], EventLog]) -> None:
+    """The id of an event is its number; what is there already is left as it is; each key has events of its own."""
+    log = make()
+    events = await write(log, "a", 1, 2)
+    for seq in (1, 2):
+        assert seq == await log.append("a", Text("x", seq=seq))
+    events += await write(log, "a", 3, 3, done=True)
+    for event in (Text("x", seq=1), Done("cancelled", None, None, [], seq=4)):
+        assert event.seq == await log.append("a", event)
+    others = await write(log, "b", 1, 1, done=True)
+
+    for after in range(5):
+        assert events[after:] == await read(log.read("a", after))
+    assert others == await read(log.read("b"))
+    with pytest.raises(RunNotFound):
+        await read(log.read("c"))
+
+
+async def test_an_event_without_a_number() -> None:
+    """It is refused, and nothing is kept of it."""
+    log = MemoryEventLog()
+    with pytest.raises(ValueError, match="from 1"):
+        await log.append("a", Text("x"))
+
+    assert 0 == len(log)
+
+
+async def test_readers_wait_for_what_comes() -> None:
+    """Each gets every event behind its own position, whenever it came and however slowly it reads."""
+    log, taken = MemoryEventLog(), [list[UIEvent]() for _ in range(3)]
+    events = await write(log, "a", 1, 2)
+
+    async def follow(after: int, pause: bool) -> None:
+        async for event in log.read("a", after):
+            taken[after].append(event)
+            if pause:
+                await anyio.wait_all_tasks_blocked()
+
+    async with anyio.create_task_group() as group:
+        for after in range(3):
+            group.start_soon(follow, after, after == 1)
+        for first in (3, 7, 11):
+            await anyio.wait_all_tasks_blocked()
+            events += await write(log, "a", first, first + 3)
+        events += await write(log, "a", 15, 15, done=True)
+
+    assert [events, events[1:], events[2:]] == taken
+
+
+async def test_events_of_one_moment_wake_a_reader_once() -> None:
+    """However many are appended before it is back to wait."""
+    log, wakes = MemoryEventLog(), list[int]()
+    await write(log, "a", 1, 1)
+    reader = log.read("a")
+
+    async def follow() -> None:
+        async for _ in reader:
+            taken = 1
+            while reader.take() is not None:
+                taken += 1
+            wakes.append(taken)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(follow)
+        await anyio.wait_all_tasks_blocked()
+        await write(log, "a", 2, 1001)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+
+    assert [1, 1000] == wakes
+
+
+@pytest.mark.parametrize(("most", "kept"), [(1, 1), (2, 2), (7, 7), (8, 7), (64, 56)])
+async def test_the_last_events_are_kept(most: int, kept: int) -> None:
+    """As many as allowed, or an eighth fewer; a position before them gives one warning with the number that went."""
+    log = MemoryEventLog(max_events=most)
+    events = await write(log, "a", 1, most + 1)
+    dropped = most + 1 - kept
+
+    for after in range(most + 1):
+        reader = log.read("a", after)
+        expected: list[int | str] = [event.seq for event in events[max(after, dropped) :]]
+        if after < dropped:
+            expected.insert(0, f"resync {dropped}")
+        assert expected == ids([await anext(reader) for _ in expected])
+        assert reader.take() is None
+
+
+@pytest.mark.parametrize(("events", "most", "kept"), [(50_000, 1170, 9), (5, 1170, 5), (50_000, 99, 1), (50_000, 1, 1)])
+async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> None:
+    """As many events as hold so much, or an eighth less; the last one however large it is."""
+    log = MemoryEventLog(max_events=events, max_bytes=most)
+    for seq in range(100, 130):
+        event = Progress("c", "", seq=seq)
+        assert 117 == weigh(event)
+        await log.append("a", event)
+
+    reader = log.read("a")
+    assert [f"resync {129 - kept}", *range(130 - kept, 130)] == ids([await anext(reader) for _ in range(kept + 1)])
+    assert reader.take() is None
+
+
+@pytest.mark.parametrize("most", [None, 10_000])
+@pytest.mark.parametrize("events", [50_000, 40])
+async def test_texts_are_counted_together(events: int, most: int | None) -> None:
+    """So there may be 32 more of them than hold so much, whatever came between them and how many may be kept."""
+    options: dict[str, Any] = {} if most is None else {"max_bytes": most}
+    log = MemoryEventLog(max_events=events, **options)
+    length = 1000 if most is not None else 2**20
+    most = most or 16 * 2**20  # by default
+    for seq in range(1, 300):
+        await log.append("a", StepEnd(1, None, seq=seq) if not seq % 7 else Text("x" * length, seq=seq))
+        reader = log.read("a")
+        kept = []
+        while (event := reader.take()) is not None:
+            kept.append(event)
+        assert sum(map(weigh, kept)) <= most + 33 * (length + 64)
+        assert len(kept) <= events + 1
+        assert seq == kept[-1].seq
+    assert Code.RESYNC is getattr(kept[0], "code", None)
+
+
+async def test_an_event_whose_bytes_cannot_be_counted() -> None:
+    """It is kept, and taken for one of four kilobytes."""
+    log = MemoryEventLog(max_bytes=10_000)
+    for seq in range(100, 110):
+        await log.append("a", Raw(object(), seq=seq))
+
+    reader = log.read("a")
+    assert ["resync 107", 108, 109] == ids([await anext(reader) for _ in range(3)])
+    assert reader.take() is None
+
+
+async def test_a_reader_that_is_too_slow() -> None:
+    """It is told once where events have gone that it had not read, and goes on with those that are kept."""
+    log = MemoryEventLog(max_events=8)
+    await write(log, "a", 1, 4)
+    reader = log.read("a")
+    assert [1, 2] == ids([await anext(reader), await anext(reader)])
+    await write(log, "a", 5, 20)
+    first = await anext(reader)
+    await write(log, "a", 21, 40, done=True)
+
+    assert ["resync 12"] == ids([first])
+    assert ["resync 34", 35, 36, 37, 38, 39, 40, 41] == ids(await read(reader))
+    assert [39, 40, 41] == ids(await read(log.read("a", 38)))
+
+
+@pytest.mark.parametrize("position", [-1, 7, 10**18])
+async def test_a_position_that_there_never_was(position: int) -> None:
+    """It is one of another run or none at all: a warning says so, and everything is read anew."""
+    log = MemoryEventLog()
+    await write(log, "a", 1, 5, done=True)
+
+    assert ["resync 0", 1, 2, 3, 4, 5, 6] == ids(await read(log.read("a", position)))
+
+
+async def test_a_log_that_begins_in_mid_run() -> None:
+    """What was before its first event is kept no more."""
+    log = MemoryEventLog()
+    await write(log, "a", 4, 5, done=True)
+
+    assert ["resync 3", 4, 5, 6] == ids(await read(log.read("a")))
+    assert [4, 5, 6] == ids(await read(log.read("a", 3)))
+
+
+async def test_a_position_that_there_will_be() -> None:
+    """It has not been told to anybody yet, so it counts as none."""
+    log = MemoryEventLog()
+    await write(log, "a", 1, 2)
+    reader = log.read("a", 3)
+    taken = [await anext(reader) for _ in range(3)]
+
+    assert ["resync 0", 1, 2] == ids(taken)
+
+
+async def test_a_run_that_is_not_there() -> None:
+    """There is nothing to read, and nothing to wait for."""
+    log = MemoryEventLog()
+    await write(log, log_key("ann", "r"), 1, 1, done=True)
+    for key in ("r", "ann", log_key("bob", "r"), log_key("an", "n/r")):
+        with pytest.raises(RunNotFound):
+            log.read(key)
+
+
+@given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
+def test_each_owner_and_run_have_a_key_of_their_own(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """Whatever characters their names hold, separators included."""
+    assert (one == other) == (log_key(*one) == log_key(*other))
+
+
+def test_keys_are_plain() -> None:
+    """They hold letters, digits and a few signs that no store minds, also for names that no UTF-8 can hold."""
+    assert "%ED%A0%80/%ED%A0%81" == log_key("\ud800", "\ud801")
+    assert "a%2Fb%20%3A/run_1-x" == log_key("a/b :", "run_1-x")
+
+
+async def test_runs_that_ended_are_forgotten_with_age() -> None:
+    """Counted from their end; one that goes on is kept, and so is what somebody is reading."""
+    clock = Clock()
+    log = MemoryEventLog(max_age=10, clock=clock)
+    await write(log, "going", 1, 2)
+    await write(log, "first", 1, 2, done=True)
+    clock.now = 5.0
+    await write(log, "second", 1, 2, done=True)
+    reader = log.read("first")
+    assert 3 == len(log)
+    clock.now = 10.0
+    with pytest.raises(RunNotFound):
+        log.read("first")
+    assert [1, 2, 3] == ids(await read(reader))
+    assert [1, 2, 3] == ids(await read(log.read("second")))
+    clock.now = 1000.0
+    assert 1 == len(log)
+    assert [3] == ids(await write(log, "going", 3, 3))
+    assert [1, 2] == ids([await anext(reader := log.read("going")), await anext(reader)])
+
+
+async def test_runs_that_are_too_many_are_forgotten() -> None:
+    """The one that ended first goes first."""
+    log = MemoryEventLog(max_ended=2, max_age=None)
+    await write(log, "going", 1, 2)
+    for name in "abcd":
+        await write(log, name, 1, 2, done=True)
+    assert 3 == len(log)
+    for name in "ab":
+        with pytest.raises(RunNotFound):
+            log.read(name)
+    assert [1, 2, 3] == ids(await read(log.read("c")))
+
+
+async def test_a_run_is_forgotten_on_demand() -> None:
+    """Those who read it come to the end of what is there; it may be told again then."""
+    log, taken = MemoryEventLog(), list[UIEvent]()
+    await write(log, "a", 1, 3)
+
+    async def follow() -> None:
+        taken.extend(await read(log.read("a")))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(follow)
+        await anyio.wait_all_tasks_blocked()
+        log.forget("a")
+    log.forget("a")
+    assert [1, 2, 3] == ids(taken)
+    assert 0 == len(log)
+    await write(log, "a", 1, 1, done=True)
+    assert 1 == len(log)
+    log.forget("a")
+    assert 0 == len(log)
+
+
+async def test_a_read_that_is_cancelled_takes_nothing() -> None:
+    """However often it is, and whoever comes back for the next event gets it."""
+    log = MemoryEventLog()
+    await write(log, "a", 1, 1)
+    reader = log.read("a")
+    taken = [await anext(reader)]
+    for seq in range(2, 12):
+        with anyio.move_on_after(0):
+            taken.append(await anext(reader))
+        await write(log, "a", seq, seq)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            taken.append(await anext(reader))
+        taken.append(await anext(reader))
+
+    assert list(range(1, 12)) == ids(taken)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_wait_for_takes_nothing(anyio_backend: str) -> None:
+    """The timeout of asyncio cancels the read and nothing else."""
+    log = MemoryEventLog()
+    await write(log, "a", 1, 1)
+    reader = log.read("a", 1)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(reader), 0.001)
+    await write(log, "a", 2, 2)
+    assert 2 == (await asyncio.wait_for(anext(reader), 1)).seq
+
+
+async def test_a_reader_that_is_closed() -> None:
+    """It ends, for those who wait in it too, and others do not notice."""
+    log, ends = MemoryEventLog(), list[str]()
+    await write(log, "a", 1, 1)
+    one, other = log.read("a", 1), log.read("a", 1)
+
+    async def follow(name: str, reader: AsyncIterator[UIEvent]) -> None:
+        ends.append(f"{name} {ids(await read(reader))}")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(follow, "one", one)
+        group.start_soon(follow, "other", other)
+        await anyio.wait_all_tasks_blocked()
+        await one.aclose()
+        await anyio.wait_all_tasks_blocked()
+        assert ["one []"] == ends
+        await write(log, "a", 2, 2, done=True)
+    assert ["one []", "other [2, 3]"] == ends
+    late = log.read("a")
+    await late.aclose()
+    assert [] == await read(late)
+
+
+@pytest.mark.deep
+async def test_readers_leave_nothing_behind() -> None:
+    """Ten thousand that stopped in the middle, or while they waited: the log holds no more than before."""
+    log = MemoryEventLog()
+    await write(log, "a", 1, 3)
+    for _ in range(10):
+        with anyio.move_on_after(0):
+            await read(log.read("a"))
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(10_000):
+        reader = log.read("a", number % 3)
+        async for _ in reader:
+            break
+        if number % 100 == 0:
+            with anyio.move_on_after(0):
+                await read(reader)
+    del reader
+    gc.collect()
+
+    assert len(gc.get_objects()) <= before + 20
+
+
+@pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}, {"max_age": -1}, {"max_ended": -1}])
+def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
+    """They raise at once, and say what was given."""
+    with pytest.raises(ValueError, match=f"{next(iter(bounds))} is .*not {next(iter(bounds.values()))}"):
+        MemoryEventLog(**bounds)

@@ -1,0 +1,109 @@
+"""Clients and servers that misbehave: slow ones, those that send bombs, and browsers that come back."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+
+import anyio
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from streamtools import ToolStream, sources
+from streamtools.errors import Code
+from streamtools.events import Warning
+from streamtools.limits import Limits
+from streamtools.outputs import asgi
+from streamtools.runs import Runs
+from tests.serving.test_asgi_server import END, chunk
+from tests.support.loopback import Loopback
+from tests.support.serving import Served, read_frames
+from tests.support.stories import Script, texts
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that uvicorn runs on."""
+    return "asyncio"
+
+
+async def test_slow_bodies() -> None:
+    """Many clients that never end their bodies are turned away when their time is over, and others served meanwhile."""
+
+    async def post(request: Request) -> Response:
+        return PlainTextResponse(str(await asgi.read_body(request, len, timeout=0.2)))
+
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+    told: list[bytes] = []
+    async with Served(Starlette(routes=[Route("/", post, methods=["POST"])])) as server:
+
+        async def dawdle() -> None:
+            async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
+                await stream.send(head + b"x")
+                told.append(await stream.receive())
+
+        async with anyio.create_task_group() as group, httpx.AsyncClient(trust_env=False) as client:
+            for _ in range(50):
+                group.start_soon(dawdle)
+            assert "3" == (await client.post(server.url, content=b"abc")).text
+    assert [b"HTTP/1.1 408"] * 50 == [each[:12] for each in told]
+
+
+async def test_a_decompression_bomb() -> None:
+    """What a provider's answer unpacks to is read in pieces: it is never held whole."""
+    packed = gzip.compress(b'data: "' + b"x" * (64 << 20) + b'"\n\n', 9) + gzip.compress(chunk("a") + END)
+    assert len(packed) < 100_000
+    pieces = [packed[at : at + 1024] for at in range(0, len(packed), 1024)]
+    async with (
+        Loopback(pieces, headers={"Content-Encoding": "gzip"}) as provider,
+        httpx.AsyncClient(trust_env=False) as client,
+        client.stream("POST", provider.url) as response,
+        ToolStream(sources.openai(response, limits=Limits(frame=1 << 20))) as events,
+    ):
+        tracemalloc.start()
+        told = [event async for event in events]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert [Code.SKIPPED] == [event.code for event in told if isinstance(event, Warning)]
+    assert peak < 16 << 20
+
+
+async def test_an_event_source_comes_back() -> None:
+    """A browser names the last id it was given, and gets what is behind it: nothing twice, nothing lost.
+
+    As the specification of `EventSource` has it: an event's id counts once the empty line behind it has come, and what
+    was cut before that is asked for again.
+    """
+    goes_on = anyio.Event()
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script(texts(*"abcdef"), goes_on, texts("g"))), owner="ann")
+
+        async def read(request: Request) -> Response:
+            return asgi.event_stream_response(run, request=request)
+
+        seen: list[int] = []
+        async with (
+            Served(Starlette(routes=[Route("/", read)])) as server,
+            httpx.AsyncClient(trust_env=False) as client,
+        ):
+            for visit in range(4):
+                headers = {"last-event-id": str(seen[-1])} if seen else {}
+                body = b""
+                async with client.stream("GET", server.url, headers=headers) as response:
+                    async for piece in response.aiter_raw():
+                        body += piece
+                        if visit < 3 and body.count(b"\n\n") > 2:
+                            break
+                whole = body[: body.rindex(b"\n\n") - 3] if visit < 3 else body  # the last one is cut
+                whole = whole[: whole.rindex(b"\n\n") + 2]
+                seen += [frame["seq"] for frame in read_frames(whole)]
+                if visit == 2:
+                    goes_on.set()
+    assert list(range(1, seen[-1] + 1)) == seen
+    assert run.ended

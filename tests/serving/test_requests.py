@@ -1,0 +1,166 @@
+"""Bodies of requests: their bounds, what is wrong with them, and other clients while a long one is read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+import pytest
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from streamtools import chat
+from streamtools.conversation import Chat, ScriptedModel
+from streamtools.errors import DecisionRefused
+from streamtools.outputs import asgi
+from streamtools.serving.requests import IN_THREAD, MAX_BODY
+from tests.support.loops import ONE_LOOP
+from tests.support.serving import Served
+
+pytestmark = pytest.mark.anyio
+
+
+class Posted:
+    """A request whose body comes in these pieces; an event among them is waited for, an exception raised."""
+
+    def __init__(self, *pieces: bytes | anyio.Event | Exception, declared: int | str | None = None) -> None:
+        self._pieces = pieces
+        self.headers = Headers({} if declared is None else {"content-length": str(declared)})
+        self.given = 0
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Give the pieces."""
+        for piece in self._pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            if isinstance(piece, anyio.Event):
+                await piece.wait()
+            else:
+                self.given += 1
+                yield piece
+
+
+async def refused(request: Posted, read: Callable[[bytes], Any], **options: Any) -> int:
+    """Return the status with which a body is refused."""
+    with pytest.raises(HTTPException) as raised:
+        await asgi.read_body(request, read, **options)
+    return raised.value.status_code
+
+
+async def test_a_body_is_read() -> None:
+    """As JSON, whole or in pieces, or as somebody else reads it."""
+    assert {"a": [1]} == await asgi.read_body(Posted(b'{"a"', b": [1]}"), json.loads)
+    assert 4 == await asgi.read_body(Posted(b"abcd"), len, max_body=4)
+
+
+async def test_a_body_that_is_too_long() -> None:
+    """It is refused when it is declared, or as soon as it is met; nothing behind that is read."""
+    assert 4 * 1024 * 1024 == MAX_BODY
+    declared = Posted(b"x", declared=MAX_BODY + 1)
+    assert (413, 0) == (await refused(declared, json.loads), declared.given)
+    absurd = Posted(b"x", declared="9" * 5000)
+    assert (413, 0) == (await refused(absurd, json.loads), absurd.given)
+    endless = Posted(*[b"x" * 1024] * 100)
+    assert (413, 5) == (await refused(endless, json.loads, max_body=4096), endless.given)
+    lying = Posted(b"x" * 100, declared=1)
+    assert 413 == await refused(lying, json.loads, max_body=10)
+
+
+async def test_a_body_that_is_never_complete() -> None:
+    """A client that sends it for ever is refused when its time is over."""
+    assert 408 == await refused(Posted(b"{", anyio.Event()), json.loads, timeout=0.01)
+    assert 400 == await refused(Posted(b"{", ClientDisconnect()), json.loads)
+
+
+class Conversation(BaseModel):
+    messages: list[dict[str, str]]
+
+
+def ask(body: bytes) -> Chat:
+    """Return the answer to the messages of a body."""
+    return chat(ScriptedModel(["Hi"]), json.loads(body)["messages"])
+
+
+@pytest.mark.parametrize("length", [0, IN_THREAD])
+@pytest.mark.parametrize(
+    ("read", "body"),
+    [
+        (msgspec.json.decode, b"{"),
+        (msgspec.json.decode, b"\xff"),
+        (json.loads, b"[" * 100_000),
+        (Conversation.model_validate_json, b'{"messages": 5}'),
+        (ask, b'{"messages": 5}'),
+        (ask, b'{"messages": [{"role": "nobody"}]}'),
+        (ask, b"[]"),
+        (ask, b"{}"),
+    ],
+)
+async def test_what_is_the_clients_fault(read: Callable[[bytes], Any], body: bytes, length: int) -> None:
+    """400, whoever reads the body, and wherever."""
+    assert 400 == await refused(Posted(body + b" " * length), read)
+
+
+async def test_what_is_not() -> None:
+    """Errors of ours have meanings of their own, and those of others are faults."""
+
+    def fail(error: Exception, body: bytes) -> None:
+        raise error
+
+    for error in (DecisionRefused("no"), OSError()):
+        with pytest.raises(type(error)):
+            await asgi.read_body(Posted(b"{}"), partial(fail, error))
+
+
+async def test_a_chat_can_be_made_in_a_thread(anyio_backend: str) -> None:
+    """So that reading its messages keeps nobody waiting."""
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * IN_THREAD}]}).encode()
+    async with await asgi.read_body(Posted(body), ask) as events:
+        assert "Hi" == "".join([event.text async for event in events if event.type == "text"])
+
+
+@ONE_LOOP
+async def test_another_client_is_answered_meanwhile() -> None:
+    """Before the reading of the first one's long body has ended: it ends when the second has been answered."""
+    reading, answered = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def read(body: bytes) -> int:
+        reading.set()
+        answered.wait(20)
+        order.append("read")
+        return len(body)
+
+    async def post(request: Request) -> Response:
+        return JSONResponse(await asgi.read_body(request, read))
+
+    async def get(request: Request) -> Response:
+        return PlainTextResponse("Hi")
+
+    app = Starlette(routes=[Route("/", post, methods=["POST"]), Route("/", get)])
+    async with (
+        Served(app) as server,
+        httpx.AsyncClient(trust_env=False, base_url=server.url) as client,
+        anyio.create_task_group() as group,
+    ):
+
+        async def send() -> None:
+            response = await client.post("/", content=b"x" * (IN_THREAD + 1))
+            order.append(f"answered {response.json()}")
+
+        group.start_soon(send)
+        await anyio.to_thread.run_sync(reading.wait, 20)
+        assert "Hi" == (await client.get("/")).text
+        order.append("answered Hi")
+        answered.set()
+    assert ["answered Hi", "read", f"answered {IN_THREAD + 1}"] == order

@@ -1,0 +1,434 @@
+"""Runs: driven without readers, read by several, stopped from elsewhere, found by their owners alone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from streamtools import ToolStream, chat, replay
+from streamtools.conversation import ScriptedModel
+from streamtools.errors import Code
+from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
+from streamtools.outputs import validate
+from streamtools.recording import shipped
+from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
+from tests.support.stories import Script, story, texts
+
+pytestmark = pytest.mark.anyio
+
+WAIT = '###:{"name":"wait"}'
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+class Tool:
+    """A tool that waits for ever, and notes how that ends."""
+
+    def __init__(self) -> None:
+        self.running = anyio.Event()
+        self.stopped = 0
+
+    async def wait(self) -> None:
+        """Wait for ever."""
+        self.running.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            self.stopped += 1
+            raise
+
+
+def now() -> str:
+    """Tell the time."""
+    return "now"
+
+
+def get_weather(city: str) -> dict[str, str]:
+    """Tell the weather."""
+    return {"message": f"Rain in {city}"}
+
+
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+def held(*deltas: str) -> ToolStream:
+    """A stream that says these, and then nothing more, not even its end."""
+    return ToolStream(Script(*(texts(each) for each in deltas), hold=True))
+
+
+async def read(events: AsyncIterator[UIEvent], taken: list[UIEvent] | None = None) -> list[UIEvent]:
+    """Return all events, to the end; `taken` has them as they come. The order of those of a whole run is checked."""
+    taken = [] if taken is None else taken
+    async for event in events:
+        taken.append(event)
+    is_whole = [event.seq for event in taken] == list(range(1, len(taken) + 1))
+    if is_whole and {Start, StepStart, Done} <= {type(event) for event in taken}:
+        validate(taken)
+    return taken
+
+
+async def test_a_run_without_readers_comes_to_its_end() -> None:
+    """And it can be read afterwards, as it was, by whoever comes."""
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script([*texts("a", "b"), STOP]), run_id="r"), owner="ann")
+        assert ("r", "ann", False, None) == (run.id, run.owner, run.ended, run.result.reason)
+        result = await run.wait()
+        assert run.ended
+        assert ("ab", "finished", result) == (result.text, result.reason, run.result)
+        told = ["start", "step 1", "text 'a'", "text 'b'", "step 1 ends: stop", "done finished: stop (None)"]
+        for _ in range(2):
+            assert told == story(await read(run.attach()))
+        assert run is await runs.find("r", owner="ann")
+        assert "<Run r ended>" == repr(run)
+        assert 0 == runs.running
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+async def test_a_run_says_what_its_stream_says(name: str) -> None:
+    """Event for event, for recordings of a real model, with its tools; only ids and times differ."""
+    tools: list[Callable[..., Any]] = [get_weather, add]
+    plain = await replay(shipped()[name], tools=tools)
+    async with Runs() as runs:
+        run = await runs.start(replay(shipped()[name], tools=tools), owner="ann")
+        async with run.attach() as attachment:
+            events = await read(attachment)
+        result = await run.wait()
+
+    assert [type(event) for event in plain] == [type(event) for event in events]
+    assert [event.text for event in plain if isinstance(event, Text)] == [e.text for e in events if isinstance(e, Text)]
+    assert list(range(1, len(events) + 1)) == [event.seq for event in events]
+    assert result.reason == events[-1].reason if isinstance(events[-1], Done) else False
+    assert isinstance(events[0], Start)
+    assert run.id == events[0].run_id
+
+
+async def test_a_chat_is_run() -> None:
+    """Its requests and tools are its own, so it needs nothing of the connection that asked for it."""
+    model = ScriptedModel(['###:{"name":"now"}', "It is now."])
+    async with Runs() as runs:
+        run = await runs.start(chat(model, [{"role": "user", "content": "When?"}], tools=[now]), owner="ann")
+        events = await read(run.attach())
+
+    assert ["executed c: now", "text 'It is now.'"] == [
+        re.sub(r"call_[\w-]+", "c", line) for line in story(events) if "executed" in line or "It is" in line
+    ]
+    assert "finished" == run.result.reason
+
+
+async def test_two_readers() -> None:
+    """Each reads everything, one from the beginning and one from where it comes in."""
+    gate = anyio.Event()
+    source = Script(texts("a", "b"), gate, [*texts("c"), STOP])
+    early, late = list[UIEvent](), list[UIEvent]()
+    async with Runs() as runs, anyio.create_task_group() as group:
+        run = await runs.start(ToolStream(source), owner="ann")
+        group.start_soon(read, run.attach(), early)
+        await anyio.wait_all_tasks_blocked()
+        assert ["start", "step 1", "text 'a'", "text 'b'"] == story(early)
+        group.start_soon(read, run.attach(3), late)
+        await anyio.wait_all_tasks_blocked()
+        assert ["text 'b'"] == story(late)
+        gate.set()
+
+    assert ["text 'c'", "step 1 ends: stop", "done finished: stop (None)"] == story(early)[4:]
+    assert early[3:] == late
+
+
+async def test_detach_leaves_the_run_alone() -> None:
+    """It goes on to its end, and can be read to its end from where it was left."""
+    gate = anyio.Event()
+    tool_ran = list[str]()
+
+    def note() -> str:
+        tool_ran.append("ran")
+        return "noted"
+
+    source = Script(texts("a "), gate, [*texts('###:{"name":"note"}'), STOP])
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(source, tools=[note]), owner="ann")
+        async with run.attach() as events:
+            first = [await anext(events), await anext(events), await anext(events)]
+        assert [] == await read(events)
+        assert not run.ended
+        gate.set()
+        await run.wait()
+        rest = await read(run.attach(events.position))
+
+    assert ["ran"] == tool_ran
+    assert list(range(1, len(first) + len(rest) + 1)) == [event.seq for event in first + rest]
+    assert "done finished: stop (None)" == story(rest)[-1]
+    assert 1 == source.closed
+
+
+async def test_detaching_wakes_who_waits_there() -> None:
+    """One task reads, another detaches: the first comes to its end; other attachments do not notice."""
+    one_read, other_read = list[UIEvent](), list[UIEvent]()
+    async with Runs() as runs, anyio.create_task_group() as group:
+        run = await runs.start(held("a"), owner="ann")
+        one, other = run.attach(), run.attach()
+        ended = anyio.Event()
+
+        async def follow() -> None:
+            await read(one, one_read)
+            ended.set()
+
+        group.start_soon(follow)
+        group.start_soon(read, other, other_read)
+        await anyio.wait_all_tasks_blocked()
+        await one.detach()
+        await ended.wait()
+        await one.aclose()
+        assert not run.ended
+        await run.stop()
+
+    assert ["start", "step 1", "text 'a'"] == story(one_read)
+    assert "done cancelled: None (None)" == story(other_read)[-1]
+
+
+async def test_stop_ends_a_run_for_all_its_readers() -> None:
+    """From another task: the tool is cancelled, the response is closed when `stop` returns, and all see `done`."""
+    tool, source = Tool(), Script([*texts("a ", WAIT), STOP], hold=True)
+    taken = [list[UIEvent]() for _ in range(3)]
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(source, tools=[tool.wait]), owner="ann")
+        async with anyio.create_task_group() as group:
+            for each in taken:
+                group.start_soon(read, run.attach(), each)
+            await tool.running.wait()
+            found = await runs.find(run.id, owner="ann")
+            await found.stop()
+            assert (1, 1, True) == (tool.stopped, source.closed, run.ended)
+        await run.stop()
+
+    assert taken[0] == taken[1] == taken[2]
+    assert "done cancelled: stop (None)" == story(taken[0])[-1]
+    assert any(line.endswith("tool_cancelled") for line in story(taken[0]))
+    assert ("cancelled", "a ") == (run.result.reason, run.result.text)
+    assert "cancelled" in run.result.messages()[-1]["content"]
+
+
+async def test_stop_before_the_run_has_begun() -> None:
+    """The stream is closed, and the run has a beginning and an end."""
+    source = Script(texts("a"), hold=True)
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(source), owner="ann")
+        await run.stop()
+        events = await read(run.attach())
+
+    assert 1 == source.closed
+    assert ["start", "done cancelled: None (None)"] == [line for line in story(events) if "step" not in line]
+
+
+async def test_stop_at_each_event() -> None:
+    """Wherever it comes, the run ends with one `done`, and its numbers have no gaps."""
+    length = 10
+    for count in range(1, length + 1):
+        gates = [anyio.Event() for _ in range(length)]
+        batches = [each for gate, letter in zip(gates, "abcdefghij", strict=True) for each in (texts(letter), gate)]
+        async with Runs() as runs:
+            run = await runs.start(ToolStream(Script(*batches)), owner="ann")
+            for gate in gates[:count]:
+                gate.set()
+            async with run.attach() as events:
+                while not isinstance(await anext(events), Text):
+                    pass
+                await run.stop()
+                rest = await read(events)
+            every = await read(run.attach())
+        assert ["done cancelled: None (None)"] == [line for line in story(rest) if line.startswith("done")]
+        assert list(range(1, len(every) + 1)) == [event.seq for event in every]
+
+
+async def test_those_who_read_the_past_let_others_have_their_turn() -> None:
+    """However much there is to read at once; and a cancellation in between takes nothing."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script(texts(*"x" * 2000), [STOP])), owner="ann")
+        await run.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(count)
+            whole = await read(run.attach())
+            group.cancel_scope.cancel()
+        assert 3 < turns < 20
+
+        taken = list[UIEvent]()
+        events = run.attach()
+        with anyio.CancelScope() as scope:
+            while True:
+                taken.append(await anext(events))
+                scope.cancel()
+        assert 255 == len(taken)
+        assert whole == await read(events, taken)
+
+
+async def test_stopping_a_run_that_has_ended() -> None:
+    """It stays as it was."""
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
+        await run.wait()
+        await run.stop()
+        assert "finished" == run.result.reason
+
+
+async def test_a_tool_may_stop_its_own_run() -> None:
+    """It is cancelled with it."""
+    found = list[Run]()
+
+    async def wait() -> None:
+        await found[0].stop()
+
+    async with Runs() as runs:
+        found.append(await runs.start(ToolStream(Script([*texts(WAIT), STOP]), tools=[wait]), owner="ann"))
+        assert "cancelled" == (await found[0].wait()).reason
+
+
+async def test_whoever_is_cancelled_while_he_stops_a_run() -> None:
+    """The run is stopped all the same."""
+    async with Runs() as runs:
+        run = await runs.start(held("a"), owner="ann")
+        await anyio.wait_all_tasks_blocked()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await run.stop()
+        assert scope.cancelled_caught
+        assert "cancelled" == (await run.wait()).reason
+
+
+async def test_whoever_is_cancelled_while_he_waits_for_a_run() -> None:
+    """The run goes on."""
+    async with Runs() as runs:
+        run = await runs.start(held("a"), owner="ann")
+        with anyio.move_on_after(0):
+            await run.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert not run.ended
+
+
+async def test_a_read_that_is_cancelled_takes_nothing() -> None:
+    """The next read has the event; nothing comes twice."""
+    gates = [anyio.Event() for _ in range(5)]
+    batches = [each for gate, letter in zip(gates, "abcde", strict=True) for each in (gate, texts(letter))]
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script(*batches, [STOP])), owner="ann")
+        taken = list[UIEvent]()
+        async with run.attach() as events:
+            taken.append(await anext(events))
+            for gate in gates:
+                with anyio.move_on_after(0):
+                    taken.append(await anext(events))
+                gate.set()
+                taken.append(await anext(events))
+            await read(events, taken)
+
+    assert list(range(1, len(taken) + 1)) == [event.seq for event in taken]
+    assert "abcde" == "".join(event.text for event in taken if isinstance(event, Text))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_wait_for_takes_nothing(anyio_backend: str) -> None:
+    """The timeout of asyncio disturbs neither the reader nor the run."""
+    async with Runs() as runs:
+        run = await runs.start(held("a"), owner="ann")
+        events = run.attach()
+        taken = list[UIEvent]()
+        while len(taken) < 3:
+            taken.append(await asyncio.wait_for(anext(events), 5))
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(events), 0.001)
+        await run.stop()
+        assert ["step 1 ends: None", "done cancelled: None (None)"] == story(await read(events))
+
+
+async def test_expired_positions() -> None:
+    """One warning, with the number of the last event that went, and then what is kept."""
+    async with Runs(MemoryEventLog(max_events=4)) as runs:
+        run = await runs.start(ToolStream(Script([*texts(*"abcdef"), STOP])), owner="ann")
+        await run.wait()
+        for after in range(6):
+            events = await read(run.attach(after))
+            assert isinstance(events[0], Warning)
+            assert (Code.RESYNC, 6) == (events[0].code, events[0].seq)
+            assert [7, 8, 9, 10] == [event.seq for event in events[1:]]
+        for after in range(6, 11):
+            assert list(range(after + 1, 11)) == [event.seq for event in await read(run.attach(after))]
+        for after in (-1, 11):
+            assert [6, 7, 8, 9, 10] == [event.seq for event in await read(run.attach(after))]
+        wrong: Any = "7"
+        with pytest.raises(TypeError, match="after is the seq"):
+            run.attach(wrong)
+
+
+async def test_runs_that_are_abandoned_are_stopped_if_asked() -> None:
+    """A while after the last reader has left, or after the start if none ever came; a reader keeps them alive."""
+    tool = Tool()
+    async with Runs(stop_when_abandoned=0) as runs:
+        lonely = await runs.start(held("a"), owner="ann")
+        assert "cancelled" == (await lonely.wait()).reason
+        run = await runs.start(ToolStream(Script([*texts(WAIT), STOP]), tools=[tool.wait]), owner="ann")
+        one, other = run.attach(), run.attach()
+        await tool.running.wait()
+        await one.detach()
+        await anyio.wait_all_tasks_blocked()
+        assert not run.ended
+        async with other:
+            assert isinstance(await anext(other), Start)
+        assert "cancelled" == (await run.wait()).reason
+        assert 1 == tool.stopped
+
+
+async def test_a_reader_that_is_forgotten_has_left() -> None:
+    """After a `break` without `detach`, too, when it is collected; and in whichever thread that happens."""
+    async with Runs(stop_when_abandoned=0) as runs:
+        run = await runs.start(held("a"), owner="ann")
+        async for event in run.attach():
+            if isinstance(event, Text):
+                break
+        gc.collect()
+        assert "cancelled" == (await run.wait()).reason
+
+        gate = anyio.Event()
+        source = Script(texts("a"), gate, texts("b"), hold=True)
+        run = await runs.start(ToolStream(source), owner="ann")
+        kept = [run.attach()]
+        await anext(kept[0])
+        await anyio.to_thread.run_sync(kept.clear)
+        gate.set()
+        assert "cancelled" == (await run.wait()).reason
+
+
+async def test_a_reader_who_comes_back_in_time() -> None:
+    """The run is not stopped, however often he goes."""
+    async with Runs(stop_when_abandoned=3600) as runs:
+        run = await runs.start(held("a"), owner="ann")
+        for after in range(3):
+            async with run.attach(after) as events:
+                await anext(events)
+        await anyio.wait_all_tasks_blocked()
+        assert not run.ended
+
+
+async def test_an_attachment_is_an_iterator() -> None:
+    """Of the public type, and its position is what another goes on from."""
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
+        events: Attachment = run.attach()
+        assert events is aiter(events)
+        assert 0 == events.position
+        await anext(events)
+        assert 1 == events.position

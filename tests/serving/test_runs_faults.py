@@ -1,0 +1,470 @@
+"""Runs whose streams fail, or are of another make, and an app that ends in the middle of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx
+import pytest
+import structlog.testing
+
+from streamtools import ToolStream, replay, sources
+from streamtools.errors import ClosedError, RecordingError
+from streamtools.events import Done, Error, ProviderCompleted, Start, Text, UIEvent
+from streamtools.runs import MemoryEventLog, Run, Runs
+from tests.serving.test_runs import WAIT, Tool, held, read
+from tests.support.loopback import Loopback
+from tests.support.stories import Script, story, texts
+
+pytestmark = pytest.mark.anyio
+
+STOP = ProviderCompleted(finish_reason="stop")
+BROKEN = ["start", "error stream_interrupted", "done failed: None (None)"]
+LEFT = ["start", "text 'a'", "done cancelled: None (None)"]
+
+
+@asynccontextmanager
+async def giving(*events: UIEvent, hold: bool = False, error: BaseException | None = None) -> AsyncIterator[Any]:
+    """A stream that is no `ToolStream`: an asynchronous generator of these events."""
+
+    async def generate() -> AsyncIterator[UIEvent]:
+        for event in events:
+            yield event
+        if error is not None:
+            raise error
+        if hold:
+            await anyio.sleep_forever()
+
+    yield generate()
+
+
+# Streams that fail.
+
+
+async def test_a_stream_that_cannot_be_entered() -> None:
+    """Readers are told that the run has failed, and `wait` raises why; the other runs go on."""
+    async with Runs() as runs:
+        other = await runs.start(held("a"), owner="ann")
+        with structlog.testing.capture_logs() as logs:
+            run = await runs.start(replay("there/is/none.jsonl"), owner="ann")
+            events = await read(run.attach())
+            assert BROKEN == story(events)
+            assert ["the run failed on the server"] == [each.message for each in events if isinstance(each, Error)]
+            with pytest.raises(RecordingError):
+                await run.wait()
+        assert [("run_failed", "RecordingError", run.id)] == [(e["event"], e["error"], e["run_id"]) for e in logs]
+        assert ("failed", 1) == (run.result.reason, len(run.result.errors))
+        assert not other.ended
+
+
+@pytest.mark.parametrize("in_group", [True, False])
+async def test_a_fault_of_ones_own_is_found(in_group: bool) -> None:
+    """The log tells the type of the exception and the line that raised it, and nothing that it says."""
+
+    def look_up(notes: dict[str, str]) -> str:
+        return notes["of whoever it was"]
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        if in_group:
+            async with anyio.create_task_group():
+                look_up({})
+        look_up({})
+        async with held("a") as events:
+            yield events
+
+    async with Runs() as runs:
+        with structlog.testing.capture_logs() as logs:
+            run = await runs.start(answer(), owner="ann")
+            with pytest.raises(ExceptionGroup if in_group else KeyError):
+                await run.wait()
+    (entry,) = logs
+    place = f"{__file__}:{look_up.__code__.co_firstlineno + 1}"
+    assert ("run_failed", "KeyError", place) == (entry["event"], entry["error"], entry["raised_at"])
+    assert "whoever" not in str(entry)
+
+
+async def test_a_stream_that_ends_too_early() -> None:
+    """Readers are told that, and no fault of the server's."""
+    async with Runs() as runs:
+        run = await runs.start(giving(Start("r")), owner="ann")
+        (told,) = [each.message for each in await read(run.attach()) if isinstance(each, Error)]
+    assert "the stream ended before it was complete" == told
+
+
+async def test_done_comes_before_the_block_behind_the_yield() -> None:
+    """What that keeps is there once the run has ended."""
+    kept: list[str] = []
+    may_keep = anyio.Event()
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with ToolStream(Script([*texts("a"), STOP])) as events:
+            yield events
+        await may_keep.wait()
+        kept.append("the history")
+
+    async with Runs() as runs:
+        run = await runs.start(answer(), owner="ann")
+        assert isinstance((await read(run.attach()))[-1], Done)
+        assert ([], False) == (kept, run.ended)
+        may_keep.set()
+        await run.wait()
+        assert (["the history"], True) == (kept, run.ended)
+
+
+async def test_a_stream_that_was_entered_already() -> None:
+    """It cannot be run; whoever has it keeps it."""
+    async with Runs() as runs, held("a") as events:
+        run = await runs.start(events, owner="ann")
+        with pytest.raises(ClosedError):
+            await run.wait()
+        assert BROKEN == story(await read(run.attach()))
+        assert isinstance(await anext(events), Start)
+
+
+async def test_a_source_that_raises() -> None:
+    """What a `ToolStream` says of it is what readers get, and `wait` raises it, each time."""
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script(texts("a"), KeyError("mine"))), owner="ann")
+        events = await read(run.attach())
+        for _ in range(2):
+            with pytest.raises(KeyError, match="mine"):
+                await run.wait()
+    told = story(events)
+    assert "error stream_interrupted" in told
+    assert told[-1].startswith("done failed")
+    assert "mine" not in str(events)
+
+
+async def test_a_fault_that_comes_with_the_leaving() -> None:
+    """The events are those of a good run; `wait` raises what the code around it raised."""
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with ToolStream(Script([*texts("a"), STOP])) as events:
+            yield events
+        raise OSError("not saved")
+
+    async with Runs() as runs:
+        run = await runs.start(answer(), owner="ann")
+        assert "done finished: stop (None)" == story(await read(run.attach()))[-1]
+        with pytest.raises(OSError, match="not saved"):
+            await run.wait()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), ExceptionGroup("both", [ValueError("a"), KeyError("b")])])
+async def test_what_a_run_raises_ends_nothing_else(error: BaseException) -> None:
+    """Not even `SystemExit` of code that a model chose to call."""
+    async with Runs() as runs:
+        other = await runs.start(held("a"), owner="ann")
+        run = await runs.start(giving(error=error), owner="ann")
+        assert BROKEN == story(await read(run.attach()))
+        with pytest.raises(type(error)):
+            await run.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert not other.ended
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_that_nobody_sent(anyio_backend: str) -> None:
+    """A stream that awaits a task which was cancelled has failed, and was not stopped."""
+    async with Runs() as runs:
+        run = await runs.start(giving(error=asyncio.CancelledError()), owner="ann")
+        assert BROKEN == story(await read(run.attach()))
+
+
+async def test_an_exception_for_the_program() -> None:
+    """It ends the program, and the run has its end all the same."""
+
+    class Interrupt(BaseException):
+        """As `KeyboardInterrupt` is."""
+
+    started = list[Run]()
+
+    async def app() -> None:
+        async with Runs() as runs:
+            started.append(await runs.start(giving(Text("a"), error=Interrupt()), owner="ann"))
+            await anyio.sleep_forever()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await app()
+    assert caught.group_contains(Interrupt)
+    assert LEFT == story(await read(started[0].attach()))
+
+
+# Streams of another make.
+
+
+async def test_the_events_of_any_iterator() -> None:
+    """Its run begins with a `start` that has its id, is numbered from one, and has a result."""
+    told: list[UIEvent] = [
+        Text("a"),
+        Text("b", seq=7),
+        Start("other", seq=7),
+        Done("finished", "stop", None, []),
+        Text("late"),
+    ]
+    async with Runs() as runs:
+        run = await runs.start(giving(*told), owner="ann")
+        events = await read(run.attach())
+        result = await run.wait()
+    assert [Start(run.id, seq=1), Text("a", seq=2), Text("b", seq=3)] == events[:3]
+    assert [1, 2, 3, 4, 5] == [event.seq for event in events]
+    assert ("ab", "finished", "stop") == (result.text, result.reason, result.finish_reason)
+    assert result == run.result
+
+
+async def test_the_result_of_any_iterator_while_it_goes_on() -> None:
+    """It is what has been said so far."""
+    async with Runs() as runs:
+        run = await runs.start(giving(Text("a"), hold=True), owner="ann")
+        await anyio.wait_all_tasks_blocked()
+        assert ("a", None) == (run.result.text, run.result.reason)
+        await run.stop()
+        assert LEFT == story(await read(run.attach()))
+        assert ("a", "cancelled") == (run.result.text, run.result.reason)
+
+
+async def test_an_end_without_done() -> None:
+    """Nobody knows whether it was complete, so the run has failed; nothing is raised."""
+    async with Runs() as runs:
+        run = await runs.start(giving(Text("a")), owner="ann")
+        told = story(await read(run.attach()))
+        assert ["start", "text 'a'", "error stream_interrupted", "done failed: None (None)"] == told
+        assert "failed" == (await run.wait()).reason
+
+
+async def test_a_stream_that_never_waits() -> None:
+    """Others get their turn, and it can be stopped; what it would still say then is bounded."""
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[AsyncIterator[UIEvent]]:
+        class Endless:
+            def __aiter__(self) -> Endless:
+                return self
+
+            async def __anext__(self) -> UIEvent:
+                return Text("x")
+
+        yield Endless()
+
+    async with Runs(MemoryEventLog(max_events=100)) as runs:
+        run = await runs.start(answer(), owner="ann")
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        await run.stop()
+        assert "done cancelled: None (None)" == story(await read(run.attach()))[-1]
+
+
+async def test_what_cannot_be_read_once_it_was_left() -> None:
+    """A stream that is closed by its leaving has nothing more to say, and that is no fault."""
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[AsyncIterator[UIEvent]]:
+        send, receive = anyio.create_memory_object_stream[UIEvent](1)
+        async with send, receive:
+            await send.send(Text("a"))
+            yield receive
+
+    async with Runs() as runs:
+        run = await runs.start(answer(), owner="ann")
+        await anyio.wait_all_tasks_blocked()
+        await run.stop()
+        assert LEFT == story(await read(run.attach()))
+        assert "cancelled" == (await run.wait()).reason
+
+
+@pytest.mark.parametrize("wrong", [None, [Text("a")], object()])
+async def test_what_is_no_stream(wrong: Any) -> None:
+    """It is refused at once."""
+    async with Runs() as runs:
+        with pytest.raises(TypeError, match="context manager"):
+            await runs.start(wrong, owner="ann")
+
+
+async def test_a_response_that_the_run_owns() -> None:
+    """A function opens it and yields its stream: the run enters and leaves both; to stop it hangs up at the server."""
+    body = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+
+    async with Loopback([body], hold=True) as server, httpx.AsyncClient() as client:
+
+        @asynccontextmanager
+        async def answer() -> AsyncIterator[ToolStream]:
+            async with client.stream("POST", server.url) as response, ToolStream(sources.openai(response)) as events:
+                yield events
+
+        async with Runs() as runs:
+            run = await runs.start(answer(), owner="ann")
+            async with run.attach() as events:
+                while not isinstance(await anext(events), Text):
+                    pass
+            await run.stop()
+            await server.disconnected.wait()
+        assert ("Hi", "cancelled") == (run.result.text, run.result.reason)
+        told = await read(run.attach())
+        assert isinstance(told[0], Start)
+        assert run.id == told[0].run_id
+
+
+async def test_stop_while_the_stream_is_being_entered() -> None:
+    """The entering is cancelled, and the run has its end."""
+    entering = anyio.Event()
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        entering.set()
+        await anyio.sleep_forever()
+        yield held("a")
+
+    async with Runs() as runs:
+        run = await runs.start(answer(), owner="ann")
+        await entering.wait()
+        await run.stop()
+        assert ["start", "done cancelled: None (None)"] == story(await read(run.attach()))
+
+
+async def test_code_around_a_stream_that_was_stopped() -> None:
+    """It is left as after its end, so that what was said can be saved."""
+    saved = list[Any]()
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with held("a", "b") as events:
+            yield events
+        await anyio.lowlevel.checkpoint()
+        saved.append((events.result.reason, events.result.text))
+
+    async with Runs() as runs:
+        run = await runs.start(answer(), owner="ann")
+        await anyio.wait_all_tasks_blocked()
+        await run.stop()
+    assert [("cancelled", "ab")] == saved
+
+
+# Starting.
+
+
+async def test_a_start_that_is_cancelled() -> None:
+    """There is no run then, and the stream is closed."""
+    source = Script([STOP])
+    async with Runs() as runs:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await runs.start(ToolStream(source), owner="ann")
+        assert scope.cancelled_caught
+        assert (0, 0, 1) == (runs.running, source.read, source.closed)
+
+
+async def test_a_refused_stream_that_does_not_close() -> None:
+    """What it raises is logged; the caller is told why it was refused."""
+
+    class Stubborn(Script):
+        async def aclose(self) -> None:
+            raise OSError("no")
+
+    async with Runs() as runs:
+        await runs.aclose()
+        with structlog.testing.capture_logs() as logs, pytest.raises(ClosedError):
+            await runs.start(ToolStream(Stubborn()), owner="ann")
+        assert [("stream_not_closed", "OSError")] == [(each["event"], each["error"]) for each in logs]
+
+
+# The end of the app.
+
+
+async def test_the_app_ends_in_mid_run() -> None:
+    """All runs are stopped and all that is behind them is closed; their readers see `done`."""
+    tools, scripts = [Tool() for _ in range(3)], [Script([*texts("a ", WAIT), STOP], hold=True) for _ in range(3)]
+    taken = list[UIEvent]()
+    async with anyio.create_task_group() as group:
+        async with Runs() as runs:
+            for tool, script in zip(tools, scripts, strict=True):
+                run = await runs.start(ToolStream(script, tools=[tool.wait]), owner="ann")
+                await tool.running.wait()
+            group.start_soon(read, run.attach(), taken)
+        assert [1, 1, 1] == [tool.stopped for tool in tools]
+        assert [1, 1, 1] == [script.closed for script in scripts]
+        assert 0 == runs.running
+    assert "done cancelled: stop (None)" == story(taken)[-1]
+
+
+async def test_the_app_is_cancelled() -> None:
+    """As with an orderly end, and what the app raises comes out as it is."""
+    source = Script(texts("a"), hold=True)
+    with anyio.CancelScope() as scope:
+        async with Runs() as runs:
+            run = await runs.start(ToolStream(source), owner="ann")
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert 1 == source.closed
+    assert "done cancelled: None (None)" == story(await read(run.attach()))[-1]
+
+    async def app() -> None:
+        async with Runs() as runs:
+            await runs.start(held("a"), owner="ann")
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await app()
+
+
+async def test_a_run_that_does_not_let_go() -> None:
+    """After its grace, what it does to leave is cancelled."""
+    cancelled = list[str]()
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with held("a") as events:
+            yield events
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            cancelled.append("cancelled")
+            raise
+
+    async with Runs(grace=0.01) as runs:
+        run = await runs.start(answer(), owner="ann")
+        await anyio.wait_all_tasks_blocked()
+        await runs.aclose()
+        assert ["cancelled"] == cancelled
+    assert "done cancelled: None (None)" == story(await read(run.attach()))[-1]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'Run.drive' was never awaited")  # by asyncio, which cancelled its task
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: str) -> None:
+    """Each run has its end, whatever the closing of another's stream raises."""
+
+    class Unclosable:
+        async def __aenter__(self) -> AsyncIterator[UIEvent]:
+            raise AssertionError("it is never entered")
+
+        async def __aexit__(self, *told: object) -> None:
+            raise AssertionError("it is never left")
+
+        async def aclose(self) -> None:
+            raise asyncio.CancelledError
+
+    started: list[Run] = []
+    others = asyncio.all_tasks()
+
+    async def app() -> None:
+        async with Runs() as runs:
+            started.extend([await runs.start(Unclosable(), owner="ann") for _ in range(2)])
+            for task in asyncio.all_tasks() - others:
+                task.cancel()
+
+    task = asyncio.create_task(app())
+    await asyncio.wait([task])
+
+    gc.collect()  # what was never begun
+    assert (True, [True, True]) == (task.cancelled(), [run.ended for run in started])
+    assert 2 * [["start", "done cancelled: None (None)"]] == [story(await read(run.attach())) for run in started]

@@ -1,0 +1,199 @@
+"""Which runs there are: found by their owners alone, so many at the same time, kept for so long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from streamtools import ToolStream, chat
+from streamtools.conversation import ScriptedModel
+from streamtools.errors import ClosedError, RunNotFound, StreamToolsError, TooManyRuns
+from streamtools.events import ProviderCompleted
+from streamtools.runs import MemoryEventLog, Runs
+from streamtools.tools import MemoryLedger
+from tests.serving.test_runs import held, read
+from tests.support.approvals import QUESTION, Bank, block
+from tests.support.stories import Script, story, texts
+
+pytestmark = pytest.mark.anyio
+
+STOP = ProviderCompleted(finish_reason="stop")
+PAID = '{"to":"Ann","amount":5}'
+
+
+async def test_another_owners_run_is_not_found() -> None:
+    """He is told the same as for a run that never was, so that nothing can be learned from it."""
+    async with Runs() as runs:
+        run = await runs.start(held("a"), owner="ann")
+        told = list[str]()
+        for run_id, owner in (
+            (run.id, "bob"),
+            ("run_never", "bob"),
+            (run.id, ""),
+            (f"ann/{run.id}", ""),
+            (f"/{run.id}", "ann"),
+            ("", "ann"),
+        ):
+            with pytest.raises(RunNotFound) as caught:
+                await runs.find(run_id, owner=owner)
+            assert isinstance(caught.value, StreamToolsError | LookupError)
+            told.append(str(caught.value).replace(repr(run_id), "ID"))
+        assert {"there is no run ID"} == set(told)
+        assert run is await runs.find(run.id, owner="ann")
+
+
+async def test_the_conversation_of_another_owner() -> None:
+    """A client chooses its id; the last run there is found by its owner, while it goes on or is kept, and by nobody."""
+    now = 0.0
+    async with Runs(keep=10, clock=lambda: now) as runs:
+        first = await runs.start(held("a"), owner="ann", conversation="c", note=7)
+        theirs = await runs.start(held("b"), owner="bob", conversation="c")
+        await runs.start(held("d"), owner="ann")
+        assert (first, theirs) == (await runs.latest("c", owner="ann"), await runs.latest("c", owner="bob"))
+        for conversation, owner in (("c", "eve"), ("ann/c", ""), ("/c", "ann"), (first.id, "ann")):
+            assert await runs.latest(conversation, owner=owner) is None
+        assert ("c", 7) == (first.conversation, first.note)
+
+        await first.stop()
+        assert first is await runs.latest("c", owner="ann")
+        second = await runs.start(held("e"), owner="ann", conversation="c")
+        await second.stop()
+        now = 9.0
+        assert second is await runs.latest("c", owner="ann")
+        now = 10.0
+        assert await runs.latest("c", owner="ann") is None
+        assert theirs is await runs.latest("c", owner="bob")
+        assert 1 == len(runs._latest)
+
+
+async def test_what_an_ended_run_waits_for() -> None:
+    """It is kept with the run, and with the history to resume it with; a run that waits for nobody keeps neither."""
+    bank = Bank()
+    async with Runs() as runs:
+        streams = [
+            chat(ScriptedModel([answer]), [QUESTION], tools=bank.tools) for answer in (block("pay", PAID), "No.")
+        ]
+        asks, says = [await runs.start(each, owner="ann", conversation="c") for each in streams]
+        assert [None, None] == [asks.suspension, says.suspension]
+        await asks.wait()
+        await says.wait()
+        assert asks.suspension is not None
+        assert (["pay"], streams[0].history) == ([call.name for call in asks.suspension.calls], asks.history)
+        assert (None, []) == (says.suspension, says.history)
+
+        (call,) = asks.suspension.calls
+        options: Any = {"resume": asks.suspension, "decisions": {call.id: True}, "ledger": MemoryLedger()}
+        again = chat(ScriptedModel(["Done."]), asks.history, tools=bank.tools, **options)
+        await (await runs.start(again, owner="ann", conversation="c")).wait()
+    assert [("Ann", 5)] == bank.paid
+
+
+async def test_two_owners_may_have_runs_of_one_name() -> None:
+    """Each reads his own; one owner's two are refused while the first is kept, and the second stream is closed."""
+    async with Runs() as runs:
+        for name in ("ann", "bob"):
+            await runs.start(ToolStream(Script([*texts(name), STOP]), run_id="r"), owner=name)
+        for name in ("ann", "bob"):
+            result = await (await runs.find("r", owner=name)).wait()
+            assert name == result.text
+        source = Script([STOP])
+        with pytest.raises(ValueError, match="there is a run 'r' already"):
+            await runs.start(ToolStream(source, run_id="r"), owner="ann")
+        assert (0, 1) == (source.read, source.closed)
+
+
+async def test_ids_cannot_be_guessed() -> None:
+    """Where the stream has none, or one that was made: 96 bits at least, and no two alike."""
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with ToolStream(Script([STOP])) as events:
+            yield events
+
+    async with Runs() as runs:
+        ids = {(await runs.start(ToolStream(Script([STOP])), owner="ann")).id for _ in range(20)}
+        ids |= {(await runs.start(answer(), owner="ann")).id for _ in range(20)}
+    assert 40 == len(ids)
+    assert all(re.fullmatch(r"run_[\w-]{16,}", each) for each in ids)
+
+
+async def test_too_many_runs() -> None:
+    """The one more is refused and its stream closed; an ended one makes room."""
+    async with Runs(max_running=2) as runs:
+        first = await runs.start(held("a"), owner="ann")
+        await runs.start(held("a"), owner="bob")
+        source = Script([STOP])
+        with pytest.raises(TooManyRuns, match="2 runs are going on"):
+            await runs.start(ToolStream(source), owner="cy")
+        assert (0, 1) == (source.read, source.closed)
+        await first.stop()
+        await runs.start(held("a"), owner="cy")
+        assert 2 == runs.running
+
+
+async def test_ended_runs_are_kept_for_a_time() -> None:
+    """And then they are not found, and what they said is gone too; a running one is kept whatever its age."""
+    clock = [0.0]
+    log = MemoryEventLog()
+    async with Runs(log, keep=10, clock=lambda: clock[0]) as runs:
+        going = await runs.start(held("a"), owner="ann")
+        ended = await runs.start(ToolStream(Script([STOP])), owner="ann")
+        await ended.wait()
+        clock[0] = 9.9
+        assert ended is await runs.find(ended.id, owner="ann")
+        clock[0] = 10.0
+        with pytest.raises(RunNotFound):
+            await runs.find(ended.id, owner="ann")
+        with pytest.raises(RunNotFound):
+            await read(ended.attach())
+        assert going is await runs.find(going.id, owner="ann")
+        assert 1 == len(log)
+        again = ToolStream(Script([STOP]), run_id=ended.id)
+        assert "finished" == (await (await runs.start(again, owner="ann")).wait()).reason
+
+
+async def test_only_some_ended_runs_are_kept() -> None:
+    """The last ones."""
+    async with Runs(max_kept=2) as runs:
+        ended = []
+        for _ in range(4):
+            ended.append(await runs.start(ToolStream(Script([STOP])), owner="ann"))
+            await ended[-1].wait()
+        for run in ended[:2]:
+            with pytest.raises(RunNotFound):
+                await runs.find(run.id, owner="ann")
+        for run in ended[2:]:
+            assert run is await runs.find(run.id, owner="ann")
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"max_running": 0}, {"keep": -1}, {"max_kept": -1}, {"grace": -1}, {"stop_when_abandoned": -1}]
+)
+def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
+    """They raise at once, and say what was given."""
+    with pytest.raises(ValueError, match=f"{next(iter(bounds))} is .*not {next(iter(bounds.values()))}"):
+        Runs(**bounds)
+
+
+async def test_runs_are_started_between_entering_and_leaving() -> None:
+    """Before and behind it nothing can be started, and the stream is closed; the past can still be read."""
+    runs, sources = Runs(), [Script([STOP]) for _ in range(3)]
+    with pytest.raises(ClosedError):
+        await runs.start(ToolStream(sources[0]), owner="ann")
+    async with runs:
+        with pytest.raises(ClosedError):
+            await runs.__aenter__()
+        run = await runs.start(ToolStream(sources[1]), owner="ann")
+        await run.wait()
+    with pytest.raises(ClosedError):
+        await runs.start(ToolStream(sources[2]), owner="ann")
+    with pytest.raises(ClosedError):
+        await runs.__aenter__()
+    assert [1, 1, 1] == [source.closed for source in sources]
+    assert "done finished: stop (None)" == story(await read((await runs.find(run.id, owner="ann")).attach()))[-1]
+    unused = Runs()
+    await unused.aclose()

@@ -1,0 +1,116 @@
+"""A connection that breaks and comes back: whatever it has seen, it gets the rest, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import ToolStream, coalesce, replay
+from streamtools.events import Done, ProviderCompleted, UIEvent, Warning
+from streamtools.recording import shipped
+from streamtools.runs import MemoryEventLog, Run, Runs
+from tests.serving.test_runs import add, get_weather, read
+from tests.support.loops import OTHER_LOOP_DEEP
+from tests.support.stories import Script, texts
+
+QUICK = ("cut-call", "no-call", "two-tools")
+EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.deep) for name in sorted(shipped())]
+"""The recordings, most of them for the deep tests."""
+
+TOOLS: list[Callable[..., Any]] = [get_weather, add]
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+async def resume(run: Run, drops: Sequence[int]) -> list[UIEvent]:
+    """Read a run, over a connection that breaks after so many events, then so many more, and so on."""
+    taken: list[UIEvent] = []
+    for drop in drops:
+        async with run.attach(taken[-1].seq if taken else 0) as events:
+            for _ in range(drop):
+                event = await anext(events, None)
+                if event is None:
+                    return taken
+                taken.append(event)
+    return await read(run.attach(taken[-1].seq if taken else 0), taken)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", EACH)
+@OTHER_LOOP_DEEP
+async def test_dropped_after_each_event(name: str) -> None:
+    """At every place behind the end of the run, and at some while it goes on: the two parts are the whole."""
+    async with Runs() as runs:
+        first = await runs.start(replay(shipped()[name], tools=TOOLS), owner="ann")
+        whole = await read(first.attach())
+        stride = 1 + len(whole) // 40
+        for k in range(len(whole) + 1):
+            assert whole == await resume(first, [k])
+            if k % stride == 0:
+                run = await runs.start(replay(shipped()[name], tools=TOOLS), owner="ann")
+                live = await resume(run, [k])
+                assert coalesce(whole) == coalesce(live)
+                assert [event.seq for event in whole] == [event.seq for event in live]
+        assert whole == await resume(first, [1] * (len(whole) + 1))
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(
+    pieces=st.lists(st.lists(st.text("ab #:\n", min_size=1), min_size=1), min_size=1, max_size=8),
+    drops=st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=3),
+)
+def test_several_readers_resume_at_any_places(backend: str, pieces: list[list[str]], drops: list[list[int]]) -> None:
+    """While the answer comes, in batches of any size; all of them have the same in the end."""
+
+    async def run_it() -> None:
+        taken: list[list[UIEvent]] = [[] for _ in drops]
+        gates = [anyio.Event() for _ in pieces]
+        batches = [each for piece, gate in zip(pieces, gates, strict=True) for each in (gate, texts(*piece))]
+
+        async def follow(place: int) -> None:
+            taken[place] += await resume(run, drops[place])
+
+        async with Runs() as runs:
+            run = await runs.start(ToolStream(Script(*batches, [STOP])), owner="ann")
+            async with anyio.create_task_group() as group:
+                for place in range(len(drops)):
+                    group.start_soon(follow, place)
+                for gate in gates:
+                    for _ in drops:
+                        await anyio.lowlevel.checkpoint()
+                    gate.set()
+            whole = await read(run.attach())
+        assert all(whole == each for each in taken)
+        assert list(range(1, len(whole) + 1)) == [event.seq for event in whole]
+        assert isinstance(whole[-1], Done)
+
+    anyio.run(run_it, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(most=st.integers(1, 20), count=st.integers(1, 40), after=st.integers(-2, 50))
+def test_from_any_position_of_a_log_that_is_too_short(backend: str, most: int, count: int, after: int) -> None:
+    """What is kept behind it, without a gap; one warning first if it is not all that there was, and never another."""
+
+    async def run_it() -> None:
+        async with Runs(MemoryEventLog(max_events=most)) as runs:
+            run = await runs.start(ToolStream(Script([*texts(*"x" * count), STOP])), owner="ann")
+            await run.wait()
+            last = count + 4
+            events = await read(run.attach(after))
+            told = [event.seq for event in events if not isinstance(event, Warning)]
+            warnings = [event.seq for event in events if isinstance(event, Warning)]
+            if 0 <= after <= last and not warnings:
+                assert list(range(after + 1, last + 1)) == told
+            else:
+                (dropped,) = warnings
+                assert dropped == events[0].seq
+                assert list(range(dropped + 1, last + 1)) == told
+                assert len(told) <= most
+
+    anyio.run(run_it, backend=backend)

@@ -1,0 +1,61 @@
+"""What holds for the adapter of every format, over the fixtures of its own tests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from streamtools.errors import Code
+from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
+from streamtools.sources import FrameAdapter
+from tests.support.cuts import cut, every_cut
+
+Make = Callable[[], FrameAdapter]
+
+_SHORT = 1500  # bytes of a stream that is cut at every place
+_CUTS = 200
+
+
+def read(make: Make, *chunks: bytes) -> list[SourceEvent]:
+    """Return the events of a whole stream that comes in `chunks`."""
+    adapter = make()
+    return [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
+
+
+def cuts(stream: bytes) -> Iterator[list[bytes]]:
+    """Yield the stream whole, byte by byte, and at every place in two, or in pieces at random if it is long."""
+    if len(stream) <= _SHORT:
+        yield from every_cut(stream)
+        return
+    yield [stream]
+    yield [stream[at : at + 1] for at in range(len(stream))]
+    chance = random.Random(len(stream))
+    for _ in range(_CUTS):
+        yield cut(stream, [chance.randrange(len(stream)) for _ in range(chance.randrange(1, 12))])
+
+
+def assert_same_at_every_cut(make: Make, stream: bytes, expected: list[SourceEvent]) -> None:
+    """Assert that a stream gives the same events however it is cut, and that each event survives JSON."""
+    assert expected == read(make, stream)
+    for chunks in cuts(stream):
+        assert expected == read(make, *chunks), chunks
+    for event in expected:
+        assert type(event) is type(read_source_event(event.to_json()))
+
+
+def assert_ends_are_earned(make: Make, frames: Sequence[bytes]) -> None:
+    """Assert that a stream which breaks off between two events completes only if it says that it had ended."""
+    for count in range(len(frames)):
+        adapter = make()
+        events = adapter.feed(b"".join(frames[:count]))
+        ended = adapter.ended
+        events += adapter.close("reset")
+        lost = SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause="reset")
+        assert ended != (lost in events), count
+        assert ended or not any(
+            isinstance(event, ChainCompleted) or (isinstance(event, ProviderCompleted) and event.ends_run)
+            for event in events
+        )
+        assert sum(isinstance(event, SourceError) for event in events) <= 1
+        assert adapter.ended
+        assert adapter.close("reset") == []

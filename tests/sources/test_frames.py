@@ -1,0 +1,211 @@
+"""Frames: the decoders agree with a naive reference over every cut, keep to the limit, and lose nothing at the end."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
+from tests.support.cuts import cut, every_cut, places
+
+
+def frames(decoder: SSEDecoder | LineDecoder, chunks: Iterable[bytes]) -> list[Framed]:
+    found = [frame for chunk in chunks for frame in decoder.feed(chunk)]
+    return found + decoder.close()
+
+
+def reference(stream: bytes) -> list[Frame]:
+    """The standard's algorithm, line by line, with the four differences that `frames.py` declares."""
+    found, data, bare, event, last = [], list[bytes](), list[bytes](), "", ""
+    for line in [*re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf")), b""]:
+        name, _, value = line.partition(b":")
+        value = value[1:] if value.startswith(b" ") else value
+        if not line:
+            if data or event or bare:
+                found.append(Frame(b"\n".join(data or bare), event or "message", last))
+            data, bare, event = [], [], ""
+        elif name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value.decode(errors="replace")
+        elif name == b"id" and b"\0" not in value:
+            last = value.decode(errors="replace")
+        elif name != b"id" and (bare or line.startswith(b"{") or line.rstrip() in (b"[", b"[{")):
+            bare.append(line)
+        elif re.search(rb"[^\t -~]", name):
+            data.append(line)
+    return found
+
+
+CASES = {
+    "one event of one line": (b"data: one\n\n", [Frame(b"one")]),
+    "several events": (b"data: one\n\ndata: two\n\n", [Frame(b"one"), Frame(b"two")]),
+    "CR ends lines": (b"data: one\r\rdata: two\r\r", [Frame(b"one"), Frame(b"two")]),
+    "CRLF ends lines": (b"data: one\r\n\r\ndata: two\r\n\r\n", [Frame(b"one"), Frame(b"two")]),
+    "three line ends in one stream": (
+        b"data: one\r\n\ndata: two\n\r\ndata: three\r\n\r",
+        [Frame(b"one"), Frame(b"two"), Frame(b"three")],
+    ),
+    "LF after CR is one end, LF after LF is two": (b"data: a\r\ndata: b\n\r\n", [Frame(b"a\nb")]),
+    "more blank lines than needed": (b"\n\ndata: one\n\n\n\n\ndata: two\n\n\n", [Frame(b"one"), Frame(b"two")]),
+    "data of several lines": (b"data: one\ndata:\ndata: three\n\n", [Frame(b"one\n\nthree")]),
+    "one space after the colon is syntax, two are one": (b"data:one\ndata:  two\n\n", [Frame(b"one\n two")]),
+    "a field without a colon is empty": (b"data\n\ndata\ndata\n\n", [Frame(b""), Frame(b"\n")]),
+    "comments": (b": KEEP-ALIVE\n\n:\n: more\ndata: one\n: between\n\n", [Frame(b"one")]),
+    "unknown fields": (b"retry: 10\nfoo: bar\ndata: one\ndatum: two\n data: three\n\n", [Frame(b"one")]),
+    "retry alone dispatches nothing": (b"retry: 10\n\n", []),
+    "a name": (b"event: add\ndata: 1\n\ndata: 2\n\n", [Frame(b"1", "add"), Frame(b"2")]),
+    "a name without data is delivered": (b"event: ping\n\n", [Frame(b"", "ping")]),
+    "an empty name is none": (b"event:\ndata: 1\n\n", [Frame(b"1")]),
+    "an id lasts and dispatches nothing": (
+        b"data: 1\nid: 7\n\n: comment\n\ndata: 2\n\nid\ndata: 3\n\n",
+        [Frame(b"1", id="7"), Frame(b"2", id="7"), Frame(b"3")],
+    ),
+    "a name, data and an id, which the next event keeps": (
+        b"event: a\ndata: 1\nid: 7\n\ndata: 2\n\n",
+        [Frame(b"1", "a", "7"), Frame(b"2", id="7")],
+    ),
+    "an id with NUL behind a name and data": (b"event: a\ndata: 1\nid: 7\0\n\n", [Frame(b"1", "a")]),
+    "an id with NUL is ignored": (b"id: a\0b\ndata: 1\n\n", [Frame(b"1")]),
+    "a byte order mark": (b"\xef\xbb\xbfdata: one\n\n", [Frame(b"one")]),
+    "the beginning of a byte order mark": (
+        b"\xef\xbbdata: one\n\ndata: two\n\n",
+        [Frame(b"\xef\xbbdata: one"), Frame(b"two")],
+    ),
+    "a second byte order mark is a part of the name": (
+        b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\ndata: 2\n\n",
+        [Frame(b"\xef\xbb\xbfdata: 1"), Frame(b"2")],
+    ),
+    "a damaged line beside data": (b"data: 1\nda\0ta: 2\n\n: \0\n\n", [Frame(b"1\nda\0ta: 2")]),
+    "a byte order mark alone": (b"\xef\xbb\xbf", []),
+    "half of a byte order mark alone": (b"\xef\xbb", [Frame(b"\xef\xbb")]),
+    "characters of several bytes": ("data: Zürich 🏔\n\n".encode(), [Frame("Zürich 🏔".encode())]),
+    "only CR and LF end lines": (
+        "data: a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n\n".encode(),
+        [Frame("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg".encode())],
+    ),
+    "bytes that are no UTF-8": (b"event: \xff\ndata: \xff\n\n", [Frame(b"\xff", "\ufffd")]),
+    "the last event without its blank line": (b"data: one\n\ndata: two\n", [Frame(b"one"), Frame(b"two")]),
+    "the last event without any line end": (b"event: end\ndata: two", [Frame(b"two", "end")]),
+    "a last comment without its line end": (b": bye", []),
+    # Gemini's errors: JSON over several lines that are no fields; it begins an event of its own.
+    "bare JSON": (
+        b'data: 1\n\n{\n  "error": {\n    "code": 503\n  }\n}\n\ndata: 2\n\n',
+        [Frame(b"1"), Frame(b'{\n  "error": {\n    "code": 503\n  }\n}'), Frame(b"2")],
+    ),
+    "bare JSON in one line, and a list": (
+        b'{"a":1}\n\n[{\n}\n]\n\n[\n]\n\n[ \n]',
+        [Frame(b'{"a":1}'), Frame(b"[{\n}\n]"), Frame(b"[\n]"), Frame(b"[ \n]")],
+    ),
+    "bare JSON beside a field": (b"event: error\n{\nid: 1\n}\n\n", [Frame(b"{\n}", "error", "1")]),
+    "an id that is ignored beside bare JSON": (b"{\nid: \0\n}\n\n", [Frame(b"{\n}")]),
+    "data comes before bare JSON": (b"{}\ndata: 1\n{\n\n", [Frame(b"1")]),
+    "lines that begin neither": (b' {}\n"a"\n[1]\n}\n\n', []),
+    "nothing": (b"", []),
+}
+
+
+@pytest.mark.parametrize(("stream", "expected"), CASES.values(), ids=CASES)
+def test_cases_of_the_standard_at_every_cut(stream: bytes, expected: list[Frame]) -> None:
+    """Each case is what it should be however it is cut, and the reference says the same."""
+    assert expected == reference(stream)
+    for chunks in every_cut(stream):
+        assert expected == frames(SSEDecoder(), chunks), chunks
+
+
+_PIECES = [b"data", b"event", b"id", b"retry", b":", b": ", b" ", b"\n", b"\n\n", b"\r", b"\r\n", b"x", b"\0", b"\xff"]
+_PIECES += [
+    b"data: {}\n\n",
+    b"data: {}\r\n\r\n",
+    b"event: a\ndata: b\n\n",
+    b"event: a\ndata: 1\nid: 7\n\n",
+    b": c\n\n",
+    b"\xef\xbb\xbf",
+    b"{",
+    b"[",
+    b'{\n  "a": 1\n}',
+    "é\u2028".encode(),
+]
+_streams = st.lists(st.sampled_from(_PIECES), max_size=30).map(b"".join)
+
+
+@given(_streams, places)
+def test_any_cut_of_any_stream_gives_what_the_reference_gives(stream: bytes, where: list[int]) -> None:
+    """The decoder is the reference, for streams that are made to be hard."""
+    assert reference(stream) == frames(SSEDecoder(), cut(stream, where))
+
+
+@given(_streams, places, st.integers(1, 20))
+def test_the_limit_skips_the_same_frames_at_any_cut(stream: bytes, where: list[int], limit: int) -> None:
+    """What is over the limit depends on the bytes alone; all else is as if there were none."""
+    lines = re.sub(rb"\r\n?", b"\n", stream.removeprefix(b"\xef\xbb\xbf"))
+    blocks = lines.split(b"\n\n")
+    blocks[-1] = blocks[-1].removesuffix(b"\n")
+    expected = [Skipped(len(block)) for block in blocks if len(block) > limit]
+    found = frames(SSEDecoder(limit), cut(stream, where))
+    assert expected == [frame for frame in found if isinstance(frame, Skipped)]
+    assert found == frames(SSEDecoder(limit), [stream])
+
+
+def test_a_frame_of_exactly_the_limit_passes_at_every_cut() -> None:
+    """The limit counts the lines of a frame, and not the blank line that ends it."""
+    stream = b"data: 123456\n\ndata: 1234567\n\nevent: x\ndata: 1\n\ndata: 2"
+    expected = [Frame(b"123456"), Skipped(13), Skipped(16), Frame(b"2")]
+    for chunks in every_cut(stream):
+        assert expected == frames(SSEDecoder(12), chunks), chunks
+
+
+def test_a_skipped_frame_at_the_end_of_the_stream_is_reported() -> None:
+    """A frame that is over the limit and never ends is reported once, at the end, with the bytes it had."""
+    for chunks in every_cut(b"data: 1\n\ndata: 23456789\n"):
+        assert [Frame(b"1"), Skipped(14)] == frames(SSEDecoder(10), chunks)
+
+
+@pytest.mark.parametrize(("make", "end"), [(SSEDecoder, b"\n\n"), (LineDecoder, b"\n")], ids=["SSE", "NDJSON"])
+def test_a_line_without_end_takes_no_memory(make: type[SSEDecoder | LineDecoder], end: bytes) -> None:
+    """Fifty megabytes in one line are counted and not stored, and what follows them is read."""
+    decoder = make(1024 * 1024)
+    chunk = b"x" * 65536
+    tracemalloc.start()
+    found = [frame for _ in range(800) for frame in decoder.feed(chunk)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    found += decoder.feed(end + b"data: 1" + end)
+    value = b"1" if make is SSEDecoder else b"data: 1"
+    assert [Skipped(800 * 65536), Frame(value)] == found
+    assert peak < 4 * 1024 * 1024
+
+
+def test_a_long_frame_in_drips_is_one_frame() -> None:
+    """A megabyte that comes in pieces of seven bytes is put together once."""
+    value = b"0123456789" * 100_000
+    stream = b"data: " + value + b"\n\n"
+    assert [Frame(value)] == frames(SSEDecoder(), [stream[at : at + 7] for at in range(0, len(stream), 7)])
+
+
+LINES = {
+    "lines": (b'{"a":1}\n{"b":2}\n', [b'{"a":1}', b'{"b":2}']),
+    "CRLF and CR": (b"1\r\n2\r3\n", [b"1", b"2", b"3"]),
+    "empty and blank lines": (b"\n1\n\n  \n2\n", [b"1", b"2"]),
+    "the last line without its end": (b"1\n2", [b"1", b"2"]),
+    "a byte order mark": (b"\xef\xbb\xbf1\n", [b"1"]),
+    "a separator that is no line end": ('"a\u2028b"\n'.encode(), ['"a\u2028b"'.encode()]),
+}
+
+
+@pytest.mark.parametrize(("stream", "expected"), LINES.values(), ids=LINES)
+def test_lines_of_ndjson_at_every_cut(stream: bytes, expected: list[bytes]) -> None:
+    """One frame a line, whatever ends it."""
+    for chunks in every_cut(stream):
+        assert [Frame(line) for line in expected] == frames(LineDecoder(), chunks), chunks
+
+
+def test_a_line_over_the_limit_is_skipped_at_every_cut() -> None:
+    """The limit counts the line without its end."""
+    for chunks in every_cut(b"1234\n12345\n123\n"):
+        assert [Frame(b"1234"), Skipped(5), Frame(b"123")] == frames(LineDecoder(4), chunks), chunks

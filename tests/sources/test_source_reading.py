@@ -1,0 +1,467 @@
+"""Sources over real connections: what they read, what they make of responses that are no streams, how they close."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import anyio
+import httpx
+import httpx_sse
+import msgspec
+import pytest
+
+from streamtools import sources
+from streamtools.errors import Code, UnreadableSource
+from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
+from streamtools.sources.latitude import Latitude
+from streamtools.sources.source import BODY
+from tests.support.loopback import Loopback
+
+pytestmark = pytest.mark.anyio
+
+STREAM = [
+    b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n',
+    b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}\n\nid: 1\n\n: wait\n\n',
+    b"data: [DONE]\n\n",
+]
+EVENTS = [TextDelta("a"), TextDelta("b"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")]
+
+
+async def collect(source: sources.Source) -> list[SourceEvent]:
+    return [event async for batch in source for event in batch]
+
+
+def lost(cause: str) -> SourceError:
+    return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
+
+
+def connect() -> httpx.AsyncClient:
+    return httpx.AsyncClient(trust_env=False, timeout=10)
+
+
+@asynccontextmanager
+async def request(server: Loopback) -> AsyncIterator[httpx.Response]:
+    """Give a response whose body is still to come."""
+    async with connect() as client, client.stream("POST", server.url, json={"stream": True}) as response:
+        yield response
+
+
+async def fetch(server: Loopback) -> list[SourceEvent]:
+    """Return the events of one request, read as a backend would."""
+    async with request(server) as response:
+        source = sources.openai(response)
+        events = await collect(source)
+        await source.aclose()
+    told = server.url.partition("://")[2]
+    assert {told, None} >= {each.url for each in events if isinstance(each, SourceError)}
+    return [msgspec.structs.replace(each, url=None) if isinstance(each, SourceError) else each for each in events]
+
+
+async def test_a_response_of_httpx() -> None:
+    """The bytes of the response are decoded, whatever its chunks are."""
+    async with Loopback(STREAM) as server:
+        assert await fetch(server) == EVENTS
+    assert server.requests[0].endswith(b'{"stream":true}')
+    async with Loopback([bytes([byte]) for chunk in STREAM for byte in chunk]) as server:
+        assert await fetch(server) == EVENTS
+
+
+async def test_each_network_chunk_is_a_batch() -> None:
+    """What one chunk brought is handed out before the next one is there."""
+    first, second = anyio.Event(), anyio.Event()
+    script: list[bytes | anyio.Event] = [STREAM[0], first, STREAM[1], second, STREAM[2]]
+    async with Loopback(script) as server, request(server) as response:
+        source = sources.openai(response)
+        assert [EVENTS[0]] == await anext(source)
+        first.set()
+        assert [EVENTS[1]] == await anext(source)
+        second.set()
+        assert [EVENTS[2]] == await anext(source)
+        assert await anext(source) == []
+        with pytest.raises(StopAsyncIteration):
+            await anext(source)
+        await source.aclose()
+
+
+async def test_an_event_source_of_httpx_sse() -> None:
+    """Its response is read, so that nothing of what its decoder loses is lost."""
+    async with (
+        Loopback([*STREAM[:-1], STREAM[-1].rstrip()]) as server,
+        connect() as client,
+        httpx_sse.aconnect_sse(client, "POST", server.url) as events,
+    ):
+        assert await collect(sources.openai(events)) == EVENTS
+
+
+async def test_server_sent_events_of_httpx_sse() -> None:
+    """Objects with `event` and `data` are read too, and the empty ones that httpx-sse invents mean nothing."""
+    async with (
+        Loopback(STREAM) as server,
+        connect() as client,
+        httpx_sse.aconnect_sse(client, "POST", server.url) as events,
+    ):
+        assert await collect(sources.openai(events.aiter_sse())) == EVENTS
+    decoded = [httpx_sse.ServerSentEvent(event="", data="[DONE]")]
+    assert [ProviderCompleted(finish_reason="stop")] == await collect(sources.openai(decoded))
+
+
+async def test_iterables_of_bytes() -> None:
+    """Bytes come from anything that yields them, or are there at once."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        for chunk in STREAM:
+            yield chunk
+
+    assert await collect(sources.openai(stream())) == EVENTS
+    assert await collect(sources.openai(STREAM)) == EVENTS
+    assert await collect(sources.openai(b"".join(STREAM))) == EVENTS
+    assert await collect(sources.openai(chunk for chunk in STREAM)) == EVENTS
+    assert await collect(sources.openai([bytearray(STREAM[0]), memoryview(STREAM[1]), STREAM[2]])) == EVENTS
+
+
+async def test_a_compressed_response() -> None:
+    """Content is decoded by the client before it is read."""
+    body = gzip.compress(b"".join(STREAM))
+    async with Loopback([body[:9], body[9:]], headers={"Content-Encoding": "gzip"}) as server:
+        assert await fetch(server) == EVENTS
+
+
+async def test_latitude_over_a_connection() -> None:
+    """The other adapter reads in the same way."""
+    chunks = [
+        b'event: provider-event\ndata: {"type":"text-delta","textDelta":"a"}\n\n',
+        b'event: latitude-event\ndata: {"type":"chain-completed"}\n\n',
+    ]
+    async with Loopback(chunks) as server, request(server) as response:
+        first, *_ = await collect(sources.latitude(response))
+    assert first == TextDelta("a")
+
+
+REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
+    "OpenAI": (
+        429,
+        "application/json",
+        {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
+        SourceError("Rate limit reached", status=429, cause="requests rate_limit_exceeded"),
+    ),
+    "Ollama": (
+        404,
+        "application/json",
+        {"error": "model 'x' not found"},
+        SourceError("model 'x' not found", status=404),
+    ),
+    "FastAPI": (
+        422,
+        "application/json",
+        {"detail": [{"loc": ["body"], "msg": "Field required", "type": "missing"}]},
+        SourceError("Field required", status=422, cause="missing"),
+    ),
+    "a gateway": (502, "text/html", b"<html>Bad", SourceError("Bad Gateway", status=502)),
+    "a status nobody knows": (599, None, b"", SourceError("HTTP status 599", status=599)),
+    "a redirect": (307, None, b"", SourceError("Temporary Redirect", status=307)),
+    "an error as an event stream": (
+        500,
+        "text/event-stream",
+        {"error": {"message": "no", "code": 400}},
+        SourceError("no", status=500, cause="400"),
+    ),
+    "an error with the status of success": (
+        200,
+        "application/json; charset=utf-8",
+        {"error": {"message": "no", "code": 400}},
+        SourceError("no", status=400, cause="400"),
+    ),
+    "an answer that is no stream": (
+        200,
+        "application/json",
+        {"choices": [{"message": {"content": "hi"}}]},
+        SourceError("the response is one JSON document and not a stream; was the request sent with `stream: true`?"),
+    ),
+    "JSON of another kind": (
+        200,
+        "application/problem+json",
+        b" \n[1]",
+        SourceError("the response is one JSON document and not a stream"),
+    ),
+    "JSON that is none": (
+        200,
+        "application/json",
+        b'{"a":',
+        SourceError("the response is one JSON document and not a stream"),
+    ),
+    "JSON that is empty": (
+        200,
+        "application/json",
+        b"",
+        SourceError("the response is one JSON document and not a stream"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "declared", "body", "expected"), REFUSALS.values(), ids=REFUSALS)
+async def test_a_response_that_is_no_stream(
+    status: int, declared: str | None, body: Any, expected: SourceError
+) -> None:
+    """It is one error with the provider's words, or with those of its status."""
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with Loopback(
+        [sent[at : at + 5] for at in range(0, len(sent), 5)], status=status, declared=declared
+    ) as server:
+        assert await fetch(server) == [expected]
+
+
+async def test_an_event_stream_that_is_declared_as_json() -> None:
+    """What a response begins with counts for more than what it is declared to be."""
+    async with Loopback([b"\n", b"\r\n", *STREAM], declared="application/json") as server:
+        assert await fetch(server) == EVENTS
+    async with Loopback([b"\n" * (BODY + 1), *STREAM], declared="application/json") as server:
+        assert await fetch(server) == EVENTS
+    async with Loopback(STREAM, declared=None) as server:
+        assert await fetch(server) == EVENTS
+
+
+async def test_an_endless_error_is_read_in_part() -> None:
+    """So much of a body is read as an error needs, and the connection is closed."""
+    async with Loopback([b" " * 65536] * 64, status=500, hold=True) as server:
+        assert [SourceError("Internal Server Error", status=500)] == await fetch(server)
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+async def test_an_error_that_breaks_off() -> None:
+    """The status is an error even if its body never comes."""
+    async with Loopback([b'{"error":'], status=500, drop=True) as server:
+        assert [SourceError("Internal Server Error", status=500)] == await fetch(server)
+
+
+async def test_a_connection_that_breaks_off() -> None:
+    """The exception of the client is an event, with its type for the log: its text may hold an address with a key."""
+    async with Loopback(STREAM[:1], drop=True) as server:
+        first, second = await fetch(server)
+    assert TextDelta("a") == first
+    assert isinstance(second, SourceError)
+    assert Code.STREAM_INTERRUPTED is second.code
+    assert second.cause == "httpx.RemoteProtocolError"
+
+
+async def test_a_connection_that_breaks_off_after_the_end() -> None:
+    """Once the finish reason is there, nothing that the transport does takes it back."""
+    for script in (STREAM, STREAM[:2]):
+        async with Loopback(script, drop=True) as server:
+            assert await fetch(server) == EVENTS
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":1}}'
+    async with Loopback([*STREAM[:2], usage], drop=True) as server:
+        *_, told, end = await fetch(server)
+    assert SourceUsage(Usage(input=1)) == told
+    assert ProviderCompleted(finish_reason="stop", raw_finish_reason="stop", usage=Usage(input=1)) == end
+
+
+async def test_closing_disconnects() -> None:
+    """The provider sees that nobody listens any more; closing again, and reading on, is nothing."""
+    async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
+        source = sources.openai(response)
+        assert [TextDelta("a")] == await anext(source)
+        await source.aclose()
+        assert response.is_closed
+        await source.aclose()
+        assert await collect(source) == []
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+async def test_closing_before_the_first_read_disconnects() -> None:
+    """A source that nobody read is closed like any other."""
+    async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
+        await sources.openai(response).aclose()
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+async def test_closing_while_another_task_reads() -> None:
+    """The read ends quietly."""
+    ended = anyio.Event()
+
+    async def read(source: sources.Source) -> None:
+        assert await collect(source) == []
+        ended.set()
+
+    class Quiet(Patient):
+        async def aclose(self) -> None:
+            self.ready.set()
+
+    async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
+        source = sources.openai(response)
+        await anext(source)
+        for reading in (source, sources.text(Quiet())):  # type: ignore[arg-type]
+            ended = anyio.Event()
+            async with anyio.create_task_group() as group:
+                group.start_soon(read, reading)
+                await anyio.wait_all_tasks_blocked()
+                await reading.aclose()
+                with anyio.fail_after(10):
+                    await ended.wait()
+
+
+async def test_closing_in_a_shielded_scope_of_a_cancelled_task() -> None:
+    """A `finally` can close what it read."""
+    async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
+        source = sources.openai(response)
+        with anyio.CancelScope() as scope:
+            try:
+                await anext(source)
+                scope.cancel()
+                await anext(source)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await source.aclose()
+        assert scope.cancelled_caught
+        with anyio.fail_after(10):
+            await server.disconnected.wait()
+
+
+async def test_a_cancelled_read_of_a_response_is_the_last_one() -> None:
+    """The client gives the connection up; the next read says so, instead of passing off the silence as the end."""
+    async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
+        source = sources.openai(response)
+        await anext(source)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await anext(source)
+        assert [lost("the read was cancelled")] == await anext(source)
+        await source.aclose()
+
+
+class Patient:
+    """An asynchronous iterator that survives a cancelled read, as streams of anyio do."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self.chunks = list(chunks)
+        self.ready = anyio.Event()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        await self.ready.wait()
+        if not self.chunks:
+            raise StopAsyncIteration
+        return self.chunks.pop(0)
+
+
+async def test_a_cancelled_read_goes_on_where_the_transport_allows_it() -> None:
+    """Nothing is lost, and the end is the end."""
+    patient = Patient(*STREAM)
+    source = sources.openai(patient)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await anext(source)
+    patient.ready.set()
+    assert await collect(source) == EVENTS
+    await source.aclose()
+    patient = Patient()
+    source = sources.text(patient)  # type: ignore[arg-type]
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await anext(source)
+    patient.ready.set()
+    assert [ProviderCompleted(finish_reason="stop")] == await collect(source)
+
+
+async def test_closing_closes_iterables() -> None:
+    """Generators of either kind run their `finally`, and what cannot be closed need not be."""
+    closed = []
+
+    async def stream() -> AsyncIterator[bytes]:
+        try:
+            yield STREAM[0]
+        finally:
+            closed.append("asynchronous")
+            raise OSError("of no use to anybody")
+
+    for origin in (stream(), (closing for closing in [STREAM[0]]), STREAM, Patient()):
+        source = sources.openai(origin)
+        if not isinstance(origin, Patient):
+            assert [TextDelta("a")] == await anext(source)
+        await source.aclose()
+    assert closed == ["asynchronous"]
+
+
+async def test_closing_a_response_that_cannot_be_closed() -> None:
+    """Only `aiter_bytes` is asked of a response."""
+
+    class Response:
+        def aiter_bytes(self) -> Patient:
+            return patient
+
+    patient = Patient(*STREAM)
+    patient.ready.set()
+    source = sources.openai(Response())
+    assert [TextDelta("a")] == await anext(source)
+    await source.aclose()
+
+
+async def test_closing_a_response_that_never_ends() -> None:
+    """One that goes on after it was closed, without ever waiting, is left alone in the end."""
+
+    class Response:
+        async def aiter_bytes(self) -> AsyncIterator[bytes]:
+            while True:
+                yield STREAM[0]
+
+    source = sources.openai(Response())
+    assert [TextDelta("a")] == await anext(source)
+    await source.aclose()
+    assert await collect(source) == []
+
+
+async def test_a_response_that_was_read_already() -> None:
+    """Content that the client holds is a stream like any other."""
+    async with Loopback(STREAM) as server, connect() as client:
+        assert await collect(sources.openai(await client.get(server.url))) == EVENTS
+
+
+def nothing() -> None:
+    """Not a stream."""
+
+
+@pytest.mark.parametrize("origin", [None, 5, {"choices": []}, nothing, httpx.URL("http://x")])
+def test_objects_that_nobody_can_read(origin: Any) -> None:
+    """They are refused at once, in words that name the type."""
+    with pytest.raises(UnreadableSource, match="has no `aiter_bytes"):
+        sources.openai(origin)
+
+
+@pytest.mark.parametrize("make", [sources.openai, sources.latitude])
+@pytest.mark.parametrize("item", ["data: 1\n\n", 5, None])
+async def test_items_that_nobody_can_read(make: Callable[[object], sources.Source], item: Any) -> None:
+    """A stream of the wrong things is our caller's mistake, and raises."""
+    source = make([item])
+    with pytest.raises(
+        UnreadableSource, match="a stream of bytes, of server-sent events or of an SDK's objects was expected"
+    ):
+        await anext(source)
+    assert await collect(source) == []
+
+
+def test_a_synchronous_response_is_refused() -> None:
+    """It would fail at the first read, and be taken for a lost connection."""
+
+    class Body(httpx.SyncByteStream):
+        def __iter__(self) -> Any:
+            raise NotImplementedError("nobody reads it")
+
+    with pytest.raises(UnreadableSource, match="this response is synchronous"):
+        sources.openai(httpx.Response(200, stream=Body()))
+
+
+def test_adapters_by_name() -> None:
+    """A recording asks for its adapter by name."""
+    adapter = sources.adapter("openai")
+    assert [event for chunk in STREAM for event in adapter.feed(chunk)] == EVENTS
+    assert isinstance(sources.adapter("latitude"), Latitude)
+    with pytest.raises(LookupError, match=r"no adapter is named 'x'; there are .*openai"):
+        sources.adapter("x")

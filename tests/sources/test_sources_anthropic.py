@@ -1,0 +1,827 @@
+"""Anthropic's Messages: each thing that its streams are known for, whole and at every cut.
+
+The streams are written by hand after what the provider, its SDK and gateways in front of it send.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import Code
+from streamtools.events import (
+    FinishReason,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from streamtools.limits import Limits
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.sources import adapter
+from streamtools.sources.anthropic import Anthropic
+from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.chat_chunks import sse
+from tests.support.cuts import cut, places
+from tests.support.stories import tell
+
+Events = list[dict[str, Any]]
+
+
+def begin(id: str | None = "msg_1", **usage: Any) -> Events:
+    message: dict[str, Any] = {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "stop_reason": None,
+        "usage": usage,
+    }
+    return [{"type": "message_start", "message": message}]
+
+
+def start(index: int, kind: str, **block: Any) -> Events:
+    return [{"type": "content_block_start", "index": index, "content_block": {"type": kind, **block}}]
+
+
+def delta(index: int, kind: str, **more: Any) -> Events:
+    return [{"type": "content_block_delta", "index": index, "delta": {"type": kind, **more}}]
+
+
+def stop(index: int) -> Events:
+    return [{"type": "content_block_stop", "index": index}]
+
+
+def say(*texts: str, index: int = 0) -> Events:
+    deltas = [each for text in texts for each in delta(index, "text_delta", text=text)]
+    return start(index, "text", text="") + deltas + stop(index)
+
+
+def call(index: int, *pieces: str, id: str = "toolu_1", name: str = "f", **more: Any) -> Events:
+    deltas = [each for piece in pieces for each in delta(index, "input_json_delta", partial_json=piece)]
+    return start(index, "tool_use", id=id, name=name, **({"input": {}} | more)) + deltas
+
+
+def end(reason: str | None = "end_turn", **usage: Any) -> Events:
+    return [{"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}, *STOP]
+
+
+PING: Events = [{"type": "ping"}]
+STOP: Events = [{"type": "message_stop"}]
+
+
+def frames(*events: Events, named: bool = True) -> list[bytes]:
+    return [sse(each, each.get("type") if named else None) for group in events for each in group]
+
+
+def done(raw: str | None = "end_turn", reason: FinishReason = "stop", usage: Usage | None = None) -> ProviderCompleted:
+    return ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=usage)
+
+
+CALLED = NativeToolCall("1", "f", None, "toolu_1")
+
+STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
+    "text": (
+        frames(begin(), say("Hel", "", "lo"), end()),
+        [TextDelta("Hel"), TextDelta("lo"), done()],
+    ),
+    # Anthropic pads its lines with spaces, so that their length tells nothing; pings come anywhere.
+    "padding and pings": (
+        [
+            b"event: ping\ndata: {}\n\n",
+            *(each[:-2] + b" " * 9 + b"\n\n" for each in frames(begin(), PING, call(0, "", "{}"), PING)),
+            *frames(stop(0), PING, end("tool_use"), PING),
+        ],
+        [
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", "{}"),
+            CALLED,
+            done("tool_use", "tool_calls"),
+        ],
+    ),
+    # The SDK drops events without a name; the data names them too. And the other way round, from a proxy.
+    "names in the data only": (
+        frames(begin(), say("a"), end(), named=False),
+        [TextDelta("a"), done()],
+    ),
+    "names of the events only": (
+        [
+            sse({"index": 0, "delta": {"type": "text_delta", "text": "a"}}, "content_block_delta"),
+            sse({}, "message_stop"),
+        ],
+        [TextDelta("a"), done(None)],
+    ),
+    # Figures are totals: they overwrite, and what is left out or null stays. What is cached is counted apart.
+    "usage": (
+        frames(
+            begin(input_tokens=10, cache_read_input_tokens=5, cache_creation_input_tokens=2, output_tokens=1),
+            say("a"),
+            [{"type": "message_delta", "delta": {}, "usage": {"output_tokens": 4, "input_tokens": None}}],
+            [{"type": "message_delta", "delta": {}, "usage": None}],
+            end(output_tokens=9, cache_read_input_tokens=7, output_tokens_details={"thinking_tokens": 3}),
+        ),
+        [
+            SourceUsage(Usage(input=17, output=1, cache_read=5, cache_write=2)),
+            TextDelta("a"),
+            SourceUsage(Usage(input=17, output=4, cache_read=5, cache_write=2)),
+            SourceUsage(Usage(input=19, output=9, cache_read=7, cache_write=2, reasoning=3)),
+            done(usage=Usage(input=19, output=9, cache_read=7, cache_write=2, reasoning=3)),
+        ],
+    ),
+    "usage that says nothing of the input": (
+        frames(begin(), end(output_tokens=9)),
+        [SourceUsage(Usage(output=9)), done(usage=Usage(output=9))],
+    ),
+    "text and two calls": (
+        frames(
+            begin(),
+            say("a"),
+            call(1, "", '{"x"', ":1}"),
+            stop(1),
+            call(2, '{"y":2}', id="toolu_2", name="g", caller={"type": "direct"}),
+            stop(2),
+            end("tool_use"),
+        ),
+        [
+            TextDelta("a"),
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", '{"x"'),
+            ToolCallDelta("1", ":1}"),
+            CALLED,
+            ToolCallStart("2", "toolu_2", "g"),
+            ToolCallDelta("2", '{"y":2}'),
+            NativeToolCall("2", "g", None, "toolu_2"),
+            done("tool_use", "tool_calls"),
+        ],
+    ),
+    # A tool without arguments streams one empty string; {} is the machine's to say.
+    "a call without arguments": (
+        frames(begin(), call(0, ""), stop(0), end("tool_use")),
+        [ToolCallStart("1", "toolu_1", "f"), CALLED, done("tool_use", "tool_calls")],
+    ),
+    # Servers that do not stream arguments, and finished messages.
+    "arguments in the start of their block": (
+        frames(
+            begin(),
+            call(0, input={"x": 1}),
+            stop(0),
+            call(1, input='{"x":1}', id="toolu_2"),
+            stop(1),
+            call(2, '{"x":2}', input={"x": 1}, id="toolu_3"),
+            stop(2),
+            end("tool_use"),
+        ),
+        [
+            ToolCallStart("1", "toolu_1", "f"),
+            NativeToolCall("1", "f", {"x": 1}, "toolu_1"),
+            ToolCallStart("2", "toolu_2", "f"),
+            NativeToolCall("2", "f", '{"x":1}', "toolu_2"),
+            ToolCallStart("3", "toolu_3", "f"),
+            ToolCallDelta("3", '{"x":2}'),
+            NativeToolCall("3", "f", None, "toolu_3"),
+            done("tool_use", "tool_calls"),
+        ],
+    ),
+    # With max_tokens the last block has no stop, and its JSON breaks off.
+    "a call that a limit cut off": (
+        frames(begin(), call(0, '{"x": "ab'), end("max_tokens")),
+        [ToolCallStart("1", "toolu_1", "f"), ToolCallDelta("1", '{"x": "ab'), done("max_tokens", "length")],
+    ),
+    # Eager input streaming: nobody looked at the JSON, and the block stops all the same.
+    "a call that is cut off and stopped": (
+        frames(begin(), call(0, '{"x": "ab'), stop(0), end("max_tokens")),
+        [ToolCallStart("1", "toolu_1", "f"), ToolCallDelta("1", '{"x": "ab'), CALLED, done("max_tokens", "length")],
+    ),
+    "a block that starts where another has not stopped": (
+        frames(begin(), call(0, '{"x"'), call(0, "{}", id="toolu_2"), stop(0), stop(0), end("tool_use")),
+        [
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", '{"x"'),
+            ToolCallStart("2", "toolu_2", "f"),
+            ToolCallDelta("2", "{}"),
+            NativeToolCall("2", "f", None, "toolu_2"),
+            done("tool_use", "tool_calls"),
+        ],
+    ),
+    # The signature goes back with the next request, and so does what Anthropic hides.
+    "thinking": (
+        frames(
+            begin(),
+            start(0, "thinking", thinking="", signature=""),
+            delta(0, "thinking_delta", thinking="H"),
+            delta(0, "thinking_delta", thinking="m"),
+            delta(0, "thinking_delta", thinking=""),
+            delta(0, "signature_delta", signature="c2ln"),
+            stop(0),
+            start(1, "redacted_thinking", data="aGlk"),
+            stop(1),
+            say("a", index=2),
+            end(),
+        ),
+        [
+            ReasoningDelta("H"),
+            ReasoningDelta("m"),
+            ReasoningDelta("", signature="c2ln"),
+            ReasoningDelta("", signature="aGlk", redacted=True),
+            TextDelta("a"),
+            done(),
+        ],
+    ),
+    "thinking that comes at once, and whose block does not stop": (
+        frames(
+            begin(),
+            start(0, "thinking", thinking="Hm", signature="c2ln"),
+            start(0, "thinking", thinking="So", signature="b3Ro"),
+            start(1, "thinking", thinking="and"),
+            end(),
+        ),
+        [
+            ReasoningDelta("Hm"),
+            ReasoningDelta("", signature="c2ln"),
+            ReasoningDelta("So"),
+            ReasoningDelta("and"),
+            ReasoningDelta("", signature="b3Ro"),
+            done(),
+        ],
+    ),
+    "text that comes at once": (
+        frames(begin(), start(0, "text", text="ab", citations=None), stop(0), end()),
+        [TextDelta("ab"), done()],
+    ),
+    # Tools that Anthropic runs are nobody's to run; their results come as blocks.
+    "a server's tool": (
+        frames(
+            begin(),
+            start(0, "server_tool_use", id="srvtoolu_1", name="web_search", input={}),
+            delta(0, "input_json_delta", partial_json=""),
+            delta(0, "input_json_delta", partial_json='{"query":'),
+            delta(0, "input_json_delta", partial_json='"x"}'),
+            stop(0),
+            start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[]),
+            stop(1),
+            start(2, "mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1}),
+            stop(2),
+            start(3, "mcp_tool_result", tool_use_id="mcptoolu_1", content=[]),
+            stop(3),
+            end(),
+        ),
+        [
+            NativeToolCall("1", "web_search", '{"query":"x"}', "srvtoolu_1", True),
+            SourceRaw(start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[])[0]),
+            SourceRaw(start(2, "mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1})[0]),
+            NativeToolCall("2", "echo", {"x": 1}, "mcptoolu_1", True),
+            SourceRaw(start(3, "mcp_tool_result", tool_use_id="mcptoolu_1", content=[])[0]),
+            done(),
+        ],
+    ),
+    "a server's tool that is cut off": (
+        frames(begin(), start(0, "server_tool_use", id="srvtoolu_1", name="web_search"), end("max_tokens")),
+        [done("max_tokens", "length")],
+    ),
+    "citations": (
+        frames(
+            begin(),
+            start(0, "text", text="", citations=[{"cited_text": "x"}]),
+            delta(0, "text_delta", text="a"),
+            delta(0, "citations_delta", citation={"cited_text": "y"}),
+            stop(0),
+            end(),
+        ),
+        [
+            SourceRaw(start(0, "text", text="", citations=[{"cited_text": "x"}])[0]),
+            TextDelta("a"),
+            SourceRaw(delta(0, "citations_delta", citation={"cited_text": "y"})[0]),
+            done(),
+        ],
+    ),
+    # Beta: another model answers in the place of one that refused, and a context that is summed up.
+    "fallback and compaction": (
+        frames(
+            begin(),
+            start(0, "fallback", to={"model": "m"}),
+            stop(0),
+            start(1, "compaction", content=None),
+            delta(1, "compaction_delta", content="all of it"),
+            stop(1),
+            say("a", index=2),
+            end("compaction"),
+        ),
+        [
+            SourceRaw(start(0, "fallback", to={"model": "m"})[0]),
+            SourceRaw(start(1, "compaction", content=None)[0]),
+            SourceRaw(delta(1, "compaction_delta", content="all of it")[0]),
+            TextDelta("a"),
+            done("compaction", "pause"),
+        ],
+    ),
+    "a message that begins twice": (
+        frames(begin(output_tokens=1), begin(output_tokens=1), say("a"), end(output_tokens=2), begin(output_tokens=1)),
+        [SourceUsage(Usage(output=1)), TextDelta("a"), SourceUsage(Usage(output=2)), done(usage=Usage(output=2))],
+    ),
+    "a message that begins again, behind its text": (
+        frames(begin(), say("a"), begin(output_tokens=1), begin(None), say("b"), end()),
+        [TextDelta("a"), TextDelta("b"), done()],
+    ),
+    # A gateway that tries again: nothing that was shown has to be taken back, so the second attempt counts.
+    "a second generation behind reasoning and half a call": (
+        frames(
+            begin(input_tokens=5),
+            start(0, "thinking", thinking="Hm", signature="c2ln"),
+            stop(0),
+            call(1, '{"x":'),
+            begin("msg_2", output_tokens=1),
+            call(0, '{"x":2}', id="toolu_2"),
+            stop(0),
+            stop(1),
+            end("tool_use"),
+        ),
+        [
+            SourceUsage(Usage(input=5)),
+            ReasoningDelta("Hm"),
+            ReasoningDelta("", signature="c2ln"),
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", '{"x":'),
+            SourceWarning(
+                Code.SKIPPED,
+                "the provider began its answer anew in mid-stream; the calls of its first attempt are dropped",
+            ),
+            SourceUsage(Usage(output=1)),
+            ToolCallStart("2", "toolu_2", "f"),
+            ToolCallDelta("2", '{"x":2}'),
+            NativeToolCall("2", "f", None, "toolu_2"),
+            done("tool_use", "tool_calls", Usage(output=1)),
+        ],
+    ),
+    # What the reader has seen cannot be taken back, and would stand there twice.
+    "a second generation behind text": (
+        frames(begin(), delta(0, "text_delta", text="a"), begin("msg_2"), say("ab"), end()),
+        [
+            TextDelta("a"),
+            SourceError("the provider began its answer anew in mid-stream", cause="message_start"),
+        ],
+    ),
+    # A call that is complete would run twice.
+    "a second generation behind a call": (
+        frames(begin(), call(0, "{}"), stop(0), begin("msg_2"), call(0, "{}"), stop(0), end("tool_use")),
+        [
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", "{}"),
+            CALLED,
+            SourceError("the provider began its answer anew in mid-stream", cause="message_start"),
+        ],
+    ),
+    "a pause": (frames(begin(), say("a"), end("pause_turn")), [TextDelta("a"), done("pause_turn", "pause")]),
+    "a full context": (
+        frames(begin(), end("model_context_window_exceeded")),
+        [done("model_context_window_exceeded", "length")],
+    ),
+    "a stop sequence": (frames(begin(), end("stop_sequence")), [done("stop_sequence")]),
+    "a reason nobody knows": (frames(begin(), end("tired")), [done("tired", "other")]),
+    # Why it refused is told once, beside the reason; the container of its code goes into the next request.
+    "a refusal with details": (
+        frames(
+            begin(),
+            say("I"),
+            [{"type": "message_delta", "delta": {"container": {"id": "c"}}}],
+            [{"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": {"category": "bio"}}}],
+            [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}],
+            STOP,
+        ),
+        [
+            TextDelta("I"),
+            SourceRaw({"type": "message_delta", "delta": {"container": {"id": "c"}}}),
+            SourceRaw(
+                {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": {"category": "bio"}}}
+            ),
+            done("refusal", "content_filter"),
+        ],
+    ),
+    "a stop without a reason": (frames(begin(), say("a"), STOP), [TextDelta("a"), done(None)]),
+    # The reason alone is not the end.
+    "no stop": (frames(begin(), say("a"), end()[:1]), [TextDelta("a")]),
+    "the last event without its blank line": (
+        [*frames(begin(), say("a")), b"".join(frames(end())).rstrip(b"\n")],
+        [TextDelta("a"), done()],
+    ),
+    "[DONE], of gateways": (
+        [*frames(begin(), say("a")), b"data: [DONE]\n\n", *frames(end()), b"data: [DONE]\n\n"],
+        [TextDelta("a"), done()],
+    ),
+    "what follows the stop": (
+        frames(begin(), end(), say("a"), [{"type": "error", "error": {"message": "late"}}]),
+        [done()],
+    ),
+    # HTTP says 200; the request's id is what the support asks for.
+    "an error": (
+        frames(
+            begin(),
+            delta(0, "text_delta", text="a"),
+            [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}],
+            [{"type": "error", "error": {"type": "api_error", "message": "again"}}],
+            end(),
+        ),
+        [TextDelta("a"), SourceError("Overloaded", cause="overloaded_error req_1")],
+    ),
+    "an error with a name and no type": (
+        [sse({"error": {"type": "api_error", "message": "no"}}, "error"), *frames(end())],
+        [SourceError("no", cause="api_error")],
+    ),
+    "an error with neither": ([sse({"error": {"message": "no"}, "request_id": 5})], [SourceError("no")]),
+    "an error that is a text": ([sse("upstream timed out", "error")], [SourceError("upstream timed out")]),
+    "an error that is a list": ([sse(["no"], "error")], [SourceError("no")]),
+    "an error of another type": (
+        [sse({"type": "gateway_timeout", "message": "no"}, "error")],
+        [SourceError("no", cause="gateway_timeout")],
+    ),
+    "an error that says nothing": (
+        [sse({"type": "error", "error": None})],
+        [SourceError("the provider reported an error")],
+    ),
+    # What `messages.stream()` of the SDK yields between the events of the wire, and its own ends, which hold the whole.
+    "events of the SDK's helper": (
+        frames(
+            begin(),
+            start(0, "text", text=""),
+            delta(0, "text_delta", text="a"),
+            [{"type": "text", "text": "a", "snapshot": "a"}],
+            [{"type": "citation", "citation": {}, "snapshot": []}],
+            [{"type": "content_block_stop", "index": 0, "content_block": {"type": "text", "text": "a"}}],
+            start(1, "thinking", thinking=""),
+            delta(1, "thinking_delta", thinking="b"),
+            [{"type": "thinking", "thinking": "b", "snapshot": "b"}],
+            [{"type": "signature", "signature": "c2ln"}],
+            call(2, "{}"),
+            [{"type": "input_json", "partial_json": "{}", "snapshot": {}}],
+            [{"type": "content_block_stop", "index": 2, "content_block": {"type": "tool_use", "input": {}}}],
+            end("tool_use")[:1],
+            [{"type": "message_stop", "message": {"content": [{"type": "text", "text": "a"}]}}],
+        ),
+        [
+            TextDelta("a"),
+            ReasoningDelta("b"),
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", "{}"),
+            CALLED,
+            done("tool_use", "tool_calls"),
+        ],
+    ),
+    "events nobody knows": (
+        [*frames([{"type": "future", "x": 1}]), sse({"x": 2}), sse([3]), sse("null"), *frames(end())],
+        [SourceRaw({"type": "future", "x": 1}), SourceRaw({"x": 2}), SourceRaw([3]), SourceRaw(None), done()],
+    ),
+    "deltas that belong nowhere": (
+        frames(
+            delta(0, "input_json_delta", partial_json="{"),
+            delta(0, "signature_delta", signature="c2ln"),
+            delta(0, "future_delta", x=1),
+            call(0),
+            delta(0, "signature_delta", signature="c2ln"),
+            start(1, "thinking"),
+            delta(1, "input_json_delta", partial_json="{"),
+            STOP,
+        ),
+        [
+            SourceRaw(delta(0, "input_json_delta", partial_json="{")[0]),
+            SourceRaw(delta(0, "signature_delta", signature="c2ln")[0]),
+            SourceRaw(delta(0, "future_delta", x=1)[0]),
+            ToolCallStart("1", "toolu_1", "f"),
+            SourceRaw(delta(0, "signature_delta", signature="c2ln")[0]),
+            SourceRaw(delta(1, "input_json_delta", partial_json="{")[0]),
+            done(None),
+        ],
+    ),
+    "a message that begins with content": (
+        frames([{"type": "message_start", "message": {"id": "m", "content": [{"type": "text", "text": "a"}]}}], STOP),
+        [
+            SourceRaw({"type": "message_start", "message": {"id": "m", "content": [{"type": "text", "text": "a"}]}}),
+            done(None),
+        ],
+    ),
+    "fields of an odd type cost themselves": (
+        [
+            sse({"type": "message_start", "message": "m"}),
+            sse({"type": "message_start", "message": {"id": 1, "usage": []}}),
+            sse(
+                {"type": "content_block_start", "index": [], "content_block": {"type": "tool_use", "id": 5, "name": ""}}
+            ),
+            sse({"type": "content_block_stop", "index": {}}),
+            sse({"type": "content_block_start", "content_block": 1}),
+            sse({"type": "content_block_start", "content_block": {"type": [], "text": 1}}),
+            sse({"type": "content_block_start", "content_block": {"type": "redacted_thinking", "data": None}}),
+            sse({"type": "content_block_start", "content_block": {"type": "text", "text": 5}}),
+            sse({"type": "content_block_delta", "delta": {"type": "text_delta", "text": None}}),
+            sse({"type": "content_block_delta", "delta": [1]}),
+            sse({"type": "message_delta", "delta": "x", "usage": {"output_tokens": 3, "input_tokens": "many"}}),
+            sse({"type": "message_delta", "delta": {"stop_reason": 7}}),
+            sse({"type": {}}),
+            sse({"type": "message_stop", "index": 1}),
+        ],
+        [
+            ToolCallStart("1", None, None),
+            NativeToolCall("1"),
+            SourceRaw({"type": "content_block_start", "content_block": 1}),
+            SourceRaw({"type": "content_block_start", "content_block": {"type": [], "text": 1}}),
+            SourceRaw({"type": "content_block_start", "content_block": {"type": "redacted_thinking", "data": None}}),
+            SourceRaw({"type": "content_block_delta", "delta": {"type": "text_delta", "text": None}}),
+            SourceRaw({"type": "content_block_delta", "delta": [1]}),
+            SourceUsage(Usage(output=3)),
+            SourceRaw({"type": {}}),
+            done(None, usage=Usage(output=3)),
+        ],
+    ),
+    # Escapes of a character beyond U+FFFF that stand in two deltas.
+    "pairs in two deltas": (
+        [
+            *frames(begin(), start(0, "text", text="")),
+            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\ud83d"}}'),
+            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ude00b"}}'),
+            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"c\ud83d"}}'),
+            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"\ude01"}}'),
+            *frames(call(1)),
+            sse(
+                r'{"type":"content_block_delta","index":1,'
+                r'"delta":{"type":"input_json_delta","partial_json":"{\"x\":\"\ud83d"}}'
+            ),
+            sse(
+                r'{"type":"content_block_delta","index":1,'
+                r'"delta":{"type":"input_json_delta","partial_json":"\ude02\"}"}}'
+            ),
+            *frames(stop(1), end("tool_use")),
+        ],
+        [
+            TextDelta("a"),
+            TextDelta("😀b"),
+            ReasoningDelta("c"),
+            ReasoningDelta("😁"),
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", '{"x":"'),
+            ToolCallDelta("1", '😂"}'),
+            CALLED,
+            done("tool_use", "tool_calls"),
+        ],
+    ),
+    "halves that stay alone": (
+        [
+            *frames(begin(), start(0, "thinking", signature="c2ln")),
+            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"\ud83d"}}'),
+            *frames(stop(0), call(1)),
+            sse(
+                r'{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"\ud83d"}}'
+            ),
+            *frames(stop(1)),
+            sse(r'{"type":"content_block_delta","index":2,"delta":{"type":"thinking_delta","thinking":"\ud83d"}}'),
+            sse(r'{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"\ud83d"}}'),
+            sse({"type": "error", "error": "no"}),
+        ],
+        [
+            ReasoningDelta("\ufffd"),
+            ReasoningDelta("", signature="c2ln"),
+            ToolCallStart("1", "toolu_1", "f"),
+            ToolCallDelta("1", "\ufffd"),
+            CALLED,
+            ReasoningDelta("\ufffd"),
+            TextDelta("\ufffd"),
+            SourceError("no"),
+        ],
+    ),
+    "a half before a second generation": (
+        [
+            *frames(begin()),
+            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ud83d"}}'),
+            *frames(begin("msg_2"), say("a"), STOP),
+        ],
+        [
+            SourceWarning(
+                Code.SKIPPED,
+                "the provider began its answer anew in mid-stream; the calls of its first attempt are dropped",
+            ),
+            TextDelta("a"),
+            done(None),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("stream", "expected"), STREAMS.values(), ids=STREAMS)
+def test_streams_at_every_cut(stream: list[bytes], expected: list[SourceEvent]) -> None:
+    """Each stream gives the same events however it is cut."""
+    assert_same_at_every_cut(Anthropic, b"".join(stream), expected)
+
+
+@pytest.mark.parametrize("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
+def test_an_end_has_to_be_earned(stream: list[bytes]) -> None:
+    """Only message_stop completes; a connection that is lost before it is an error."""
+    assert_ends_are_earned(Anthropic, stream)
+
+
+def test_the_adapter_has_a_name() -> None:
+    """Recordings ask for it by that."""
+    assert isinstance(adapter("anthropic"), Anthropic)
+
+
+def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
+    """The stream goes on after it."""
+    first, *rest = read(Anthropic, sse('{"type":"message_st'), *frames(say("a"), end()))
+    assert isinstance(first, SourceWarning)
+    assert first.code is Code.BAD_FRAME
+    assert rest == [TextDelta("a"), done()]
+
+
+@pytest.mark.parametrize("kind", ["future", "error"])
+def test_numbers_without_end(kind: str) -> None:
+    """What no decoder takes costs its event; an error stays one."""
+    first, *rest = read(Anthropic, sse('{"type":"' + kind + '","x":' + "1" * 5000 + "}"), *frames(end()))
+    assert isinstance(first, SourceWarning)
+    assert first.code is Code.BAD_FRAME
+    assert rest == [SourceError("the provider reported an error") if kind == "error" else done()]
+    named, *rest = read(Anthropic, sse('{"type":"' + kind + '","x":' + "1" * 5000 + "}", "error"), *frames(end()))
+    assert isinstance(named, SourceError)
+    assert rest == []
+
+
+def test_input_that_nests_too_deep_is_a_fault() -> None:
+    """Nobody could write it as JSON again; the call is told, and cannot be run."""
+    deep = '{"x":' + "[" * 100 + "]" * 100 + "}"
+    block = (
+        '{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"f","input":' + deep + "}}"
+    )
+    assert read(Anthropic, sse(block), *frames(stop(0), STOP)) == [
+        ToolCallStart("1", None, "f"),
+        NativeToolCall("1", "f", fault=Code.TOO_DEEP),
+        done(None),
+    ]
+
+
+def test_the_input_of_a_server_tool_is_bounded() -> None:
+    """It is kept until it is complete, up to the limit of a call; those of the client are passed on at once."""
+    pieces = [each for _ in range(3) for each in delta(0, "input_json_delta", partial_json="12345")]
+    stream = frames(start(0, "server_tool_use", id="s", name="w"), pieces, stop(0), STOP)
+    assert read(lambda: Anthropic(Limits(call=10)), *stream) == [
+        NativeToolCall("1", "w", None, "s", True, fault=Code.TOO_LARGE),
+        done(None),
+    ]
+    assert read(lambda: Anthropic(Limits(call=15)), *stream)[0] == NativeToolCall("1", "w", "12345" * 3, "s", True)
+
+
+_whole = b"".join(b"".join(stream) for stream, _ in STREAMS.values())
+
+
+@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 900)), max_size=6), places, st.binary(max_size=8))
+def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
+    """Any bytes give events, and the same ones at any cut."""
+    stream = noise.join(_whole[begin : begin + length] for begin, length in pieces)
+    assert read(Anthropic, stream) == read(Anthropic, *cut(stream, where))
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_KEYS = ("index", "delta", "content_block", "message", "usage", "error", "request_id")
+_INNER = (
+    "type",
+    "id",
+    "name",
+    "input",
+    "text",
+    "thinking",
+    "signature",
+    "data",
+    "partial_json",
+    "stop_reason",
+    "usage",
+)
+_TYPES = ("tool_use", "server_tool_use", "mcp_tool_use", "thinking", "redacted_thinking", "text", "text_delta")
+_DELTA_TYPES = ("thinking_delta", "input_json_delta", "signature_delta")
+_inner = st.dictionaries(st.sampled_from(_INNER), _values | st.sampled_from(_TYPES + _DELTA_TYPES), max_size=5)
+_EVENTS = ("message_start", "message_delta", "message_stop", "error", "ping", "content_block_start")
+_odd = st.fixed_dictionaries(
+    {"type": st.sampled_from((*_EVENTS, "content_block_delta", "content_block_stop")) | _values},
+    optional=dict.fromkeys(_KEYS, _inner | _values),
+)
+
+
+@given(st.lists(_odd, max_size=8))
+def test_odd_fields_never_raise(events: list[dict[str, Any]]) -> None:
+    """Whatever stands in a field, and whatever follows what, gives events, and those survive the machine and JSON."""
+    machine = StreamMachine()
+    told = [each for event in read(Anthropic, *frames(events)) for each in machine.feed(event)] + machine.close()
+    assert all(each.to_json() for each in told)
+
+
+STORIES: dict[str, tuple[list[bytes], list[str]]] = {
+    "text, reasoning and a call": (
+        frames(
+            begin(input_tokens=3),
+            start(0, "thinking", thinking="Hm"),
+            delta(0, "signature_delta", signature="c2ln"),
+            stop(0),
+            say("Hi ", index=1),
+            call(2, '{"x":', "1}"),
+            stop(2),
+            end("tool_use", output_tokens=5),
+        ),
+        [
+            "start",
+            "step 1",
+            "reasoning 'Hm'",
+            "reasoning ''",
+            "text 'Hi '",
+            "thinking toolu_1",
+            "toolu_1 is f",
+            "call toolu_1",
+            "not thinking toolu_1",
+            "usage 3",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (tool_use), pending toolu_1",
+        ],
+    ),
+    "a call without arguments": (
+        frames(begin(), call(0, ""), stop(0), end("tool_use")),
+        [
+            "start",
+            "step 1",
+            "thinking toolu_1",
+            "toolu_1 is f",
+            "call toolu_1",
+            "not thinking toolu_1",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (tool_use), pending toolu_1",
+        ],
+    ),
+    "a call that a limit cut off": (
+        frames(begin(), call(0, '{"x": "ab'), end("max_tokens")),
+        [
+            "start",
+            "step 1",
+            "thinking toolu_1",
+            "toolu_1 is f",
+            "error toolu_1 truncated",
+            "not thinking toolu_1",
+            "step 1 ends: length",
+            "done truncated: length (max_tokens)",
+        ],
+    ),
+    "a call, and then an error": (
+        frames(begin(), call(0, "{}"), stop(0), [{"type": "error", "error": {"message": "no"}}]),
+        [
+            "start",
+            "step 1",
+            "thinking toolu_1",
+            "toolu_1 is f",
+            "call toolu_1",
+            "not thinking toolu_1",
+            "error upstream_error",
+            "step 1 ends: None",
+            "done failed: None (None), pending toolu_1",
+        ],
+    ),
+    "a second generation": (
+        frames(begin(), call(0, '{"x":'), begin("msg_2"), call(0, "{}", id="toolu_2"), stop(0), end("tool_use")),
+        [
+            "start",
+            "step 1",
+            "thinking toolu_1",
+            "toolu_1 is f",
+            "warning skipped",
+            "thinking toolu_2",
+            "toolu_2 is f",
+            "call toolu_2",
+            "not thinking toolu_2",
+            "error toolu_1 truncated",
+            "not thinking toolu_1",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (tool_use), pending toolu_2",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("stream", "story"), STORIES.values(), ids=STORIES)
+def test_runs(stream: list[bytes], story: list[str]) -> None:
+    """What the interface gets of it in the end."""
+    machine = StreamMachine()
+    told = machine.start()
+    told += [each for event in read(Anthropic, *stream) for each in machine.feed(event)] + machine.close()
+    assert story == [tell(event) for event in told]
+
+
+@pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
+def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
+    """The name of the server-sent event is not needed."""
+    adapter = Anthropic()
+    values = [json.loads(frame.partition(b"data: ")[2]) for frame in stream]
+    assert read(Anthropic, *stream) == [each for value in values for each in adapter.take(value)] + adapter.close()

@@ -1,0 +1,158 @@
+"""Which provider's stream it is: the first event that says anything shows it, however it arrives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools import sources
+from streamtools.errors import UnreadableSource
+from streamtools.events import SourceError, SourceEvent, TextDelta
+from streamtools.limits import Limits
+from streamtools.sources import ADAPTERS
+from streamtools.sources.detection import Undecided
+
+OPENAI = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi."}}]}
+RESPONSES = {
+    "type": "response.output_text.delta",
+    "item_id": "m",
+    "output_index": 0,
+    "content_index": 0,
+    "delta": "Hi.",
+}
+ANTHROPIC = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi."}}
+GEMINI = {"candidates": [{"content": {"parts": [{"text": "Hi."}]}}]}
+OLLAMA = {"model": "llama3.2", "message": {"role": "assistant", "content": "Hi."}, "done": False}
+AI_SDK = {"type": "text-delta", "id": "0", "delta": "Hi."}
+LATITUDE = {"type": "text-delta", "textDelta": "Hi."}
+ANTHROPIC_START = {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
+SILENCE = b'\xef\xbb\xbf: PROCESSING\n\nevent: ping\ndata: {"type": "ping"}\n\nevent: ping\n\ndata: [1]\n\n'
+
+
+def event(value: Any, name: str = "") -> bytes:
+    return (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def line(value: Any) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+STREAMS: dict[str, tuple[str, bytes]] = {
+    "OpenAI": ("openai", event(OPENAI)),
+    "OpenAI's Responses": ("responses", event(RESPONSES, RESPONSES["type"])),  # type: ignore[arg-type]
+    "Anthropic": ("anthropic", event(ANTHROPIC_START) + event(ANTHROPIC)),
+    "Gemini": ("gemini", event(GEMINI).replace(b"\n", b"\r\n")),
+    "Ollama": ("ollama", line(OLLAMA)),
+    "the AI SDK": ("ai_sdk", event({"type": "start"}) + event({"type": "text-start", "id": "0"}) + event(AI_SDK)),
+    "Latitude": ("latitude", event(LATITUDE, "provider-event")),
+    "Latitude, in an envelope": ("latitude", event({"type": "provider-event", "data": LATITUDE})),
+    "Latitude, through a proxy": ("latitude", event({"type": "event", "event": "provider-event", "data": LATITUDE})),
+    "OpenAI, behind comments and pings": (
+        "openai",
+        SILENCE + event(OPENAI),
+    ),
+    "Ollama, behind an empty line": ("ollama", b"\n" + line(OLLAMA)),
+}  # fmt: skip
+
+
+def pieces(stream: bytes) -> list[list[bytes]]:
+    """The stream whole, byte by byte, and cut in two everywhere."""
+    halves = [[stream[:at], stream[at:]] for at in range(1, len(stream))]
+    return [[stream], [stream[at : at + 1] for at in range(len(stream))], *halves]
+
+
+def read(adapter: sources.Adapter, chunks: list[bytes]) -> list[SourceEvent]:
+    return [event for chunk in chunks for event in adapter.take(chunk)] + adapter.close()
+
+
+@pytest.mark.parametrize(("name", "stream"), STREAMS.values(), ids=STREAMS)
+def test_what_a_stream_is(name: str, stream: bytes) -> None:
+    """It gives the events that its own adapter gives, at every cut."""
+    for chunks in pieces(stream):
+        expected = read(ADAPTERS[name](Limits()), chunks)
+        assert [TextDelta("Hi.")] == [each for each in expected if isinstance(each, TextDelta)]
+        assert expected == read(Undecided(), chunks)
+
+
+def test_objects_of_an_sdk() -> None:
+    """Objects are looked at as what they were on the wire."""
+    adapter = Undecided()
+
+    assert [] == adapter.take({"type": "ping"})
+    assert TextDelta("Hi.") == adapter.take(OPENAI)[-1]
+    assert not adapter.ended
+
+
+def test_what_is_no_event() -> None:
+    """It is the caller's mistake, as with any adapter, once it is known whose."""
+    adapter = Undecided()
+    adapter.take(OPENAI)
+
+    with pytest.raises(UnreadableSource):
+        adapter.take(5)
+
+
+def test_the_declared_type() -> None:
+    """NDJSON is Ollama's, before the first line has come."""
+    adapter = Undecided("application/x-ndjson; charset=utf-8")
+
+    assert isinstance(adapter.take(line({"error": "no"}))[0], SourceError)
+    assert adapter.ended
+
+
+NOTHING: dict[str, tuple[bytes, str]] = {
+    "an error event": (event({"error": {"message": "no"}}, "error"), "no"),
+    "an error line": (line({"error": "no"}), "no"),
+    "an error on many lines": (json.dumps({"error": {"code": 503, "message": "no"}}, indent=2).encode(), "no"),
+}
+
+
+@pytest.mark.parametrize(("stream", "message"), NOTHING.values(), ids=NOTHING)
+def test_streams_that_are_an_error(stream: bytes, message: str) -> None:
+    """An error shows no format, and is read all the same."""
+    for chunks in pieces(stream):
+        errors = [each for each in read(Undecided(), chunks) if isinstance(each, SourceError)]
+        assert [message] == [each.message for each in errors]
+
+
+def test_a_stream_without_anything() -> None:
+    """Nothing came, and nothing is made of it."""
+    assert [] == Undecided().close()
+    assert [] == read(Undecided(), [b"\n", b": nothing\n\n"])
+
+
+def test_a_stream_that_shows_nothing_for_long() -> None:
+    """It is read as chat completion chunks, which most servers speak, and nothing of it is lost."""
+    adapter = Undecided()
+    frame = event({"odd": "x" * 1000})
+    events = [each for _ in range(100) for each in adapter.take(frame)]
+
+    assert 100 == len(events)
+
+
+def test_a_stream_that_breaks_off_before_it_has_shown_anything() -> None:
+    """The fault is told as by any adapter."""
+    error = SourceError("no", status=500)
+
+    assert [error] == Undecided().fail(error)
+    assert ["stream_interrupted"] == [each.code for each in Undecided().close("reset") if isinstance(each, SourceError)]
+
+
+@pytest.mark.anyio
+async def test_a_response() -> None:
+    """`sources.detect` reads a response, or anything that other sources read."""
+
+    async def body() -> AsyncIterator[bytes]:
+        yield line({"error": "no"})
+
+    headers = {"content-type": "application/x-ndjson"}
+    response = httpx.Response(200, headers=headers, content=body())
+    batches = [batch async for batch in sources.detect(response)]
+    assert ["no"] == [each.message for batch in batches for each in batch if isinstance(each, SourceError)]
+
+    batches = [batch async for batch in sources.detect([event(OPENAI)])]
+    assert TextDelta("Hi.") in [each for batch in batches for each in batch]

@@ -1,0 +1,694 @@
+"""Gemini: what Google and Vertex send, each way in which it differs from what one expects, whole and at every cut.
+
+The streams are written by hand after what the providers send; ids, times and models are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import Code
+from streamtools.events import (
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from streamtools.limits import Limits
+from streamtools.sources.gemini import Gemini
+from tests.machine.test_machine import story
+from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.cuts import cut, places
+
+SIGNATURE = "c2ln"
+
+
+def sse(value: Any) -> bytes:
+    """Return an event as Google frames it: CRLF, and no name."""
+    data = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"data: {data}\r\n\r\n".encode()
+
+
+def chunk(*parts: Any, finish: str | None = None, **more: Any) -> bytes:
+    candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}} if parts else {}
+    if finish:
+        candidate["finishReason"] = finish
+    return sse({"candidates": [candidate], **more})
+
+
+def say(text: str, **more: Any) -> dict[str, Any]:
+    return {"text": text, **more}
+
+
+def call(**fields: Any) -> dict[str, Any]:
+    return {"functionCall": fields}
+
+
+def stop(raw: str = "STOP", reason: str = "stop", usage: Usage | None = None) -> ProviderCompleted:
+    return ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=usage)  # type: ignore[arg-type]
+
+
+def step(kind: str, index: int = 0, **more: Any) -> bytes:
+    return sse({"index": index, "event_type": f"step.{kind}", **more})
+
+
+def interaction(kind: str, **fields: Any) -> bytes:
+    return sse({"event_type": f"interaction.{kind}", "interaction": fields})
+
+
+ERROR = '{\n  "error": {\n    "code": 503,\n    "message": "Overloaded",\n    "status": "UNAVAILABLE"\n  }\n}\n'
+BROKEN: SourceEvent = SourceError("Overloaded", status=503, cause="503")
+
+Stream = tuple[list[bytes], list[SourceEvent]]
+"""Events as they are framed, and what they mean."""
+
+TEXT: dict[str, Stream] = {
+    # Each chunk has the counts so far, and the last ones are told. There is no sentinel.
+    "text": (
+        [
+            chunk(say("Par"), usageMetadata={"promptTokenCount": 9, "totalTokenCount": 9}, modelVersion="m"),
+            chunk(say("is"), usageMetadata={"promptTokenCount": 9, "totalTokenCount": 9}, responseId="r"),
+            chunk(
+                say("."),
+                finish="STOP",
+                usageMetadata={
+                    "promptTokenCount": 8,
+                    "candidatesTokenCount": 3,
+                    "totalTokenCount": 20,
+                    "thoughtsTokenCount": 4,
+                    "cachedContentTokenCount": 2,
+                    "toolUsePromptTokenCount": 5,
+                    "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 8}],
+                },
+            ),
+        ],
+        [
+            TextDelta("Par"),
+            TextDelta("is"),
+            TextDelta("."),
+            SourceUsage(Usage(input=13, output=7, total=20, cache_read=2, reasoning=4)),
+            stop(usage=Usage(input=13, output=7, total=20, cache_read=2, reasoning=4)),
+        ],
+    ),
+    # Vertex: every chunk has a usage that counts nothing; thoughts may be all that there is.
+    "usage that counts nothing, or only thoughts": (
+        [
+            chunk(say("a"), usageMetadata={"trafficType": "ON_DEMAND"}),
+            chunk(finish="STOP", usageMetadata={"thoughtsTokenCount": 3}),
+            chunk(say("b"), usageMetadata={"trafficType": "ON_DEMAND"}),
+            sse({"usageMetadata": {"trafficType": "ON_DEMAND"}}),
+        ],
+        [
+            TextDelta("a"),
+            TextDelta("b"),
+            SourceUsage(Usage(output=3, reasoning=3)),
+            stop(usage=Usage(output=3, reasoning=3)),
+        ],
+    ),
+    "several parts in a chunk": (
+        [chunk(say("Hm", thought=True), say("a"), say("b"), say("", thought=True), say("")), chunk(finish="STOP")],
+        [ReasoningDelta("Hm"), TextDelta("a"), TextDelta("b"), stop()],
+    ),
+    # Gemini 3: a signature may stand on a thought, on text, and on a text that is empty, at the very end.
+    "signatures": (
+        [
+            chunk(say("Hm", thought=True), say("!", thought=True, thoughtSignature="s1")),
+            chunk(say("a", thoughtSignature="s2")),
+            chunk({"thoughtSignature": "s3"}),
+            chunk(say("", thoughtSignature="s4"), finish="STOP"),
+        ],
+        [
+            ReasoningDelta("Hm"),
+            ReasoningDelta("!", "s1"),
+            TextDelta("a"),
+            ReasoningDelta("", "s2"),
+            ReasoningDelta("", "s3"),
+            ReasoningDelta("", "s4"),
+            stop(),
+        ],
+    ),
+    # Files, citations and what grounds an answer: nobody's text, and passed as they came.
+    "what is no text": (
+        [
+            chunk(say("a"), {"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thoughtSignature": "s"}),
+            chunk({"fileData": {"fileUri": "gs://x"}}, {"functionResponse": {"name": "f"}}),
+            sse(
+                {
+                    "candidates": [
+                        {
+                            "content": {"parts": [{"text": "b"}]},
+                            "groundingMetadata": {"webSearchQueries": ["q"]},
+                            "citationMetadata": {"citations": [{"uri": "u"}]},
+                            "urlContextMetadata": {},
+                            "finishReason": "STOP",
+                        }
+                    ]
+                }
+            ),
+        ],
+        [
+            TextDelta("a"),
+            SourceRaw({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thoughtSignature": "s"}),
+            SourceRaw({"fileData": {"fileUri": "gs://x"}}),
+            SourceRaw({"functionResponse": {"name": "f"}}),
+            TextDelta("b"),
+            SourceRaw({"groundingMetadata": {"webSearchQueries": ["q"]}}),
+            SourceRaw({"citationMetadata": {"citations": [{"uri": "u"}]}}),
+            stop(),
+        ],
+    ),
+    # Google's own tools: what they are asked passes as a call that has been run, what they answer as it came.
+    "tools of the server": (
+        [
+            chunk({"executableCode": {"language": "PYTHON", "code": "1+1"}}),
+            chunk({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}),
+            chunk({"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {"q": 1}, "id": "t"}, "thoughtSignature": "s"}),
+            chunk({"toolResponse": {"id": "t"}}, finish="STOP"),
+        ],
+        [
+            NativeToolCall("1", "code_execution", {"language": "PYTHON", "code": "1+1"}, provider_executed=True),
+            SourceRaw({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}),
+            NativeToolCall("2", "GOOGLE_SEARCH", {"q": 1}, "t", provider_executed=True, signature="s"),
+            SourceRaw({"toolResponse": {"id": "t"}}),
+            stop(),
+        ],
+    ),
+    # Of several answers the first is read; without an index it is that one.
+    "candidates": (
+        [
+            sse({"candidates": [{"content": {"parts": [{"text": "a"}]}, "index": 0, "safetyRatings": [{}]}]}),
+            sse({"candidates": [{"content": {"parts": [{"text": "b"}]}, "index": 1, "finishReason": "SAFETY"}]}),
+            sse(
+                {
+                    "candidates": [
+                        {"content": {"parts": [{"text": "c"}]}, "index": 0, "avgLogprobs": -0.1, "tokenCount": 1},
+                        {"content": {"parts": [{"text": "d"}]}, "index": 2},
+                    ]
+                }
+            ),
+            chunk(finish="STOP"),
+        ],
+        [
+            TextDelta("a"),
+            SourceRaw(
+                {
+                    "candidates": [
+                        {"content": {"parts": [{"text": "b"}]}, "index": 1, "finishReason": "SAFETY"},
+                    ]
+                }
+            ),
+            TextDelta("c"),
+            SourceRaw({"candidates": [{"content": {"parts": [{"text": "d"}]}, "index": 2}]}),
+            stop(),
+        ],
+    ),
+    # STOP may come with every chunk, and the reason that says more with the last.
+    "reasons that come again": (
+        [chunk(say("a"), finish="STOP"), chunk(say("b"), finish="MAX_TOKENS"), chunk(say("c"), finish="STOP")],
+        [TextDelta("a"), TextDelta("b"), TextDelta("c"), stop("MAX_TOKENS", "length")],
+    ),
+    "a reason that is none": (
+        [chunk(say("a"), finish="FINISH_REASON_UNSPECIFIED"), chunk(finish="STOP")],
+        [TextDelta("a"), stop()],
+    ),
+    "no reason at all": ([chunk(say("a")), chunk(say("b"))], [TextDelta("a"), TextDelta("b")]),
+    # A call that the model wrote badly: the words about it are all that there is.
+    "a reason with words": (
+        [sse({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed: f("}]})],
+        [
+            SourceRaw({"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed: f("}),
+            stop("MALFORMED_FUNCTION_CALL", "error"),
+        ],
+    ),
+    # A prompt that was blocked has no candidates; harmless ratings of it are no block.
+    "a blocked prompt": (
+        [
+            sse(
+                {
+                    "promptFeedback": {"blockReason": "OTHER", "blockReasonMessage": "no"},
+                    "usageMetadata": {"promptTokenCount": 4, "totalTokenCount": 4},
+                }
+            )
+        ],
+        [
+            SourceRaw({"promptFeedback": {"blockReason": "OTHER", "blockReasonMessage": "no"}}),
+            SourceUsage(Usage(input=4, total=4)),
+            stop("OTHER", "content_filter", Usage(input=4, total=4)),
+        ],
+    ),
+    "a prompt that was rated": (
+        [sse({"promptFeedback": {"safetyRatings": []}}), chunk(say("a"), finish="STOP")],
+        [TextDelta("a"), stop()],
+    ),
+    # The client of Google itself waits for the braces: the error is bare, over several lines.
+    "an error in mid-stream": ([chunk(say("a")), ERROR.encode()], [TextDelta("a"), BROKEN]),
+    "an error in mid-stream, and a blank line after it": (
+        [chunk(say("a")), ERROR.replace("\n", "\r\n").encode() + b"\r\n", chunk(say("b"), finish="STOP")],
+        [TextDelta("a"), BROKEN],
+    ),
+    # What was counted before it is told: it has been paid for.
+    "an error behind a usage": (
+        [
+            chunk(say("a"), usageMetadata={"promptTokenCount": 9}),
+            sse({"usageMetadata": {"promptTokenCount": 8}, "candidates": []}),
+            chunk(say("b"), usageMetadata={"promptTokenCount": 7}),
+            ERROR.encode(),
+        ],
+        [TextDelta("a"), TextDelta("b"), SourceUsage(Usage(input=7)), BROKEN],
+    ),
+    "an error in a list": ([f"[{ERROR}]\n".encode().replace(b"[{", b"[\n{")], [BROKEN]),
+    "an error in an event": (
+        [chunk(say("a"), error={"code": 500, "message": "no"})],
+        [
+            TextDelta("a"),
+            SourceError("no", status=500, cause="500"),
+        ],
+    ),
+    "an error by the name of its event": ([b'event: error\r\ndata: {"message": "no"}\r\n\r\n'], [SourceError("no")]),
+    "an error that is no JSON": ([b"event: error\r\ndata: no\r\n\r\n"], [SourceError("no")]),
+    # Proxies that make everything look like OpenAI.
+    "a sentinel": ([chunk(say("a"), finish="STOP"), b"data: [DONE]\n\n"], [TextDelta("a"), stop()]),
+    "the last event without its blank line": (
+        [chunk(say("a")), chunk(finish="STOP").rstrip()],
+        [TextDelta("a"), stop()],
+    ),
+    "objects nobody knows": (
+        [sse({"x": 1}), sse([1]), sse([]), sse("null"), chunk({}), sse({"modelVersion": "m"}), chunk(finish="STOP")],
+        [SourceRaw({"x": 1}), SourceRaw([1]), SourceRaw([]), SourceRaw(None), stop()],
+    ),
+    "leaves of an odd type cost themselves": (
+        [
+            sse({"candidates": "none", "promptFeedback": 1, "usageMetadata": [2]}),
+            sse({"candidates": [3, None, {"content": "a"}, {"content": {"parts": {"text": "b"}}}]}),
+            chunk({"text": 4, "functionCall": 5, "executableCode": 6, "toolCall": []}, "c", None, say("d", x=7)),
+            chunk({"text": 8, "thoughtSignature": 9}, {"executableCode": {"id": 1}}, say("e", thoughtSignature=[])),
+            sse({"candidates": [{"finishReason": ["STOP"]}]}),
+            sse({"candidates": [{"finishReason": 2}]}),
+        ],
+        [
+            SourceRaw({"candidates": [3]}),
+            SourceRaw({"candidates": [None]}),
+            SourceRaw("a"),
+            TextDelta("b"),
+            SourceRaw({"text": 4, "functionCall": 5, "executableCode": 6, "toolCall": []}),
+            SourceRaw("c"),
+            TextDelta("d"),
+            SourceRaw({"x": 7}),
+            SourceRaw({"text": 8, "thoughtSignature": 9}),
+            NativeToolCall("1", "code_execution", {"id": 1}, provider_executed=True),
+            TextDelta("e"),
+            stop("2", "other"),
+        ],
+    ),
+    "pairs in two parts": (
+        [
+            sse(r'{"candidates":[{"content":{"parts":[{"text":"a\ud83d"},{"text":"b\ud83d","thought":true}]}}]}'),
+            chunk(say("", thought=True), say("")),
+            sse(r'{"candidates":[{"content":{"parts":[{"text":"\ude00c\ud83d"},{"text":"\ude01","thought":true}]}}]}'),
+            chunk(say("d"), finish="STOP"),
+            sse(r'{"candidates":[{"content":{"parts":[{"text":"\ud83d"},{"text":"\ud83d","thought":true}]}}]}'),
+        ],
+        [
+            TextDelta("a"),
+            ReasoningDelta("b"),
+            TextDelta("😀c"),
+            ReasoningDelta("😁"),
+            TextDelta("\ufffdd"),
+            ReasoningDelta("\ufffd"),
+            TextDelta("\ufffd"),
+            stop(),
+        ],
+    ),
+}
+
+CALLS: dict[str, Stream] = {
+    # STOP though calls were made, and a call often has no id. Several in one chunk are parallel.
+    "whole calls": (
+        [
+            chunk(call(name="f", args={"a": 1}), call(name="g", args={}, id="t"), call(name="h")),
+            chunk(say(""), finish="STOP"),
+        ],
+        [NativeToolCall("1", "f", {"a": 1}), NativeToolCall("2", "g", {}, "t"), NativeToolCall("3", "h"), stop()],
+    ),
+    # Gemini 3: without its signature the call is refused in the next request.
+    "a call with a signature": (
+        [chunk(call(name="f", args={}) | {"thoughtSignature": "s"}, finish="STOP")],
+        [NativeToolCall("1", "f", {}, signature="s"), stop()],
+    ),
+    # Google's SDK writes the same bytes in another alphabet.
+    "a signature from the SDK": (
+        [chunk({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "--__"}, finish="STOP")],
+        [NativeToolCall("1", "f", {}, signature="++//"), stop()],
+    ),
+    # Vertex, with streamed arguments: the name, values that go on and end, and a call that is empty.
+    "streamed arguments": (
+        [
+            chunk(call(name="f", willContinue=True) | {"thoughtSignature": "s"}),
+            chunk(
+                call(partialArgs=[{"jsonPath": "$.a", "stringValue": "Bos", "willContinue": True}], willContinue=True)
+            ),
+            chunk(call(partialArgs=[{"jsonPath": "$.a", "stringValue": "ton"}], willContinue=True)),
+            chunk(call(willContinue=True)),
+            chunk(call(partialArgs=[{"jsonPath": "$.b[0].c", "numberValue": 5}], willContinue=True)),
+            chunk(call()),
+            chunk(call(name="g", id="t", willContinue=True)),
+            chunk(call(), finish="STOP"),
+        ],
+        [
+            ToolCallStart("1", None, "f"),
+            ToolCallDelta("1", '{"a":"Bos'),
+            ToolCallDelta("1", "ton"),
+            ToolCallDelta("1", '","b":[{"c":5'),
+            ToolCallDelta("1", "}]}"),
+            NativeToolCall("1", "f", signature="s"),
+            ToolCallStart("2", "t", "g"),
+            NativeToolCall("2", "g", id="t"),
+            stop(),
+        ],
+    ),
+    # One recording has no empty call at the end: the last value does not say that the call goes on.
+    "streamed arguments without an empty call": (
+        [
+            chunk(call(name="f", willContinue=True)),
+            chunk(call(partialArgs=[{"jsonPath": "$.a", "boolValue": True}, {"jsonPath": "$.b", "nullValue": None}])),
+            chunk(call(name="g", partialArgs=[{"jsonPath": "$.a", "numberValue": 1}])),
+            chunk(say(""), finish="STOP"),
+        ],
+        [
+            ToolCallStart("1", None, "f"),
+            ToolCallDelta("1", '{"a":true,"b":null}'),
+            NativeToolCall("1", "f"),
+            ToolCallStart("2", None, "g"),
+            ToolCallDelta("2", '{"a":1}'),
+            NativeToolCall("2", "g"),
+            stop(),
+        ],
+    ),
+    # What cannot be written in order is given as the object that it is.
+    "streamed arguments out of order": (
+        [
+            chunk(
+                call(
+                    name="f",
+                    partialArgs=[
+                        {"jsonPath": "$.a.b", "numberValue": 1},
+                        {"jsonPath": "$.c", "numberValue": 2},
+                        {"jsonPath": "$.a.d", "numberValue": 3},
+                    ],
+                ),
+                finish="STOP",
+            )
+        ],
+        [
+            ToolCallStart("1", None, "f"),
+            ToolCallDelta("1", '{"a":{"b":1},"c":2'),
+            NativeToolCall("1", "f", {"a": {"b": 1, "d": 3}, "c": 2}),
+            stop(),
+        ],
+    ),
+    "an id, a signature and arguments that come late": (
+        [
+            chunk(call(name="f", willContinue=True)),
+            chunk(call(id="t", args={"a": 1}, willContinue=True) | {"thoughtSignature": "s"}),
+            chunk(call(id="u"), finish="STOP"),
+        ],
+        [
+            ToolCallStart("1", None, "f"),
+            ToolCallStart("1", "t"),
+            NativeToolCall("1", "f", {"a": 1}, "t", signature="s"),
+            stop(),
+        ],
+    ),
+    # The provider never said that it had ended.
+    "a call that another one cuts off": (
+        [
+            chunk(call(name="f", willContinue=True)),
+            chunk(call(partialArgs=[{"jsonPath": "$.a", "stringValue": "b", "willContinue": True}], willContinue=True)),
+            chunk(call(name="g", args={}), finish="STOP"),
+        ],
+        [
+            ToolCallStart("1", None, "f"),
+            ToolCallDelta("1", '{"a":"b'),
+            NativeToolCall("2", "g", {}),
+            stop(),
+        ],
+    ),
+    "an end of no call, and calls without a name": (
+        [
+            chunk(call(), call(id="t"), call(args={"a": 1}), call(name="", willContinue=True)),
+            chunk(call(name=["f"], args="x"), finish="STOP"),
+        ],
+        [
+            NativeToolCall("1", None, None, "t"),
+            NativeToolCall("2", None, {"a": 1}),
+            ToolCallStart("3"),
+            NativeToolCall("3", None, "x"),
+            stop(),
+        ],
+    ),
+    "pieces that are none": (
+        [chunk(call(name="f", partialArgs=7)), chunk(call(name="g", partialArgs=[7]), finish="STOP")],
+        [
+            ToolCallStart("1", None, "f"),
+            SourceRaw({"functionCall": {"name": "f", "partialArgs": 7}}),
+            NativeToolCall("1", "f", fault=Code.INVALID_ARGUMENTS),
+            ToolCallStart("2", None, "g"),
+            NativeToolCall("2", "g", [7]),
+            stop(),
+        ],
+    ),
+}
+
+COUNTS = {
+    "total_tokens": 130,
+    "total_input_tokens": 50,
+    "total_cached_tokens": 0,
+    "total_output_tokens": 15,
+    "total_tool_use_tokens": 5,
+    "total_thought_tokens": 60,
+}
+COUNTED = Usage(input=55, output=75, total=130, cache_read=0, reasoning=60)
+
+INTERACTIONS: dict[str, Stream] = {
+    # Steps with an index each; a call has its arguments as pieces of JSON, and what is asked for is done by us.
+    "a thought and a call": (
+        [
+            interaction("created", status="in_progress"),
+            sse({"interaction_id": "i", "status": "in_progress", "event_type": "interaction.status_update"}),
+            step("start", step={"type": "thought"}),
+            step("delta", delta={"type": "thought_summary", "content": {"type": "text", "text": "Hm"}}),
+            step("delta", delta={"type": "thought_signature", "signature": "s"}),
+            step("stop"),
+            step("start", 1, step={"type": "function_call", "id": "t", "name": "f", "signature": "", "arguments": {}}),
+            step("delta", 1, delta={"type": "arguments_delta", "arguments": '{"a":'}),
+            step("delta", 1, delta={"type": "arguments_delta", "arguments": ""}),
+            step("delta", 1, delta={"type": "arguments_delta", "arguments": "1}"}),
+            step("delta", 1, delta={"type": "thought_signature", "signature": "z"}),
+            step("stop", 1),
+            interaction("completed", status="requires_action", usage=COUNTS),
+            b"event: done\r\ndata: [DONE]\r\n\r\n",
+        ],
+        [
+            ReasoningDelta("Hm"),
+            ReasoningDelta("", "s"),
+            ToolCallStart("step 1", "t", "f"),
+            ToolCallDelta("step 1", '{"a":'),
+            ToolCallDelta("step 1", "1}"),
+            NativeToolCall("step 1", "f", id="t", signature="z"),
+            SourceUsage(COUNTED),
+            stop("requires_action", "tool_calls", COUNTED),
+        ],
+    ),
+    "text, and a call whose arguments come at once": (
+        [
+            step("start", step={"type": "model_output", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}),
+            step("delta", delta={"type": "text", "text": "b"}),
+            step("delta", delta={"type": "text", "text": ""}),
+            step("stop", usage=COUNTS),
+            step("start", 1, step={"type": "function_call", "name": "f", "arguments": {"a": 1}}),
+            step("stop", 1),
+            step("stop", 7),
+            interaction("completed"),
+        ],
+        [
+            TextDelta("a"),
+            TextDelta("b"),
+            ToolCallStart("step 1", None, "f"),
+            NativeToolCall("step 1", "f", {"a": 1}),
+            SourceUsage(COUNTED),
+            stop("completed", usage=COUNTED),
+        ],
+    ),
+    "a thought that comes at once": (
+        [step("start", step={"type": "thought", "summary": [{"text": "a"}, {"text": "b"}], "signature": "s"})],
+        [ReasoningDelta("ab", "s")],
+    ),
+    # Google's own tools, and what is no text.
+    "what passes as it came": (
+        [
+            step("start", step={"type": "google_search_call", "id": "t"}),
+            step("delta", delta={"type": "google_search_result"}),
+            step("delta", delta={"type": "text", "text": 5}),
+            step("delta", delta={"type": "arguments_delta", "arguments": "x"}),
+            sse({"event_type": "step.start"}),
+            sse({"event_type": "heartbeat"}),
+            interaction("completed", status="budget_exceeded"),
+        ],
+        [
+            SourceRaw({"index": 0, "event_type": "step.start", "step": {"type": "google_search_call", "id": "t"}}),
+            SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "google_search_result"}}),
+            SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "text", "text": 5}}),
+            SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "arguments_delta", "arguments": "x"}}),
+            SourceRaw({"event_type": "step.start"}),
+            SourceRaw({"event_type": "heartbeat"}),
+            stop("budget_exceeded", "length"),
+        ],
+    ),
+    "an interaction that fails": (
+        [step("delta", delta={"type": "text", "text": "a"}), interaction("completed", status="failed", error="no")],
+        [TextDelta("a"), SourceError("no")],
+    ),
+    "an error": (
+        [sse({"event_type": "error", "error": {"code": "quota", "message": "no"}}), interaction("completed")],
+        [SourceError("no", cause="quota")],
+    ),
+    "a pair in two pieces": (
+        [
+            sse(r'{"event_type":"step.delta","delta":{"type":"text","text":"\ud83d"}}'),
+            sse(r'{"event_type":"step.delta","delta":{"type":"text","text":"\ude00\ud83d"}}'),
+            sse(r'{"event_type":"error"}'),
+        ],
+        [TextDelta("😀"), TextDelta("\ufffd"), SourceError("the provider reported an error")],
+    ),
+}
+
+STREAMS = TEXT | CALLS | INTERACTIONS
+
+
+@pytest.mark.parametrize(("frames", "expected"), STREAMS.values(), ids=STREAMS)
+def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
+    """Each stream gives the same events however it is cut, and each event survives JSON."""
+    assert_same_at_every_cut(Gemini, b"".join(frames), expected)
+
+
+@pytest.mark.parametrize("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
+def test_streams_that_break_off(frames: list[bytes]) -> None:
+    """A finish reason, a blocked prompt, a completed interaction or an error are ends; nothing else is."""
+    assert_ends_are_earned(Gemini, frames)
+
+
+def test_frames_that_cannot_be_read_are_warnings() -> None:
+    """Half a frame, one that nests too deep, and one over the limit cost themselves, and the stream goes on."""
+    deep: Any = 1
+    for _ in range(100):
+        deep = {"a": deep}
+    frames = [
+        sse('{"candidates": [{"con'),
+        chunk({"toolCall": {"args": deep}}),
+        chunk({"x": deep}),
+        sse({"event_type": "x", "x": deep}),
+        chunk(say("a" * 20_000)),
+        chunk(say("b"), finish="STOP"),
+    ]
+    *warnings, text, end = read(lambda: Gemini(Limits(frame=10_000)), *frames)
+    assert [Code.BAD_FRAME] * 4 + [Code.SKIPPED] == [
+        warning.code for warning in warnings if isinstance(warning, SourceWarning)
+    ]
+    assert [TextDelta("b"), stop()] == [text, end]
+
+
+TOLD: dict[str, tuple[list[bytes], list[str]]] = {
+    "text and reasoning": (
+        TEXT["several parts in a chunk"][0],
+        ["step 1", "reasoning 'Hm'", "text 'a'", "text 'b'", "step 1 ends: stop", "done finished: stop (STOP)"],
+    ),
+    "a call": (
+        CALLS["a call with a signature"][0],
+        [
+            *("step 1", "thinking c1", "c1 is f", "call c1", "not thinking c1", "run c1"),
+            *("step 1 ends: tool_calls", "done finished: tool_calls (STOP)"),
+        ],
+    ),
+    "a call that is cut off": (
+        CALLS["a call that another one cuts off"][0],
+        [
+            *("step 1", "thinking c1", "c1 is f", "thinking c2", "c2 is g", "call c2", "not thinking c2"),
+            *("error c1 truncated", "not thinking c1", "run c2"),
+            *("step 1 ends: tool_calls", "done finished: tool_calls (STOP)"),
+        ],
+    ),
+    "arguments that nobody can read": (
+        CALLS["pieces that are none"][0][1:],
+        [
+            *("step 1", "thinking c1", "c1 is g", "error c1 invalid_arguments", "not thinking c1"),
+            *("step 1 ends: stop", "done finished: stop (STOP)"),
+        ],
+    ),
+    "a blocked prompt": (
+        TEXT["a blocked prompt"][0],
+        [
+            "raw {'promptFeedback': {'blockReason': 'OTHER', 'blockReasonMessage': 'no'}}",
+            *("step 1", "usage 4", "step 1 ends: content_filter", "done truncated: content_filter (OTHER)"),
+        ],
+    ),
+    "an error": (
+        TEXT["an error in mid-stream"][0],
+        ["step 1", "text 'a'", "error upstream_error", "step 1 ends: None", "done failed: None (None)"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("frames", "expected"), TOLD.values(), ids=TOLD)
+def test_what_a_reader_is_told(frames: list[bytes], expected: list[str]) -> None:
+    """The whole way, from bytes to the events of the interface."""
+    assert expected == story(*read(Gemini, *frames))
+
+
+_whole = b"".join(frame for frames, _ in STREAMS.values() for frame in frames)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
+def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
+    """Any bytes give events, and the same ones at any cut."""
+    stream = noise.join(_whole[start : start + length] for start, length in pieces)
+    assert read(Gemini, stream) == read(Gemini, *cut(stream, where))
+
+
+_KEYS = [
+    *("candidates", "content", "parts", "text", "thought", "thoughtSignature", "functionCall", "name"),
+    *("args", "id", "partialArgs", "jsonPath", "stringValue", "willContinue", "finishReason", "promptFeedback"),
+    *("blockReason", "usageMetadata", "promptTokenCount", "index", "error", "event_type", "step", "delta"),
+    *("type", "interaction", "status", "toolCall", "executableCode"),
+]
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "STOP", "$.a", "step.start", "error"]),
+    lambda each: (
+        st.lists(each, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(_KEYS),
+            each,
+            max_size=5,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(st.lists(_json, max_size=4))
+def test_any_json_gives_events(values: list[Any]) -> None:
+    """Whatever stands where, nothing is raised, and every event can be written."""
+    for event in read(Gemini, *map(sse, values)):
+        assert event.to_json()

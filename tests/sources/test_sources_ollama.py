@@ -1,0 +1,246 @@
+"""Ollama's chat: lines of JSON, whole calls, and ends that are told in the same line as the last text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import Code
+from streamtools.events import (
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceWarning,
+    TextDelta,
+    Usage,
+)
+from streamtools.limits import Limits
+from streamtools.sources.ollama import Ollama
+from tests.machine.test_machine import story
+from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.cuts import cut, places
+
+
+def line(value: Any) -> bytes:
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode() + b"\n"
+
+
+def said(content: Any = "", **more: Any) -> bytes:
+    return line({"model": "m", "message": {"role": "assistant", "content": content, **more}, "done": False})
+
+
+def done(reason: Any = "stop", **more: Any) -> bytes:
+    fields = {} if reason is None else {"done_reason": reason}
+    return line({"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, **fields, **more})
+
+
+def called(name: Any, arguments: Any, **more: Any) -> dict[str, Any]:
+    return {"function": {"name": name, "arguments": arguments}, **more}
+
+
+def stop(raw: str | None = "stop", reason: str = "stop", usage: Usage | None = None) -> ProviderCompleted:
+    return ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=usage)  # type: ignore[arg-type]
+
+
+STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
+    # Thinking comes in a field of its own; the counts come with the end, and those that are zero are left out.
+    "thinking and text": (
+        [
+            said("", thinking="Hm"),
+            said("Par"),
+            said("is"),
+            done(total_duration=5, prompt_eval_count=9, eval_count=3, eval_duration=7),
+        ],
+        [ReasoningDelta("Hm"), TextDelta("Par"), TextDelta("is"), stop(usage=Usage(input=9, output=3))],
+    ),
+    "the last text with the end": (
+        [line({"message": {"content": "a", "thinking": "b"}, "done": True, "done_reason": "length", "eval_count": 2})],
+        [ReasoningDelta("b"), TextDelta("a"), stop("length", "length", Usage(output=2))],
+    ),
+    # Arguments are an object, whole; the reason stays "stop". The index is zero for each call of some versions.
+    "calls": (
+        [
+            said("a", tool_calls=[{"function": {"index": 0, "name": "f", "arguments": {"b": 1}}}]),
+            said("", tool_calls=[called("f", {}), called("g", None)]),
+            done(),
+        ],
+        [
+            TextDelta("a"),
+            NativeToolCall("1", "f", {"b": 1}),
+            NativeToolCall("2", "f", {}),
+            NativeToolCall("3", "g"),
+            stop(),
+        ],
+    ),
+    "calls with an id": (
+        [said(tool_calls=[called("f", {}, id="t"), called("g", {}, id="t")]), done()],
+        [NativeToolCall("1", "f", {}, "t"), NativeToolCall("2", "g", {}, "t"), stop()],
+    ),
+    "images": (
+        [said("a", images=["aGk="]), done()],
+        [TextDelta("a"), SourceRaw({"images": ["aGk="]}), stop()],
+    ),
+    # A model that was loaded or unloaded has said nothing; an empty reason is that of a connection that was closed.
+    "reasons that are no answer": ([done("load")], [stop("load", "other")]),
+    "an unloaded model": ([done("unload")], [stop("unload", "other")]),
+    "an empty reason": ([said("a"), done("")], [TextDelta("a"), stop("", "other")]),
+    # Before there were reasons, and without a message.
+    "no reason": ([said("a"), line({"done": True})], [TextDelta("a"), stop(None)]),
+    # The status stays 200; a model of the cloud may want the user to sign in.
+    "an error": (
+        [said("a"), line({"error": "an error was encountered"}), said("b"), done()],
+        [TextDelta("a"), SourceError("an error was encountered")],
+    ),
+    "an error that asks to sign in": (
+        [line({"error": "unauthorized", "signin_url": "https://ollama.com/connect"})],
+        [SourceError("unauthorized; sign in at https://ollama.com/connect")],
+    ),
+    "an error in other words": (
+        [line({"error": {"message": "no", "code": 500}, "signin_url": 1})],
+        [
+            SourceError("no", status=500, cause="500"),
+        ],
+    ),
+    "an error beside text": ([line({"message": {"content": "a"}, "error": "no"})], [TextDelta("a"), SourceError("no")]),
+    "what follows the end": ([said("a"), done(), said("b"), line({"error": "late"})], [TextDelta("a"), stop()]),
+    "no end": ([said("a"), said("b")], [TextDelta("a"), TextDelta("b")]),
+    "the last line without its end": ([said("a"), done().rstrip()], [TextDelta("a"), stop()]),
+    "line ends of Windows, and empty lines": (
+        [said("a").replace(b"\n", b"\r\n"), b"\n", done()],
+        [TextDelta("a"), stop()],
+    ),
+    "fields that are null": (
+        [
+            line({"message": {"content": None, "thinking": None, "tool_calls": None, "images": None}}),
+            said("a", tool_calls=[]),
+            done(),
+        ],
+        [TextDelta("a"), stop()],
+    ),
+    "lines nobody knows": (
+        [line({"status": "pulling"}), line([1]), line("null"), line({"message": "a", "done": False}), done()],
+        [
+            SourceRaw({"status": "pulling"}),
+            SourceRaw([1]),
+            SourceRaw(None),
+            SourceRaw({"message": "a", "done": False}),
+            stop(),
+        ],
+    ),
+    "leaves of an odd type cost themselves": (
+        [
+            said(5, thinking=6, tool_calls="f"),
+            said("a", tool_calls=[7, {"function": "f"}, called(["f"], "x", id=8), None]),
+            line({"message": {"content": "b"}, "done": 1}),
+            line({"message": {"content": "c"}, "done": True, "done_reason": 9, "eval_count": "many"}),
+        ],
+        [
+            SourceRaw(5),
+            SourceRaw({"tool_calls": ["f"]}),
+            TextDelta("a"),
+            SourceRaw({"tool_calls": [7]}),
+            SourceRaw({"tool_calls": [{"function": "f"}]}),
+            NativeToolCall("1", None, "x"),
+            TextDelta("b"),
+            TextDelta("c"),
+            stop(None),
+        ],
+    ),
+    "pairs in two lines": (
+        [
+            line(r'{"message":{"content":"a\ud83d","thinking":"\ud83d"}}'),
+            line(r'{"message":{"content":"\ude00\ud83d"}}'),
+            said("b"),
+            line(r'{"message":{"content":"\ud83d"}}'),
+            done(),
+        ],
+        [
+            TextDelta("a"),
+            TextDelta("😀"),
+            TextDelta("\ufffdb"),
+            ReasoningDelta("\ufffd"),
+            TextDelta("\ufffd"),
+            stop(),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "expected"), STREAMS.values(), ids=STREAMS)
+def test_streams_at_every_cut(lines: list[bytes], expected: list[SourceEvent]) -> None:
+    """Each stream gives the same events however it is cut, and each event survives JSON."""
+    assert_same_at_every_cut(Ollama, b"".join(lines), expected)
+
+
+@pytest.mark.parametrize("lines", [lines for lines, _ in STREAMS.values()], ids=STREAMS)
+def test_streams_that_break_off(lines: list[bytes]) -> None:
+    """`done` and an error are ends; nothing else is."""
+    assert_ends_are_earned(Ollama, lines)
+
+
+def test_lines_that_cannot_be_read_are_warnings() -> None:
+    """Half a line and one over the limit cost themselves, and the stream goes on."""
+    first, second, *rest = read(lambda: Ollama(Limits(frame=1000)), line('{"mess'), said("a" * 2000), said("b"), done())
+    assert isinstance(first, SourceWarning)
+    assert isinstance(second, SourceWarning)
+    assert [Code.BAD_FRAME, Code.SKIPPED] == [first.code, second.code]
+    assert [TextDelta("b"), stop()] == rest
+
+
+TOLD: dict[str, tuple[str, list[str]]] = {
+    "thinking and text": (
+        "thinking and text",
+        [
+            *("step 1", "reasoning 'Hm'", "text 'Par'", "text 'is'", "usage 9", "step 1 ends: stop"),
+            "done finished: stop (stop)",
+        ],
+    ),
+    "calls": (
+        "calls with an id",
+        [
+            *("step 1", "thinking t", "t is f", "call t", "not thinking t"),
+            *("thinking t_2", "t_2 is g", "call t_2", "not thinking t_2", "run t t_2"),
+            *("step 1 ends: tool_calls", "done finished: tool_calls (stop)"),
+        ],
+    ),
+    "an error": (
+        "an error",
+        ["step 1", "text 'a'", "error upstream_error", "step 1 ends: None", "done failed: None (None)"],
+    ),
+    "no end": (
+        "no end",
+        [
+            *(
+                "step 1",
+                "text 'a'",
+                "text 'b'",
+                "error stream_interrupted",
+                "step 1 ends: None",
+                "done failed: None (None)",
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), TOLD.values(), ids=TOLD)
+def test_what_a_reader_is_told(name: str, expected: list[str]) -> None:
+    """The whole way, from bytes to the events of the interface."""
+    assert expected == story(*read(Ollama, *STREAMS[name][0]))
+
+
+_whole = b"".join(each for lines, _ in STREAMS.values() for each in lines)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
+def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
+    """Any bytes give events, and the same ones at any cut."""
+    stream = noise.join(_whole[start : start + length] for start, length in pieces)
+    assert read(Ollama, stream) == read(Ollama, *cut(stream, where))

@@ -1,0 +1,506 @@
+"""Native calls in chat completion chunks: each row of the table of `chat_calls.py`, and each shape met in the wild.
+
+A row is what `delta.tool_calls` holds in one chunk after the other, and the events up to the finish reason.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import StreamMachine
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    Done,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    read_source_event,
+)
+from streamtools.limits import Limits
+from streamtools.sources.chat_calls import ChatCalls
+from tests.support.chat_chunks import DONE, chunk, read, sse, stop
+from tests.support.cuts import every_cut
+
+Start, Delta, End = ToolCallStart, ToolCallDelta, NativeToolCall
+A, B = '{"a":1}', '{"b":2}'
+
+
+def piece(name: Any = None, arguments: Any = None, id: Any = None, *, index: Any = None, **more: Any) -> dict[str, Any]:
+    """Return an entry of `tool_calls` without what is None."""
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    fields = {"index": index, "id": id, "function": function or None} | more
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def stream(lists: list[Any], finish: str | None = "tool_calls") -> bytes:
+    """Return a chunk for each list of calls, and then the end."""
+    return b"".join(chunk({"tool_calls": calls}) for calls in lists) + (chunk(finish=finish) if finish else b"") + DONE
+
+
+def one(*pieces: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Return each piece as a list of its own."""
+    return [[each] for each in pieces]
+
+
+WHOLE: list[SourceEvent] = [Start("0", "x", "f"), Delta("0", A), End("0", "f", id="x")]
+BOTH: list[SourceEvent] = [
+    *(Start("0", "x", "f"), Delta("0", A), Start("1", "y", "g"), Delta("1", B)),
+    *(End("0", "f", id="x"), End("1", "g", id="y")),
+]
+NAMELESS: list[SourceEvent] = [Start("0", None, None), Delta("0", A)]
+
+ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
+    # OpenAI: id, type and name come first, and then the arguments by index alone.
+    "as OpenAI has it": (
+        one(
+            piece("f", "", "x", index=0, type="function"),
+            piece(None, '{"a"', index=0),
+            piece(None, ":1}", index=0),
+            piece("g", "", "y", index=1, type="function"),
+            piece(None, B, index=1),
+        ),
+        [
+            *(Start("0", "x", None), Start("0", "x", "f"), Delta("0", '{"a"'), Delta("0", ":1}")),
+            *(Start("1", "y", None), Start("1", "y", "g"), Delta("1", B)),
+            *(End("0", "f", id="x"), End("1", "g", id="y")),
+        ],
+    ),
+    # xAI: a whole call in one delta.
+    "whole": (one(piece("f", A, "x", index=0)), WHOLE),
+    "several in one chunk": ([[piece("f", A, "x", index=0), piece("g", B, "y", index=1)]], BOTH),
+    # The six shapes of parallel calls that melt into one in other clients.
+    "same index, new id": (one(piece("f", A, "x", index=0), piece("g", B, "y", index=0)), BOTH),
+    "id with the first piece only": (
+        one(piece(None, None, "x", index=0), piece("f", "", index=0), piece(None, A, index=0)),
+        [Start("0", "x", None), Start("0", "x", "f"), Delta("0", A), End("0", "f", id="x")],
+    ),
+    # Google's endpoint sends no index.
+    "index missing": (one(piece("f", A, "x"), piece("g", B, "y")), BOTH),
+    "index null or no integer": (
+        [[{"index": None} | piece("f", A, "x"), piece("g", B, "y", index="1"), piece("h", "{}", "z", index=True)]],
+        [*BOTH[:4], Start("2", "z", "h"), Delta("2", "{}"), *BOTH[4:], End("2", "h", id="z")],
+    ),
+    "interleaved": (
+        one(
+            piece("f", "", "x", index=0),
+            piece("g", "", "y", index=1),
+            piece(None, "{", index=1),
+            piece(None, "{", index=0),
+            piece(None, "}", index=1),
+            piece(None, "}", index=0),
+        ),
+        [
+            *(Start("0", "x", None), Start("1", "y", None), Start("1", "y", "g"), Delta("1", "{")),
+            *(Start("0", "x", "f"), Delta("0", "{"), Delta("1", "}"), Delta("0", "}")),
+            *(End("0", "f", id="x"), End("1", "g", id="y")),
+        ],
+    ),
+    "announced once more": (
+        one(piece("f", "", "x", index=0), piece("f", "{", "x", index=0), piece("f", "}", "x", index=0)),
+        [Start("0", "x", None), Start("0", "x", "f"), Delta("0", "{"), Delta("0", "}"), End("0", "f", id="x")],
+    ),
+    "all at index 0": (
+        one(
+            piece("f", "", "x", index=0),
+            piece(None, A, index=0),
+            piece("g", "", "y", index=0),
+            piece(None, B, index=0),
+        ),
+        [
+            *(Start("0", "x", None), Start("0", "x", "f"), Delta("0", A)),
+            *(Start("1", "y", None), Start("1", "y", "g"), Delta("1", B)),
+            *(End("0", "f", id="x"), End("1", "g", id="y")),
+        ],
+    ),
+    # The slot.
+    "a negative index is 0": (one(piece("f", "", "x", index=-1), piece(None, A, index=0)), [Start("0", "x"), *WHOLE]),
+    "a known id without an index": (
+        one(piece("f", "{", "x", index=3), piece("g", B, "y", index=4), piece(None, "}", "x")),
+        [
+            *(Start("0", "x", "f"), Delta("0", "{"), Start("1", "y", "g"), Delta("1", B), Delta("0", "}")),
+            *(End("0", "f", id="x"), End("1", "g", id="y")),
+        ],
+    ),
+    "an index with the first piece only": (
+        one(piece("f", "", "x", index=0), piece(None, A)),
+        [Start("0", "x"), *WHOLE],
+    ),
+    "one id in two slots": (
+        one(piece("f", A, "x", index=0), piece("f", A, "x", index=1)),
+        [*WHOLE[:2], Start("1", "x", "f"), Delta("1", A), WHOLE[2], End("1", "f", id="x")],
+    ),
+    # An id.
+    "a known id goes back to its call": (
+        one(piece("f", "{", "x", index=0), piece("g", B, "y", index=0), piece(None, "}", "x", index=0)),
+        [
+            *(Start("0", "x", "f"), Delta("0", "{"), Start("1", "y", "g"), Delta("1", B), Delta("0", "}")),
+            *(End("0", "f", id="x"), End("1", "g", id="y")),
+        ],
+    ),
+    "a late id": (
+        one(piece("f", "{", index=0), piece(None, "}", "x", index=0)),
+        [Start("0", None, "f"), Delta("0", "{"), Start("0", "x", "f"), Delta("0", "}"), End("0", "f", id="x")],
+    ),
+    "a late id with the name once more": (
+        one(piece("f", "{", index=0), piece("f", "}", "x", index=0)),
+        [Start("0", None, "f"), Delta("0", "{"), Start("0", "x", "f"), Delta("0", "}"), End("0", "f", id="x")],
+    ),
+    "a late id for closed arguments": (
+        one(piece("f", A, index=0), piece(None, None, "x", index=0)),
+        [Start("0", None, "f"), Delta("0", A), Start("0", "x", "f"), End("0", "f", id="x")],
+    ),
+    "an id that names a tool after closed arguments": (
+        one(piece("f", A, index=0), piece("g", B, "y", index=0)),
+        [
+            *(Start("0", None, "f"), Delta("0", A), Start("1", "y", "g"), Delta("1", B)),
+            *(End("0", "f"), End("1", "g", id="y")),
+        ],
+    ),
+    "id and name after the arguments": (
+        one(piece(None, A, index=0), piece("f", "", "x", index=0)),
+        [*NAMELESS, Start("0", "x", "f"), End("0", "f", id="x")],
+    ),
+    "no id at all": (
+        one(piece("f", A, index=0), piece("g", B, index=1)),
+        [Start("0", None, "f"), Delta("0", A), Start("1", None, "g"), Delta("1", B), End("0", "f"), End("1", "g")],
+    ),
+    "an id that is empty or no string": (
+        one(piece("f", "", "", index=0), piece(None, A, 5, index=0)),
+        [Start("0"), Start("0", None, "f"), Delta("0", A), End("0", "f")],
+    ),
+    # Neither an id nor a name.
+    "arguments alone wait for a name": (one(piece(None, A, index=0)), [*NAMELESS, End("0")]),
+    "a name after its arguments": (
+        one(piece(None, "{", index=0), piece(None, "}", index=0), piece("f", index=0)),
+        [Start("0"), Delta("0", "{"), Delta("0", "}"), Start("0", None, "f"), End("0", "f")],
+    ),
+    # A name and no id.
+    "the same name once more, with more of the arguments": (
+        one(piece("f", "{", index=0), piece("f", "}", index=0), piece("f", "\n", index=0), piece("f", index=0)),
+        [Start("0", None, "f"), Delta("0", "{"), Delta("0", "}"), Delta("0", "\n"), End("0", "f")],
+    ),
+    "the same name with other arguments": (
+        one(piece("f", A), piece("f", B)),
+        [Start("0", None, "f"), Delta("0", A), Start("1", None, "f"), Delta("1", B), End("0", "f"), End("1", "f")],
+    ),
+    "the same call once more at its end": (
+        one(piece("f", '{"a"'), piece(None, ":1}"), piece("f", A), piece(None, A)),
+        [Start("0", None, "f"), Delta("0", '{"a"'), Delta("0", ":1}"), End("0", "f")],
+    ),
+    "the same call once more by its id": (one(*[piece("f", A, "x", index=0)] * 3), WHOLE),
+    "two equal calls in one list": (
+        [[piece("f", A), piece("f", A)]],
+        [Start("0", None, "f"), Delta("0", A), Start("1", None, "f"), Delta("1", A), End("0", "f"), End("1", "f")],
+    ),
+    "another name after closed arguments": (
+        one(piece("f", A, index=0), piece("g", "", index=0), piece(None, B, index=0)),
+        [
+            *(Start("0", None, "f"), Delta("0", A), Start("1"), Start("1", None, "g"), Delta("1", B)),
+            *(End("0", "f"), End("1", "g")),
+        ],
+    ),
+    "another name while the arguments are open": (
+        one(piece("f", "{", index=0), piece("g", "}", index=0)),
+        [Start("0", None, "f"), Delta("0", "{"), Start("0", None, "g"), Delta("0", "}"), End("0", "f")],
+    ),
+    "another name by a known id": (
+        one(piece("f", A, "x", index=0), piece("g", "", "x", index=0)),
+        [*WHOLE[:2], Start("0", None, "g"), WHOLE[2]],
+    ),
+    # GLM through Mistral's API: the second delta has an empty name.
+    "an empty name": (
+        one(piece("f", "", "x", index=0), piece("", A, index=0)),
+        [Start("0", "x"), *WHOLE],
+    ),
+    "a name that grows": (
+        one(piece("ge", index=0), piece("get", index=0), piece("get", A, index=0)),
+        [Start("0"), Start("0", None, "get"), Delta("0", A), End("0", "get")],
+    ),
+    "a name in pieces": (
+        one(piece("get", id="x", index=0), piece("_it", index=0), piece(None, A, index=0)),
+        [Start("0", "x"), Start("0", "x", "get_it"), Delta("0", A), End("0", "get_it", id="x")],
+    ),
+    "a name is certain at the next call of its slot": (
+        one(piece("f", id="x", index=0), piece("g", id="y", index=0)),
+        [Start("0", "x"), Start("0", "x", "f"), Start("1", "y"), Start("1", "y", "g"), *BOTH[4:]],
+    ),
+    "a name that never ends is certain": (
+        one(piece("n" * 1001, index=0), piece("m", index=0)),
+        [Start("0", None, "n" * 1001), Start("0", None, "m"), End("0", "n" * 1001)],
+    ),
+    # Nothing known.
+    "empty slots": (
+        [[piece(index=0), {"index": 1, "function": {}}, piece("", "", "", index=2, type="function")], []],
+        [],
+    ),
+    "calls that are none": (
+        ["calls", [5, None], {"index": 0, "function": "f"}, [piece(5, index=0)]],
+        [
+            *(SourceRaw("calls"), SourceRaw(5), SourceRaw(None), SourceRaw({"index": 0, "function": "f"})),
+            SourceRaw({"index": 0, "function": {"name": 5}}),
+        ],
+    ),
+    "a call without its list": ([piece("f", A, "x", index=0)], WHOLE),
+    # Types.
+    "a type that is missing, empty or another, beside a function": (
+        one(piece("f", "", "x", index=0, type=""), piece(None, A, index=0, type="tool")),
+        [Start("0", "x"), *WHOLE],
+    ),
+    "a custom tool, whose input is no JSON": (
+        one(
+            {"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": ""}},
+            {"index": 0, "custom": {"input": "select 1"}},
+        ),
+        [
+            SourceRaw({"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": ""}}),
+            SourceRaw({"index": 0, "custom": {"input": "select 1"}}),
+        ],
+    ),
+    "a tool of the server": (
+        one({"index": 0, "type": "web_search", "web_search": {"query": "x"}}),
+        [SourceRaw({"index": 0, "type": "web_search", "web_search": {"query": "x"}})],
+    ),
+    "without an envelope": (one({"id": "x", "name": "f", "arguments": A}), WHOLE),
+    # Arguments that are no text.
+    "arguments as an object": (
+        one(piece("f", {"a": 1}, "x", index=0), piece("f", {"a": 1}, "x", index=0)),
+        [Start("0", "x", "f"), End("0", "f", {"a": 1}, "x")],
+    ),
+    "arguments as an empty object": (one(piece("f", {}, "x")), [Start("0", "x", "f"), End("0", "f", {}, "x")]),
+    "arguments as something else": (one(piece("f", [1], "x")), [Start("0", "x", "f"), End("0", "f", [1], "x")]),
+    "arguments as an object after their text": (
+        one(piece("f", A, "x", index=0), piece(None, {"a": 2}, index=0)),
+        [*WHOLE[:2], End("0", "f", {"a": 2}, "x")],
+    ),
+    "two objects for one call": (
+        one(piece("f", {"a": 1}, "x", index=0), piece(None, {"a": 2}, index=0), piece("f", {"a": 3}, index=0)),
+        [
+            *(Start("0", "x", "f"), SourceRaw(piece(None, {"a": 2}, index=0)), Start("1", None, "f")),
+            *(End("0", "f", {"a": 1}, "x"), End("1", "f", {"a": 3})),
+        ],
+    ),
+    "arguments that are null": (
+        [[{"index": 0, "id": "x", "function": {"name": "f", "arguments": None}}]],
+        [Start("0", "x"), Start("0", "x", "f"), End("0", "f", id="x")],
+    ),
+    "a string that holds JSON is closed by its quote": (
+        one(piece("f", '"{\\"a\\":'), piece(None, ' \\"\\\\'), piece(None, '\\""'), piece("g", "{}")),
+        [
+            *(Start("0", None, "f"), Delta("0", '"{\\"a\\":'), Delta("0", ' \\"\\\\'), Delta("0", '\\""')),
+            *(Start("1", None, "g"), Delta("1", "{}"), End("0", "f"), End("1", "g")),
+        ],
+    ),
+    "brackets and quotes inside of strings close nothing, wherever they are cut": (
+        one(
+            piece("f", '{"a}'), piece(None, "\\"), piece(None, '"}'), piece("f", '"'), piece("f", "}"), piece("g", "{}")
+        ),
+        [
+            *(Start("0", None, "f"), Delta("0", '{"a}'), Delta("0", "\\"), Delta("0", '"}'), Delta("0", '"')),
+            *(Delta("0", "}"), Start("1", None, "g"), Delta("1", "{}"), End("0", "f"), End("1", "g")),
+        ],
+    ),
+    "brackets that close nothing": (
+        one(piece("f", "]}"), piece("g", "{}")),
+        [Start("0", None, "f"), Delta("0", "]}"), Start("0", None, "g"), Delta("0", "{}"), End("0", "f")],
+    ),
+    # Gemini 3 wants its signature back with the call; Vertex has another name for it.
+    "a signature": (
+        one(
+            piece("f", A, "x", extra_content={"google": {"thought_signature": "s"}}),
+            piece("g", B, "y", extra_content={"vertex": {"thought_signature": "t"}}),
+            piece(extra_content={"google": {"thought_signature": "u"}}),
+            piece("g", id="y", extra_content={"google": {"thought_signature": 5}, "other": 1}),
+        ),
+        [*BOTH[:4], End("0", "f", id="x", signature="s"), End("1", "g", id="y", signature="t")],
+    ),
+    "a signature after its call, and one without": (
+        one(piece(extra_content={"google": {"thought_signature": "t"}}), piece("f", A, "x"))
+        + one(piece(extra_content={"google": {"thought_signature": "s"}})),
+        [
+            SourceRaw({"extra_content": {"google": {"thought_signature": "t"}}}),
+            *(Start("0", "x", "f"), Delta("0", A), End("0", "f", id="x", signature="s")),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("lists", "expected"), ROWS.values(), ids=ROWS)
+def test_rows_of_the_table(lists: list[Any], expected: list[SourceEvent]) -> None:
+    """Each row gives its events however the bytes are cut, and each event survives JSON."""
+    data = stream(lists)
+    assert [*expected, stop("tool_calls")] == read(data)
+    if len(data) < 2000:
+        for chunks in every_cut(data):
+            assert [*expected, stop("tool_calls")] == read(*chunks)
+    for event in expected:
+        assert event == read_source_event(event.to_json())
+
+
+def test_the_call_of_old() -> None:
+    """OpenAI before it had tools: one call in a turn, which has no id."""
+    data = (
+        chunk({"function_call": {"name": "f", "arguments": ""}})
+        + chunk({"function_call": {"arguments": A}})
+        + chunk({"function_call": {}})
+        + chunk({"function_call": "f"})
+        + chunk(finish="function_call")
+        + DONE
+    )
+    assert [
+        *(Start("0"), Start("0", None, "f"), Delta("0", A), SourceRaw("f"), End("0", "f")),
+        ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call"),
+    ] == read(data)
+
+
+@pytest.mark.parametrize("finish", ["stop", "tool_calls", "end_turn", "whatever"])
+def test_a_finish_reason_completes_calls(finish: str) -> None:
+    """Some servers say `stop` though there are calls; without [DONE] the end of the transport is as good."""
+    data = stream(one(piece("f", A, "x", index=0)), finish)
+    for each in (data, data.removesuffix(DONE)):
+        *events, end = read(each)
+        assert events == WHOLE
+        assert isinstance(end, ProviderCompleted)
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter", "error", "abort", None])
+def test_a_cut_completes_no_call(finish: str | None) -> None:
+    """Nothing tells that the call had ended, so that nothing says so; the name is certain all the same."""
+    events = read(stream(one(piece("f", A, "x", index=0), piece("g", id="y", index=1)), finish))
+    assert events[:-1] == [*WHOLE[:2], Start("1", "y"), Start("1", "y", "g")]
+    assert isinstance(events[-1], ProviderCompleted)
+
+
+def test_an_error_completes_no_call() -> None:
+    """Not even behind a finish reason, and the names that waited come before it."""
+    data = chunk({"tool_calls": [piece("f", id="x")]}, "tool_calls") + sse({"error": "no"}) + DONE
+    assert [Start("0", "x"), Start("0", "x", "f"), SourceError("no")] == read(data)
+
+
+def test_calls_beside_text_and_thoughts() -> None:
+    """One chunk may hold all three."""
+    data = chunk({"content": "a", "reasoning": "b", "tool_calls": [piece("f", A, "x")]}, "tool_calls") + DONE
+    assert [ReasoningDelta("b"), TextDelta("a"), *WHOLE, stop("tool_calls")] == read(data)
+
+
+def test_only_the_calls_of_the_first_choice() -> None:
+    """Those of another pass with it."""
+    data = chunk({"tool_calls": [piece("f", A, "x")]}, index=1) + chunk(finish="stop") + DONE
+    raw, end = read(data)
+    assert isinstance(raw, SourceRaw)
+    assert end == stop()
+
+
+def test_pairs_that_are_cut_in_arguments() -> None:
+    """The half waits for its other half, each call's own; one that stays alone is replaced."""
+    half, other = r'{"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"arguments":"%s"}}]}}]}', "\\ude00"
+    events = read(
+        sse(half % (0, "\\ud83d")) + sse(half % (1, "\\ud83d")) + sse(half % (0, other)) + chunk(finish="stop") + DONE
+    )
+    assert [
+        *(Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End("0"), End("1")),
+        stop(),
+    ] == events
+
+
+def test_arguments_that_nest_too_deep_are_a_warning() -> None:
+    """The call does not begin: it could only be told with what it does not say."""
+    value: Any = {}
+    for _ in range(100):
+        value = {"a": value}
+    warning, end = read(stream(one(piece("f", value, "x"))))
+    assert isinstance(warning, SourceWarning)
+    assert warning.code is Code.BAD_FRAME
+    assert end == stop("tool_calls")
+
+
+def test_a_repetition_that_no_frame_can_hold_is_not_looked_for() -> None:
+    """So that no more is kept of the arguments than a frame may be long."""
+    calls = ChatCalls(Limits(frame=8))
+    events: list[SourceEvent] = []
+    for each in (piece("f", '{"a"', "x"), piece(None, ":1234}"), *[piece(None, '{"a":1234}')] * 2):
+        assert calls.take([each], events) == []
+    assert [each.text for each in events if isinstance(each, Delta)] == ['{"a"', ":1234}", *['{"a":1234}'] * 2]
+
+
+@pytest.mark.parametrize(("lists", "expected"), ROWS.values(), ids=ROWS)
+def test_cut_at_every_event_nothing_is_complete_that_was_not_earned(
+    lists: list[Any], expected: list[SourceEvent]
+) -> None:
+    """Without a finish reason there is no completion, and a machine leaves every call alone."""
+    frames = stream(lists).split(b"\n\n")
+    for count in range(len(lists) + 1):
+        events = read(b"\n\n".join(frames[:count]) + b"\n\n")
+        assert not [event for event in events if isinstance(event, ProviderCompleted | NativeToolCall)]
+        machine = StreamMachine()
+        done = [told for event in events for told in machine.feed(event)] + machine.close()
+        assert machine.take_due() == []
+        assert isinstance(done[-1], Done)
+        assert done[-1].reason == "failed"
+
+
+def test_a_machine_makes_calls_of_them() -> None:
+    """End to end: from the chunks to calls that are due."""
+    machine = StreamMachine()
+    lists = one(piece("f", A, "x", index=0), piece("g", B, "y", index=0), piece("h", {"c": 3}))
+    events = [told for event in read(stream(lists, "stop")) for told in machine.feed(event)]
+    calls = [event.call for event in events if isinstance(event, Call)]
+    assert [("x", "f", {"a": 1}), ("y", "g", {"b": 2})] == [(call.id, call.name, call.arguments) for call in calls[:2]]
+    assert ("h", {"c": 3}, None) == (calls[2].name, calls[2].arguments, calls[2].provider_id)
+    assert calls == machine.take_due()
+
+
+_values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from(["", "x", "y", "f", "g", "{", "}", A, B, '"', "\\", "\ud83d", "\ude00", "function", "custom"]),
+    st.lists(st.integers(), max_size=1),
+    st.dictionaries(st.sampled_from(["google", "thought_signature"]), st.just({"thought_signature": "s"}), max_size=1),
+)
+_functions = st.one_of(_values, st.dictionaries(st.sampled_from(["name", "arguments", "more"]), _values))
+_entries = st.one_of(
+    _values,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(("index", "id", "type", "custom", "extra_content", "name", "arguments"), _values),
+            "function": _functions,
+        },
+    ),
+)
+
+
+@given(st.lists(st.one_of(_values, st.lists(_entries, max_size=3)), max_size=6), st.sampled_from(["stop", "length"]))
+def test_whatever_comes_is_told_in_order(lists: list[Any], finish: str) -> None:
+    """Nothing is raised, a call begins before it goes on, each ends once or not at all, and no event is unwritable."""
+    data = b"".join(sse(_escaped({"choices": [{"delta": {"tool_calls": each}}]})) for each in lists)
+    begun: set[str] = set()
+    ended: list[str] = []
+    for event in read(data + chunk(finish=finish) + DONE):
+        assert event.to_json()
+        if isinstance(event, ToolCallStart):
+            begun.add(event.key)
+        elif isinstance(event, ToolCallDelta):
+            assert event.text
+            assert event.key in begun
+        elif isinstance(event, NativeToolCall):
+            ended.append(event.key)
+    assert ended == (sorted(begun, key=int) if finish == "stop" else [])
+
+
+def _escaped(value: Any) -> str:
+    """Return JSON in which half of a pair is an escape."""
+    return json.dumps(value)

@@ -1,0 +1,1162 @@
+"""OpenAI's Responses: what is told in pieces, at the end of a part, of an item and of all, or in one of these only.
+
+The streams are written by hand after what OpenAI, its SDK, and servers that speak like it send.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    Error,
+    FinishReason,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from streamtools.limits import Limits
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.sources import adapter
+from streamtools.sources.responses import Responses
+from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.chat_chunks import sse
+from tests.support.cuts import cut, places
+from tests.support.stories import tell
+
+Value = dict[str, Any]
+
+
+def event(kind: str, **more: Any) -> Value:
+    return {"type": "response." + kind, **more}
+
+
+def frames(*events: Value) -> list[bytes]:
+    return [sse(each, each["type"]) for each in events]
+
+
+def numbered(*events: Value, start: int = 0) -> list[Value]:
+    return [each | {"sequence_number": number} for number, each in enumerate(events, start)]
+
+
+def delta(text: str, kind: str = "output_text", id: str | None = "msg_1", at: int | None = 0, **more: Any) -> Value:
+    place = {"item_id": id, "output_index": at} | ({} if kind.startswith("f") else {"content_index": 0})
+    return event(kind + ".delta", delta=text, **(place | more))
+
+
+def part_done(kind: str = "output_text", id: str | None = "msg_1", at: int | None = 0, **more: Any) -> Value:
+    return event(kind + ".done", item_id=id, output_index=at, **more)
+
+
+def added(item: Value, at: int | None = 0) -> Value:
+    return event("output_item.added", output_index=at, item=item)
+
+
+def item_done(item: Value, at: int | None = 0) -> Value:
+    return event("output_item.done", output_index=at, item=item)
+
+
+def message(*texts: str, id: str = "msg_1", **more: Any) -> Value:
+    parts = [{"type": "output_text", "text": text, "annotations": []} for text in texts]
+    return {"type": "message", "id": id, "role": "assistant", "content": parts} | more
+
+
+def function(arguments: Any = "", id: str | None = "fc_1", call_id: str | None = "call_1", **more: Any) -> Value:
+    return {"type": "function_call", "id": id, "call_id": call_id, "name": "f", "arguments": arguments} | more
+
+
+def custom(input: Any = "", **more: Any) -> Value:
+    return {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "f", "input": input} | more
+
+
+def reasoning(*summary: str, **more: Any) -> Value:
+    return {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": each} for each in summary],
+    } | more
+
+
+def completed(*output: Value, status: str = "completed", kind: str | None = None, **more: Any) -> Value:
+    return event(kind or status, response={"id": "resp_1", "status": status, "output": list(output), **more})
+
+
+CREATED = event("created", response={"id": "resp_1", "status": "in_progress", "output": []})
+IN_PROGRESS = event("in_progress", response={"id": "resp_1", "status": "in_progress", "output": []})
+END = event("completed")
+
+
+def done(
+    text: str | None = None,
+    raw: str = "completed",
+    reason: FinishReason = "stop",
+    usage: Usage | None = None,
+) -> ProviderCompleted:
+    return ProviderCompleted(text, None, reason, raw, usage)
+
+
+STARTED = ToolCallStart("1", "call_1", "f")
+
+STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
+    # OpenAI tells a text four times.
+    "text": (
+        frames(
+            *numbered(
+                CREATED,
+                event("queued", response={}),
+                IN_PROGRESS,
+                added(message(status="in_progress")),
+                event("content_part.added", item_id="msg_1", part={"type": "output_text", "text": ""}),
+                delta("Par", logprobs=[], obfuscation="x8"),
+                delta(""),
+                delta("is"),
+                part_done(text="Paris"),
+                event("content_part.done", item_id="msg_1", part={"type": "output_text", "text": "Paris"}),
+                item_done(message("Paris")),
+                completed(
+                    message("Paris"),
+                    usage={
+                        "input_tokens": 9,
+                        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1},
+                        "output_tokens": 5,
+                        "output_tokens_details": {"reasoning_tokens": 3},
+                        "total_tokens": 14,
+                    },
+                ),
+            )
+        ),
+        [
+            TextDelta("Par"),
+            TextDelta("is"),
+            done("Paris", usage=Usage(input=9, output=5, total=14, cache_read=4, cache_write=1, reasoning=3)),
+        ],
+    ),
+    "names in the data only, and no numbers": (
+        [sse(CREATED), sse(delta("a")), sse(completed(message("a")))],
+        [TextDelta("a"), done("a")],
+    ),
+    "names of the events only": (
+        [sse({"delta": "a"}, "response.output_text.delta"), sse({}, "response.completed")],
+        [TextDelta("a"), done()],
+    ),
+    # Servers that do not stream text: the first to tell it counts.
+    "a text that only its part tells": (
+        frames(part_done(text="ab"), item_done(message("ab")), completed(message("ab"))),
+        [TextDelta("ab"), done("ab")],
+    ),
+    "a text that only its item tells": (
+        frames(added(message()), item_done(message("a", "b")), END),
+        [TextDelta("ab"), done()],
+    ),
+    "a text that only the response tells": (frames(completed(message("a"), message("b", id="msg_2"))), [done("ab")]),
+    "the end of a text": (
+        frames(delta("a"), part_done(text="ab"), delta("c", content_index=1), item_done(message("ab", "cd")), END),
+        [TextDelta("a"), TextDelta("b"), TextDelta("c"), TextDelta("d"), done()],
+    ),
+    # What was shown stands; the machine is told the whole, and warns.
+    "a text that differs from its deltas": (
+        frames(delta("ac"), part_done(text="abc"), item_done(message("abc")), completed(message("abc"))),
+        [TextDelta("ac"), done("abc")],
+    ),
+    "a text that is told when nobody asks any more": (
+        frames(delta("a"), item_done(message("a")), part_done(text="ab"), item_done(message("abc")), END),
+        [TextDelta("a"), done()],
+    ),
+    # Seen upstream: the terminal event leaves the message out.
+    "a response that does not repeat its text": (
+        frames(delta("a"), item_done(message("a")), completed(reasoning())),
+        [TextDelta("a"), ReasoningDelta("", id="rs_1"), done()],
+    ),
+    "two texts": (
+        frames(
+            delta("a"),
+            item_done(message("a")),
+            delta("b", id="msg_2", at=1),
+            item_done(message("b", id="msg_2"), 1),
+            completed(message("a"), message("b", id="msg_2")),
+        ),
+        [TextDelta("a"), TextDelta("b"), done("ab")],
+    ),
+    # Gateways: no index, no id, neither, or a new id with each event.
+    "items without an index": (
+        frames(
+            delta("a", at=None),
+            delta("b", at=None),
+            part_done(text="ab", at=None),
+            item_done(message("ab"), None),
+            delta("c", id="msg_2", at=None),
+            item_done(message("c", id="msg_2"), None),
+            END,
+        ),
+        [TextDelta("a"), TextDelta("b"), TextDelta("c"), done()],
+    ),
+    "items without an id": (
+        frames(delta("a", id=None), part_done(text="ab", id=None), item_done(message("ab")), END),
+        [TextDelta("a"), TextDelta("b"), done()],
+    ),
+    "items without anything": (
+        frames(delta("a", id=None, at=None), delta("b", id=None, at=None), item_done(message("ab"), 3), END),
+        [TextDelta("a"), TextDelta("b"), done()],
+    ),
+    "an id with each event": (
+        frames(
+            added(message(id="1")),
+            delta("a", id="2"),
+            delta("b", id="3"),
+            part_done(text="ab", id="4"),
+            item_done(message("ab", id="5")),
+            added(function(id="6"), 1),
+            delta("{}", "function_call_arguments", "7", 1),
+            item_done(function("{}", id="8"), 1),
+            completed(message("ab", id="9"), function("{}", id="10")),
+        ),
+        [
+            TextDelta("a"),
+            TextDelta("b"),
+            ToolCallStart("2", "call_1", "f"),
+            ToolCallDelta("2", "{}"),
+            NativeToolCall("2", "f", "{}", "call_1"),
+            done("ab"),
+        ],
+    ),
+    "the same index for all": (
+        frames(
+            added(function()),
+            delta("{}", "function_call_arguments", "fc_1"),
+            item_done(function("{}")),
+            added(function(id="fc_2", call_id="call_2")),
+            delta("[]", "function_call_arguments", "fc_2"),
+            item_done(function("[]", id="fc_2", call_id="call_2")),
+            item_done(function("{}", id="fc_3", call_id="call_3")),
+            delta("a"),
+            END,
+        ),
+        [
+            STARTED,
+            ToolCallDelta("1", "{}"),
+            NativeToolCall("1", "f", "{}", "call_1"),
+            ToolCallStart("2", "call_2", "f"),
+            ToolCallDelta("2", "[]"),
+            NativeToolCall("2", "f", "[]", "call_2"),
+            NativeToolCall("3", "f", "{}", "call_3"),
+            TextDelta("a"),
+            done(),
+        ],
+    ),
+    # A stream that is resumed may begin before the place where it broke off.
+    "what is repeated": (
+        frames(
+            *numbered(CREATED, added(message()), delta("a"), delta("b"), event("future", x=1), added(function(), 1)),
+            *numbered(delta("b"), event("future", x=1), added(function(), 1), start=3),
+            *numbered(delta("{}", "function_call_arguments", "fc_1", 1), item_done(function("{}"), 1), start=6),
+            *numbered(item_done(function("{}"), 1), completed(message("ab"), function("{}")), start=7),
+        ),
+        [
+            TextDelta("a"),
+            TextDelta("b"),
+            SourceRaw(event("future", x=1, sequence_number=4)),
+            ToolCallStart("2", "call_1", "f"),
+            ToolCallDelta("2", "{}"),
+            NativeToolCall("2", "f", "{}", "call_1"),
+            done("ab"),
+        ],
+    ),
+    "a number that is always the same, or none": (
+        frames(
+            *(delta(each) | {"sequence_number": 0} for each in "abc"),
+            *(delta(each) | {"sequence_number": "1"} for each in "de"),
+            END | {"sequence_number": -1},
+        ),
+        [*(TextDelta(each) for each in "abcde"), done()],
+    ),
+    "an end whose number is too low": (
+        frames(*numbered(CREATED, delta("a"), delta("b")), *numbered(END)),
+        [TextDelta("a"), TextDelta("b"), done()],
+    ),
+    "an error whose number is too low": (
+        frames(*numbered(CREATED, delta("a"), delta("b")), *numbered({"type": "error", "message": "no"})),
+        [TextDelta("a"), TextDelta("b"), SourceError("no")],
+    ),
+    "another response": (
+        frames(CREATED, CREATED, event("created", response=None), delta("a"))
+        + frames(event("created", response={"id": "resp_2"}), delta("b"), END),
+        [TextDelta("a"), SourceError("the provider began its answer anew in mid-stream", cause="response.created")],
+    ),
+    # The refusal is the answer; and the table of finish reasons calls its turn filtered.
+    "a refusal": (
+        frames(
+            delta("I ", "refusal"),
+            delta("can't", "refusal"),
+            part_done("refusal", refusal="I can't."),
+            item_done(message(content=[{"type": "refusal", "refusal": "I can't."}])),
+            completed(message(content=[{"type": "refusal", "refusal": "I can't."}])),
+        ),
+        [TextDelta("I "), TextDelta("can't"), TextDelta("."), done("I can't.", reason="content_filter")],
+    ),
+    "a refusal that is told once": (
+        frames(completed(message(content=[{"type": "refusal", "refusal": "No."}]))),
+        [done("No.", reason="content_filter")],
+    ),
+    "a refusal that its part tells, and what is none": (
+        frames(part_done("refusal", refusal="No."), part_done("refusal", refusal=None), END),
+        [TextDelta("No."), done(reason="content_filter")],
+    ),
+    # Arguments come in deltas, then whole twice, then in the response; the machine compares.
+    "calls": (
+        frames(
+            added(function(status="in_progress")),
+            delta('{"x"', "function_call_arguments", "fc_1"),
+            delta("", "function_call_arguments", "fc_1"),
+            added(function(id="fc_2", call_id="call_2", name="g"), 1),
+            delta("{}", "function_call_arguments", "fc_2", 1),
+            delta(":1}", "function_call_arguments", "fc_1"),
+            part_done("function_call_arguments", "fc_1", arguments='{"x":1}'),
+            item_done(function('{"x":1}', status="completed")),
+            part_done("function_call_arguments", "fc_2", 1, arguments="{}", name="g"),
+            item_done(function("{}", id="fc_2", call_id="call_2", name="g"), 1),
+            completed(function('{"x":1}'), function("{}", id="fc_2", call_id="call_2", name="g")),
+        ),
+        [
+            STARTED,
+            ToolCallDelta("1", '{"x"'),
+            ToolCallStart("2", "call_2", "g"),
+            ToolCallDelta("2", "{}"),
+            ToolCallDelta("1", ":1}"),
+            NativeToolCall("1", "f", '{"x":1}', "call_1"),
+            NativeToolCall("2", "g", "{}", "call_2"),
+            done(),
+        ],
+    ),
+    "a call that only its item tells": (
+        frames(item_done(function('{"x":1}')), completed(function('{"x":1}'))),
+        [NativeToolCall("1", "f", '{"x":1}', "call_1"), done()],
+    ),
+    "a call that only the response tells": (
+        frames(completed(function('{"x":1}'), function({"x": 1}, id=None, call_id="call_2"))),
+        [NativeToolCall("1", "f", '{"x":1}', "call_1"), NativeToolCall("2", "f", {"x": 1}, "call_2"), done()],
+    ),
+    "a call whose item is never done": (
+        frames(
+            added(function()),
+            part_done("function_call_arguments", "fc_1", arguments='{"x":1}'),
+            part_done("function_call_arguments", "fc_2", 1, arguments="{}", name="g"),
+            END,
+        ),
+        [
+            STARTED,
+            ToolCallStart("2", None, "g"),
+            NativeToolCall("1", "f", '{"x":1}', "call_1"),
+            NativeToolCall("2", "g", "{}"),
+            done(),
+        ],
+    ),
+    "a call of which nobody tells that it is complete": (
+        frames(added(function()), delta("{}", "function_call_arguments", "fc_1"), END),
+        [STARTED, ToolCallDelta("1", "{}"), done()],
+    ),
+    # Some tell the arguments in the first event, and then no more; some repeat only their beginning there.
+    "arguments that come first": (
+        frames(
+            added(function('{"x":1}')),
+            item_done(function("")),
+            added(function('{"y"', id="fc_2", call_id="call_2"), 1),
+            delta('{"y"', "function_call_arguments", "fc_2", 1),
+            delta(":2}", "function_call_arguments", "fc_2", 1),
+            item_done(function("", id="fc_2", call_id="call_2"), 1),
+            END,
+        ),
+        [
+            STARTED,
+            NativeToolCall("1", "f", '{"x":1}', "call_1"),
+            ToolCallStart("2", "call_2", "f"),
+            ToolCallDelta("2", '{"y"'),
+            ToolCallDelta("2", ":2}"),
+            NativeToolCall("2", "f", None, "call_2"),
+            done(),
+        ],
+    ),
+    "a call whose name comes late": (
+        frames(
+            delta("{", "function_call_arguments", "fc_1"),
+            part_done("function_call_arguments", "fc_1", arguments="{}", name="f"),
+            part_done("function_call_arguments", "fc_1", arguments="{}", name="f"),
+            item_done(function("{}")),
+            part_done("function_call_arguments", "fc_1", arguments="{}", name="f"),
+            END,
+        ),
+        [
+            ToolCallStart("1"),
+            ToolCallDelta("1", "{"),
+            ToolCallStart("1", None, "f"),
+            NativeToolCall("1", "f", "{}", "call_1"),
+            done(),
+        ],
+    ),
+    # max_output_tokens: the item is done, and says that it is not complete.
+    "a call that is cut off": (
+        frames(
+            added(function()),
+            delta('{"x"', "function_call_arguments", "fc_1"),
+            item_done(function('{"x"', status="incomplete")),
+            completed(function('{"x"', status="incomplete"), status="incomplete"),
+        ),
+        [
+            STARTED,
+            ToolCallDelta("1", '{"x"'),
+            NativeToolCall("1", "f", '{"x"', "call_1", fault=Code.TRUNCATED),
+            done(raw="incomplete", reason="length"),
+        ],
+    ),
+    "calls that only a response tells which is cut off": (
+        frames(
+            completed(
+                function("{}", status="completed"),
+                function('{"x"', id="fc_2", call_id="call_2"),
+                function({}, id="fc_3", call_id="call_3", status="in_progress"),
+                status="incomplete",
+                incomplete_details={"reason": "max_output_tokens"},
+            )
+        ),
+        [
+            NativeToolCall("1", "f", "{}", "call_1"),
+            ToolCallStart("2", "call_2", "f"),
+            ToolCallDelta("2", '{"x"'),
+            ToolCallStart("3", "call_3", "f"),
+            done(raw="max_output_tokens", reason="length"),
+        ],
+    ),
+    # Custom tools take free text, and no JSON.
+    "a custom tool": (
+        frames(
+            added(custom()),
+            event("custom_tool_call_input.delta", item_id="ctc_1", delta='say "hi'),
+            event("custom_tool_call_input.delta", item_id="ctc_1", delta='"\n'),
+            event("custom_tool_call_input.done", item_id="ctc_1", input='say "hi"\n'),
+            item_done(custom('say "hi"\n')),
+            END,
+        ),
+        [
+            STARTED,
+            ToolCallDelta("1", '{"input":"say \\"hi'),
+            ToolCallDelta("1", '\\"\\n'),
+            ToolCallDelta("1", '"}'),
+            NativeToolCall("1", "f", {"input": 'say "hi"\n'}, "call_1"),
+            done(),
+        ],
+    ),
+    "custom tools without deltas": (
+        frames(item_done(custom("hi")), item_done(custom("", id="ctc_2", call_id="call_2"), 1), END),
+        [
+            NativeToolCall("1", "f", {"input": "hi"}, "call_1"),
+            NativeToolCall("2", "f", {"input": ""}, "call_2"),
+            done(),
+        ],
+    ),
+    "a custom tool that is cut off": (
+        frames(
+            event("custom_tool_call_input.delta", item_id="ctc_1", delta="hi"),
+            completed(custom("hi"), status="incomplete", incomplete_details={"reason": "content_filter"}),
+        ),
+        [
+            ToolCallStart("1"),
+            ToolCallDelta("1", '{"input":"hi'),
+            STARTED,
+            done(raw="content_filter", reason="content_filter"),
+        ],
+    ),
+    # The item and what is encrypted of it go back with the next request.
+    "summaries of reasoning": (
+        frames(
+            added(reasoning()),
+            event("reasoning_summary_part.added", item_id="rs_1", summary_index=0, part={}),
+            event("reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=0, delta="H"),
+            event("reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=0, delta="m"),
+            event("reasoning_summary_text.done", item_id="rs_1", output_index=0, summary_index=0, text="Hm"),
+            event("reasoning_summary_part.done", item_id="rs_1", summary_index=0, part={}),
+            event("reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=1, delta="S"),
+            event("reasoning_summary_text.done", item_id="rs_1", output_index=0, summary_index=1, text="So"),
+            item_done(reasoning("Hm", "So", encrypted_content="ZW5j")),
+            delta("a", at=1),
+            completed(reasoning("Hm", "So", encrypted_content="ZW5j"), message("a")),
+        ),
+        [
+            ReasoningDelta("H"),
+            ReasoningDelta("m"),
+            ReasoningDelta("\n\nS"),
+            ReasoningDelta("o"),
+            ReasoningDelta("", signature="ZW5j", id="rs_1"),
+            TextDelta("a"),
+            done("a"),
+        ],
+    ),
+    # Open models show what they think; without a signature one item would run into the next.
+    "reasoning itself": (
+        frames(
+            event("reasoning_text.delta", item_id="rs_1", output_index=0, content_index=0, delta="Hm"),
+            item_done({"type": "reasoning", "id": "rs_1", "content": [{"type": "reasoning_text", "text": "Hm"}]}),
+            event("reasoning_text.done", item_id="rs_2", output_index=1, content_index=0, text="So"),
+            item_done({"type": "reasoning", "id": "rs_2", "encrypted_content": "ZW5j"}, 1),
+            event("reasoning_text.delta", item_id="rs_3", output_index=2, content_index=0, delta="then"),
+            item_done({"type": "reasoning", "id": None}, 2),
+            END,
+        ),
+        [
+            ReasoningDelta("Hm"),
+            ReasoningDelta("", id="rs_1"),
+            ReasoningDelta("\n\nSo"),
+            ReasoningDelta("", signature="ZW5j", id="rs_2"),
+            ReasoningDelta("then"),
+            done(),
+        ],
+    ),
+    "reasoning that only its item tells": (
+        frames(
+            item_done(reasoning("Hm", "So")),
+            completed(reasoning("Hm", "So"), reasoning("then", id="rs_2", encrypted_content="ZW5j")),
+        ),
+        [
+            ReasoningDelta("Hm\n\nSo"),
+            ReasoningDelta("", id="rs_1"),
+            ReasoningDelta("\n\nthen"),
+            ReasoningDelta("", signature="ZW5j", id="rs_2"),
+            done(),
+        ],
+    ),
+    # What OpenAI runs itself nobody else must; the item has the results.
+    "hosted tools": (
+        frames(
+            added({"type": "web_search_call", "id": "ws_1", "status": "in_progress"}),
+            event("web_search_call.searching", item_id="ws_1"),
+            item_done({"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}),
+            item_done({"type": "file_search_call", "id": "fs_1", "queries": ["x"], "results": []}, 1),
+            item_done({"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "outputs": None}, 2),
+            event("image_generation_call.partial_image", item_id="ig_1", partial_image_b64="QQ=="),
+            item_done({"type": "image_generation_call", "id": "ig_1", "result": "QUE="}, 3),
+            item_done({"type": "mcp_call", "id": "mcp_1", "name": "echo", "arguments": "{}", "output": "y"}, 4),
+            completed({"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}),
+        ),
+        [
+            SourceRaw(event("web_search_call.searching", item_id="ws_1")),
+            NativeToolCall("1", "web_search", {"query": "x"}, "ws_1", True),
+            SourceRaw({"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}),
+            NativeToolCall("2", "file_search", {"queries": ["x"]}, "fs_1", True),
+            SourceRaw({"type": "file_search_call", "id": "fs_1", "queries": ["x"], "results": []}),
+            NativeToolCall("3", "code_interpreter", {"code": "1+1"}, "ci_1", True),
+            SourceRaw({"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "outputs": None}),
+            SourceRaw(event("image_generation_call.partial_image", item_id="ig_1", partial_image_b64="QQ==")),
+            NativeToolCall("4", "image_generation", None, "ig_1", True),
+            SourceRaw({"type": "image_generation_call", "id": "ig_1", "result": "QUE="}),
+            NativeToolCall("5", "echo", "{}", "mcp_1", True),
+            SourceRaw({"type": "mcp_call", "id": "mcp_1", "name": "echo", "arguments": "{}", "output": "y"}),
+            done(),
+        ],
+    ),
+    # The client's own, and no functions: whoever uses them reads them himself.
+    "computers, shells and patches": (
+        frames(
+            item_done({"type": "computer_call", "id": "cu_1", "call_id": "call_1", "action": {"type": "click"}}),
+            event("shell_call_command.delta", delta="ls", command_index=0),
+            item_done({"type": "local_shell_call", "id": "lsh_1", "action": {"command": ["ls"]}}, 1),
+            completed({"type": "apply_patch_call", "id": "apc_1", "operation": {}}),
+        ),
+        [
+            SourceRaw({"type": "computer_call", "id": "cu_1", "call_id": "call_1", "action": {"type": "click"}}),
+            SourceRaw(event("shell_call_command.delta", delta="ls", command_index=0)),
+            SourceRaw({"type": "local_shell_call", "id": "lsh_1", "action": {"command": ["ls"]}}),
+            SourceRaw({"type": "apply_patch_call", "id": "apc_1", "operation": {}}),
+            done(),
+        ],
+    ),
+    "annotations, and parts that are no text": (
+        frames(
+            delta("a"),
+            event("output_text.annotation.added", item_id="msg_1", output_index=0, annotation={"type": "url_citation"}),
+            event("audio.delta", delta="QQ=="),
+            item_done(
+                message(content=[{"type": "output_text", "text": "a", "annotations": [1]}, {"type": "output_image"}])
+            ),
+            item_done(message(id="m2", content=[{"type": "output_text", "text": "b", "annotations": [2]}]), 1),
+            completed(message("a"), message("b", id="m2"), message(id="m3", content=[{"type": [], "text": "c"}, 5])),
+        ),
+        [
+            TextDelta("a"),
+            SourceRaw(
+                event(
+                    "output_text.annotation.added", item_id="msg_1", output_index=0, annotation={"type": "url_citation"}
+                )
+            ),
+            SourceRaw(event("audio.delta", delta="QQ==")),
+            SourceRaw({"type": "output_image"}),
+            TextDelta("b"),
+            SourceRaw({"type": "output_text", "text": "b", "annotations": [2]}),
+            SourceRaw({"type": [], "text": "c"}),
+            done("ab"),
+        ],
+    ),
+    # One error, in either shape, although two events tell it.
+    "an error that nests": (
+        frames(
+            CREATED,
+            {"type": "error", "error": {"type": "insufficient_quota", "code": "insufficient_quota", "message": "Pay"}},
+            event("failed", response={"status": "failed", "error": {"code": "insufficient_quota", "message": "Pay"}}),
+        ),
+        [SourceError("Pay", cause="insufficient_quota insufficient_quota")],
+    ),
+    "an error that is flat": (
+        frames({"type": "error", "code": "rate_limit_exceeded", "message": "Slow down", "param": None}, END),
+        [SourceError("Slow down", cause="rate_limit_exceeded")],
+    ),
+    "a response that failed": (
+        frames(
+            delta("a"),
+            completed(status="failed", error={"code": "server_error", "message": "no"}, usage={"input_tokens": 3}),
+        ),
+        [TextDelta("a"), SourceUsage(Usage(input=3)), SourceError("no", cause="server_error")],
+    ),
+    "a failure that calls itself completed": (
+        frames(completed(status="failed", kind="completed", error=None)),
+        [SourceError("the provider reported an error")],
+    ),
+    "errors of gateways": ([sse({"error": {"message": "no"}}), *frames(END)], [SourceError("no")]),
+    "an error with another name": (
+        frames(event("error", message="no"), END),
+        [SourceError("no", cause="response.error")],
+    ),
+    "an error that is a text": ([sse("upstream timed out", "error")], [SourceError("upstream timed out")]),
+    "an error that is a list": ([sse(["no"], "error")], [SourceError("no")]),
+    "max_output_tokens": (
+        frames(completed(status="incomplete", incomplete_details={"reason": "max_output_tokens"})),
+        [done(raw="max_output_tokens", reason="length")],
+    ),
+    "steered": (
+        frames(completed(status="incomplete", incomplete_details={"reason": "steered"})),
+        [done(raw="steered", reason="pause")],
+    ),
+    "incomplete without a reason": (
+        frames(event("incomplete", response={"status": "completed", "incomplete_details": "x"})),
+        [done(raw="incomplete", reason="length")],
+    ),
+    "cancelled": (frames(event("cancelled"), END), [done(raw="cancelled", reason="cancelled")]),
+    # Some gateways call the end so, and its status tells which it is.
+    "done": (
+        frames(completed(status="cancelled", kind="done")),
+        [done(raw="cancelled", reason="cancelled")],
+    ),
+    "done, and no more": (frames(event("done", response={"status": "in_progress"})), [done()]),
+    "no end": (frames(delta("a"), part_done(text="a"), item_done(message("a"))), [TextDelta("a")]),
+    "[DONE], which earns nothing": ([*frames(delta("a")), b"data: [DONE]\n\n"], [TextDelta("a")]),
+    "[DONE], behind the end": (
+        [*frames(delta("a")), b"data: [DONE]\n\n", *frames(END, delta("b")), b"data: [DONE]\n\n"],
+        [TextDelta("a"), done()],
+    ),
+    "the last event without its blank line": (
+        [*frames(delta("a")), frames(END)[0].rstrip(b"\n")],
+        [TextDelta("a"), done()],
+    ),
+    "events nobody knows": (
+        [
+            *frames({"type": "keepalive"}, event("future", x=1)),
+            sse([3]),
+            sse("null"),
+            b"event: ping\n\n",
+            sse({"x": 2}),
+            *frames(END),
+        ],
+        [SourceRaw(event("future", x=1)), SourceRaw([3]), SourceRaw(None), SourceRaw({"x": 2}), done()],
+    ),
+    "fields of an odd type cost themselves": (
+        frames(
+            event("created", response=[]),
+            delta("a", id=5, at="x"),  # type: ignore[arg-type]
+            event("output_text.delta", delta={"text": "b"}),
+            event("output_text.done", item_id=[], text=7),
+            event("refusal.done", refusal={}),
+            event("output_item.added", item="x"),
+            event("output_item.added", item={"type": 5, "id": {}}),
+            event("output_item.done", item=None),
+            item_done(function(7, id=5, call_id=[], name={}, status=[])),  # type: ignore[arg-type]
+            item_done(message(id=[], content="x"), 1),  # type: ignore[arg-type]
+            item_done(reasoning(id=0, summary={}, encrypted_content=1), 2),
+            item_done({"type": "web_search_call", "id": 1, "action": "x", "name": 3}, 3),
+            event("completed", response={"output": [5, {"x": 1}], "status": [], "usage": "u"}),
+        ),
+        [
+            TextDelta("a"),
+            SourceRaw(event("output_text.delta", delta={"text": "b"})),
+            NativeToolCall("4", None, 7, fault=Code.INVALID_ARGUMENTS),
+            NativeToolCall("6", "web_search", {"action": "x"}, None, True),
+            SourceRaw({"type": "web_search_call", "id": 1, "action": "x", "name": 3}),
+            SourceRaw({"x": 1}),
+            done(),
+        ],
+    ),
+    # Escapes of a character beyond U+FFFF that stand in two deltas.
+    "pairs in two deltas": (
+        [
+            sse(r'{"type":"response.output_text.delta","item_id":"m","delta":"a\ud83d"}'),
+            sse(r'{"type":"response.output_text.delta","item_id":"m","delta":"\ude00b"}'),
+            *frames(part_done(text="a😀b", id="m"), event("future", x="😀")),
+            sse(r'{"type":"response.reasoning_text.delta","item_id":"r","delta":"c\ud83d"}'),
+            sse(r'{"type":"response.reasoning_text.delta","item_id":"r","delta":"\ude01"}'),
+            *frames(added(function(), 5), added(custom(call_id="call_2"), 6)),
+            sse(r'{"type":"response.function_call_arguments.delta","item_id":"fc_1","delta":"{\"x\":\"\ud83d"}'),
+            sse(r'{"type":"response.custom_tool_call_input.delta","item_id":"ctc_1","delta":"\ud83d"}'),
+            sse(r'{"type":"response.function_call_arguments.delta","item_id":"fc_1","delta":"\ude02\"}"}'),
+            sse(r'{"type":"response.custom_tool_call_input.delta","item_id":"ctc_1","delta":"\ude03"}'),
+            *frames(item_done(function('{"x":"😂"}'), 5), item_done(custom("😃", call_id="call_2"), 6), END),
+        ],
+        [
+            TextDelta("a"),
+            TextDelta("😀b"),
+            SourceRaw(event("future", x="😀")),
+            ReasoningDelta("c"),
+            ReasoningDelta("😁"),
+            ToolCallStart("3", "call_1", "f"),
+            ToolCallStart("4", "call_2", "f"),
+            ToolCallDelta("3", '{"x":"'),
+            ToolCallDelta("3", '😂"}'),
+            ToolCallDelta("4", '{"input":"😃'),
+            NativeToolCall("3", "f", '{"x":"😂"}', "call_1"),
+            ToolCallDelta("4", '"}'),
+            NativeToolCall("4", "f", {"input": "😃"}, "call_2"),
+            done(),
+        ],
+    ),
+    "a half whose other half is only told at the end": (
+        [
+            sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"a\ud83d"}'),
+            *frames(part_done(text="a😀"), item_done(message("a😀")), completed(message("a😀"))),
+        ],
+        [TextDelta("a"), TextDelta("😀"), done("a😀")],
+    ),
+    "a half whose other half is only told by the item": (
+        [
+            sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"a\ud83d"}'),
+            *frames(item_done(message("a😀")), END),
+        ],
+        [TextDelta("a"), TextDelta("😀"), done()],
+    ),
+    "halves that stay alone": (
+        [
+            sse(r'{"type":"response.reasoning_text.delta","item_id":"rs_1","delta":"\ud83d"}'),
+            *frames(item_done(reasoning())),
+            *frames(added(function(), 5)),
+            sse(r'{"type":"response.function_call_arguments.delta","item_id":"fc_1","delta":"\ud83d"}'),
+            *frames(item_done(function("{}"), 5), added(custom(call_id="call_2"), 6)),
+            sse(r'{"type":"response.custom_tool_call_input.delta","item_id":"ctc_1","delta":"\ud83d"}'),
+            *frames(item_done(custom(call_id="call_2"), 6)),
+            sse(r'{"type":"response.reasoning_text.delta","item_id":"rs_2","delta":"\ud83d"}'),
+            sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"\ud83d"}'),
+            *frames({"type": "error", "message": "no"}),
+        ],
+        [
+            ReasoningDelta("\ufffd"),
+            ReasoningDelta("", id="rs_1"),
+            ToolCallStart("2", "call_1", "f"),
+            ToolCallDelta("2", "\ufffd"),
+            NativeToolCall("2", "f", "{}", "call_1"),
+            ToolCallStart("3", "call_2", "f"),
+            ToolCallDelta("3", '{"input":"\ufffd'),
+            ToolCallDelta("3", '"}'),
+            NativeToolCall("3", "f", None, "call_2"),
+            ReasoningDelta("\ufffd"),
+            TextDelta("\ufffd"),
+            SourceError("no"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("stream", "expected"), STREAMS.values(), ids=STREAMS)
+def test_streams_at_every_cut(stream: list[bytes], expected: list[SourceEvent]) -> None:
+    """Each stream gives the same events however it is cut."""
+    assert_same_at_every_cut(Responses, b"".join(stream), expected)
+
+
+@pytest.mark.parametrize("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
+def test_an_end_has_to_be_earned(stream: list[bytes]) -> None:
+    """Only a terminal event completes; a connection that is lost before it is an error."""
+    assert_ends_are_earned(Responses, stream)
+
+
+def test_the_adapter_has_a_name() -> None:
+    """Recordings ask for it by that."""
+    assert isinstance(adapter("responses"), Responses)
+
+
+@pytest.mark.parametrize("broken", ['{"type":"response.comp', '{"type":"response.future","x":' + "1" * 5000 + "}"])
+def test_a_frame_that_cannot_be_decoded_is_a_warning(broken: str) -> None:
+    """The stream goes on after it."""
+    first, *rest = read(Responses, sse(broken), *frames(delta("a"), END))
+    assert isinstance(first, SourceWarning)
+    assert first.code is Code.BAD_FRAME
+    assert rest == [TextDelta("a"), done()]
+
+
+def test_an_error_that_cannot_be_read_is_one() -> None:
+    """Its own words are lost, or shown as they are, and the run has failed all the same."""
+    data = '{"type":"error","x":' + "1" * 5000 + "}"
+    first, second = read(Responses, sse(data), *frames(END))
+    assert isinstance(first, SourceWarning)
+    assert second == SourceError("the provider reported an error")
+    (only,) = read(Responses, sse(data, "error"), *frames(END))
+    assert isinstance(only, SourceError)
+
+
+def test_arguments_that_nest_too_deep_are_a_fault() -> None:
+    """Nobody could write them as JSON again; the call is told, and cannot be run."""
+    deep = '{"x":' + "[" * 100 + "]" * 100 + "}"
+    item = '{"type":"function_call","id":"fc_1","call_id":"call_1","name":"f","arguments":' + deep + "}"
+    hosted = '{"type":"web_search_call","id":"ws_1","action":' + deep + "}"
+    stream = [sse('{"type":"response.output_item.done","item":' + each + "}") for each in (item, hosted)]
+    first, second, third, fourth = read(Responses, *stream, *frames(END))
+    assert first == NativeToolCall("1", "f", None, "call_1", fault=Code.TOO_DEEP)
+    assert second == NativeToolCall("2", "web_search", None, "ws_1", True)
+    assert isinstance(third, SourceWarning)
+    assert fourth == done()
+
+
+def test_what_is_kept_for_comparison_is_bounded() -> None:
+    """Beyond the limit what came stands, and only the machine may compare."""
+    stream = frames(delta("abc"), delta("def"), part_done(text="abcdefgh"), item_done(message("abcdefgh")), END)
+    assert read(lambda: Responses(Limits(text=6)), *stream) == [
+        TextDelta("abc"),
+        TextDelta("def"),
+        TextDelta("gh"),
+        done(),
+    ]
+    assert read(lambda: Responses(Limits(text=5)), *stream) == [TextDelta("abc"), TextDelta("def"), done()]
+    thoughts = frames(event("reasoning_text.delta", delta="abcdef"), event("reasoning_text.done", text="abcdefgh"), END)
+    assert read(lambda: Responses(Limits(text=5)), *thoughts) == [ReasoningDelta("abcdef"), done()]
+
+
+_whole = b"".join(b"".join(stream) for stream, _ in STREAMS.values())
+
+
+@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 900)), max_size=6), places, st.binary(max_size=8))
+def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
+    """Any bytes give events, and the same ones at any cut."""
+    stream = noise.join(_whole[begin : begin + length] for begin, length in pieces)
+    assert read(Responses, stream) == read(Responses, *cut(stream, where))
+
+
+_KNOWN = (
+    *(f"response.{each}" for each in ("created", "completed", "incomplete", "failed")),
+    *(f"response.output_item.{each}" for each in ("added", "done")),
+    *(
+        f"response.{kind}.{each}"
+        for kind in ("output_text", "refusal", "reasoning_text", "function_call_arguments", "custom_tool_call_input")
+        for each in ("delta", "done")
+    ),
+)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | st.floats(allow_nan=False) | st.sampled_from(["", "a", "b", "{}"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_KINDS = ("message", "reasoning", "function_call", "custom_tool_call", "mcp_call", "web_search_call", "output_text")
+_INNER = ("type", "id", "call_id", "name", "arguments", "input", "text", "content", "summary", "status", "action")
+_KEYS = (
+    "sequence_number",
+    "item_id",
+    "output_index",
+    "content_index",
+    "delta",
+    "text",
+    "refusal",
+    "arguments",
+    "input",
+)
+_inner = st.dictionaries(st.sampled_from(_INNER), _values | st.sampled_from(_KINDS), max_size=6)
+_items = st.dictionaries(st.sampled_from(_INNER), _values | st.lists(_inner, max_size=2), max_size=6)
+_odd = st.fixed_dictionaries(
+    {"type": st.sampled_from(_KNOWN) | _values},
+    optional=dict.fromkeys(_KEYS, _values)
+    | {"item": _inner | _items | _values}
+    | {"response": st.fixed_dictionaries({}, optional={"output": st.lists(_inner | _items), "status": _values})},
+)
+
+
+@given(st.lists(_odd, max_size=8))
+def test_odd_fields_never_raise(events: list[Value]) -> None:
+    """Whatever stands in a field, and whatever follows what, gives events, and those survive the machine and JSON."""
+    machine = StreamMachine()
+    stream = [sse(each) for each in events]
+    told = [each for event in read(Responses, *stream) for each in machine.feed(event)] + machine.close()
+    assert all(each.to_json() for each in told)
+
+
+STORIES: dict[str, tuple[list[bytes], list[str]]] = {
+    "text, reasoning and a call": (
+        frames(
+            event("reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=0, delta="Hm"),
+            item_done(reasoning("Hm", encrypted_content="ZW5j")),
+            delta("Hi ", at=1),
+            added(function(), 2),
+            delta('{"x":1}', "function_call_arguments", "fc_1", 2),
+            item_done(function('{"x":1}'), 2),
+            completed(reasoning("Hm"), message("Hi "), function('{"x":1}'), usage={"input_tokens": 3}),
+        ),
+        [
+            "start",
+            "step 1",
+            "reasoning 'Hm'",
+            "reasoning ''",
+            "text 'Hi '",
+            "thinking call_1",
+            "call_1 is f",
+            "call call_1",
+            "not thinking call_1",
+            "usage 3",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (completed), pending call_1",
+        ],
+    ),
+    "all of it in the response": (
+        frames(completed(message("Hi"), function("{}"))),
+        [
+            "start",
+            "step 1",
+            "thinking call_1",
+            "call_1 is f",
+            "call call_1",
+            "not thinking call_1",
+            "text 'Hi'",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (completed), pending call_1",
+        ],
+    ),
+    "arguments that differ at the end": (
+        frames(added(function()), delta('{"x":1}', "function_call_arguments", "fc_1"), item_done(function("{}")), END),
+        [
+            "start",
+            "step 1",
+            "thinking call_1",
+            "call_1 is f",
+            "warning arguments_mismatch",
+            "call call_1",
+            "not thinking call_1",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (completed), pending call_1",
+        ],
+    ),
+    "text that differs at the end": (
+        frames(delta("ac"), item_done(message("abc")), completed(message("abc"))),
+        [
+            "start",
+            "step 1",
+            "text 'ac'",
+            "warning text_mismatch",
+            "step 1 ends: stop",
+            "done finished: stop (completed)",
+        ],
+    ),
+    "a custom tool": (
+        frames(
+            added(custom()),
+            event("custom_tool_call_input.delta", item_id="ctc_1", delta="hi"),
+            item_done(custom("hi")),
+            END,
+        ),
+        [
+            "start",
+            "step 1",
+            "thinking call_1",
+            "call_1 is f",
+            "call call_1",
+            "not thinking call_1",
+            "step 1 ends: tool_calls",
+            "done finished: tool_calls (completed), pending call_1",
+        ],
+    ),
+    "a call that is cut off": (
+        frames(
+            added(function()),
+            delta('{"x"', "function_call_arguments", "fc_1"),
+            completed(
+                function('{"x"', status="incomplete"),
+                status="incomplete",
+                incomplete_details={"reason": "max_output_tokens"},
+            ),
+        ),
+        [
+            "start",
+            "step 1",
+            "thinking call_1",
+            "call_1 is f",
+            "error call_1 truncated",
+            "not thinking call_1",
+            "step 1 ends: length",
+            "done truncated: length (max_output_tokens)",
+        ],
+    ),
+    "an error that two events tell": (
+        frames(delta("a"), {"type": "error", "message": "no"}, completed(status="failed", error={"message": "no"})),
+        [
+            "start",
+            "step 1",
+            "text 'a'",
+            "error upstream_error",
+            "step 1 ends: None",
+            "done failed: None (None)",
+        ],
+    ),
+    "no end": (
+        frames(delta("a"), item_done(function("{}"), 1)),
+        [
+            "start",
+            "step 1",
+            "text 'a'",
+            "thinking call_1",
+            "call_1 is f",
+            "call call_1",
+            "not thinking call_1",
+            "error stream_interrupted",
+            "step 1 ends: None",
+            "done failed: None (None), pending call_1",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("stream", "story"), STORIES.values(), ids=STORIES)
+def test_runs(stream: list[bytes], story: list[str]) -> None:
+    """What the interface gets of it in the end."""
+    machine = StreamMachine()
+    told = machine.start()
+    told += [each for event in read(Responses, *stream) for each in machine.feed(event)] + machine.close()
+    assert story == [tell(event) for event in told]
+
+
+@pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
+def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
+    """The name of the server-sent event is not needed."""
+    adapter = Responses()
+    values = [json.loads(frame.partition(b"data: ")[2]) for frame in stream]
+    assert read(Responses, *stream) == [each for value in values for each in adapter.take(value)] + adapter.close()
+
+
+# What hostile eyes have found.
+
+
+def run(*events: Value) -> list[str]:
+    """Return the calls that a stream earns, and the codes of those that are at fault."""
+    machine = StreamMachine()
+    stream = [sse(each) for each in events]
+    machine.start()
+    told = [each for event in read(Responses, *stream) for each in machine.feed(event)] + machine.close()
+    calls = [f"{each.call.name} {json.dumps(each.call.arguments)}" for each in told if isinstance(each, Call)]
+    return calls + [str(each.code.value) for each in told if isinstance(each, Error)]
+
+
+GOOD = function('{"x":1}', id="good", call_id="good", name="good")
+
+
+@pytest.mark.parametrize("value", [5, 0, [1], [], True, False, 1.5])
+@pytest.mark.parametrize("kind", ["function_call_arguments", "custom_tool_call_input"])
+def test_arguments_of_the_wrong_type_are_a_fault(kind: str, value: Any) -> None:
+    """They are never taken for none, wherever they stand; the other calls survive."""
+    item, field = (function, "arguments") if kind.startswith("f") else (custom, "input")
+    bad, id = item(value), item()["id"]
+    for events in (
+        [item_done(bad)],
+        [added(bad), item_done(item())],
+        [added(item()), part_done(kind, id, **{field: value})],
+        [added(item()), event(kind + ".delta", item_id=id, output_index=0, delta=value), item_done(item())],
+        [added(item()), delta("{}", kind, id), event(kind + ".delta", item_id=id, output_index=0, delta=value)],
+    ):
+        assert ['good {"x": 1}', "invalid_arguments"] == run(*events, item_done(GOOD, 1), completed())
+    assert ['good {"x": 1}', "invalid_arguments"] == run(completed(bad, GOOD))
+
+
+def test_an_object_is_no_text_for_a_custom_tool_and_no_piece_of_one() -> None:
+    """What would be arguments in another place is a fault there."""
+    assert ["invalid_arguments"] == run(item_done(custom({"cmd": "rm"})), completed())
+    piece = event("function_call_arguments.delta", item_id="fc_1", output_index=0, delta={"to": 1})
+    assert ["invalid_arguments"] == run(added(function()), piece, item_done(function("")), completed())
+    assert ["f {}"] == run(item_done(function("{}")), piece, completed())
+
+
+@pytest.mark.parametrize("status", ["incomplete", "failed", "cancelled"])
+def test_a_call_that_says_it_is_not_complete_never_runs(status: str) -> None:
+    """However well its JSON closes, and however well the response ends."""
+    bad = function("{}", status=status)
+    told = part_done("function_call_arguments", "fc_1", arguments="{}")
+    for events in (
+        [item_done(bad), completed()],
+        [item_done(bad), completed(function("{}", status="completed"))],
+        [completed(bad)],
+        [added(function()), delta("{}", "function_call_arguments", "fc_1"), completed(bad)],
+        [added(function()), told, completed(bad)],
+        [added(function("", status=status)), delta("{}", "function_call_arguments", "fc_1"), completed()],
+    ):
+        assert ["truncated"] == run(*events)
+
+
+def pay(to: str = "bob", id: str | None = "f", call_id: str | None = "a") -> Value:
+    return function(json.dumps({"to": to}), id=id, call_id=call_id, name="pay", status="completed")
+
+
+BOB, ANN = 'pay {"to": "bob"}', 'pay {"to": "ann"}'
+PIECE = "function_call_arguments"
+
+
+@pytest.mark.parametrize("place", [0, None])
+@pytest.mark.parametrize("last", [pay(id="f2", call_id="b"), pay(id="f2", call_id=None), pay(id=None, call_id=None)])
+@pytest.mark.parametrize("first", [pay(), pay(call_id=None), pay(id=None, call_id=None)])
+def test_a_call_that_was_told_is_not_told_again_under_other_ids(first: Value, last: Value, place: int | None) -> None:
+    """The final output may name it anew, or not at all, and leave out what stood before it."""
+    assert [BOB] == run(item_done(first, place), completed(last))
+    assert [BOB] == run(item_done(first, place), completed(reasoning(), last))
+    assert [BOB] == run(item_done(first, 1), completed(last))
+    open_item = first | {"arguments": ""}
+    pieces = [added(open_item, place), delta('{"to":"bob"}', PIECE, first["id"], place)]
+    assert [BOB] == run(*pieces, completed(last))
+    assert [BOB] == run(*pieces, item_done(open_item, place), completed(last))
+    assert [BOB, ANN] == run(item_done(first, place), completed(last, pay("ann", "f3", "c")))
+
+
+def test_a_call_stands_for_one_only() -> None:
+    """The final output may hold the same once more, which is another call then."""
+    assert [BOB, BOB] == run(item_done(pay()), completed(pay(id="f2", call_id="b"), pay(id="f3", call_id="c")))
+    assert [BOB, BOB] == run(completed(pay(id=None, call_id=None), pay(id=None, call_id=None)))
+    assert [BOB, ANN] == run(added(pay("", None, None), None), completed(pay(), pay("ann", "f2", "b")))
+
+
+def test_a_custom_call_that_was_told_is_not_told_again() -> None:
+    """Its text is the same, streamed or whole or none."""
+    for text in ("", 'say "hi"'):
+        other = custom(text, id="new", call_id="new")
+        piece = event("custom_tool_call_input.delta", item_id="ctc_1", delta=text)
+        assert [f"f {json.dumps({'input': text})}"] == run(item_done(custom(text)), completed(other))
+        assert [f"f {json.dumps({'input': text})}"] == run(
+            added(custom()), piece, item_done(custom()), completed(other)
+        )
+
+
+@pytest.mark.parametrize("other", [pay("ann", "f2", "a"), pay("ann", "f", "b")])
+@pytest.mark.parametrize("begun", [False, True])
+def test_calls_whose_ids_collide_are_both_there(other: Value, begun: bool) -> None:
+    """One id for two calls that differ in the rest loses neither, and none is told twice."""
+    starts = [added(pay() | {"arguments": ""}), added(other | {"arguments": ""}, 1)] if begun else []
+    pieces = [delta('{"to":', PIECE, "f", 0), delta('{"to":', PIECE, other["id"], 1)] if begun else []
+    dones = [item_done(pay()), item_done(other, 1)]
+    assert [BOB, ANN] == run(*starts, *pieces, *dones, completed())
+    assert [BOB, ANN] == run(*starts, *dones, completed(pay(), other))
+    assert [BOB, ANN] == run(item_done(pay()), completed(pay(), other))
+    assert [BOB, ANN] == run(completed(pay(), other))

@@ -1,0 +1,103 @@
+"""Streams that need no decoding: strings and ready events, from anything that can be iterated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from streamtools import sources
+from streamtools.errors import Code, UnreadableSource
+from streamtools.events import (
+    ChainCompleted,
+    ProviderCompleted,
+    SourceError,
+    SourceEvent,
+    TextDelta,
+)
+from streamtools.sources.source import PlainText, Ready
+
+pytestmark = pytest.mark.anyio
+
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+async def collect(source: sources.Source) -> list[SourceEvent]:
+    return [event async for batch in source for event in batch]
+
+
+async def asynchronously(items: Iterable[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+def broken(*items: Any) -> Iterator[Any]:
+    yield from items
+    raise OSError("gone")
+
+
+def lost(cause: str = "OSError") -> SourceError:
+    return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
+
+
+async def test_strings_are_text_and_their_end_is_a_stop() -> None:
+    """One string is one delta; empty strings and None, which SDKs yield, are nothing."""
+    pieces: list[Any] = ["a", "", None, "b"]
+    assert [TextDelta("a"), TextDelta("b"), STOP] == await collect(sources.text(pieces))
+    assert [TextDelta("a"), TextDelta("b"), STOP] == await collect(sources.text(asynchronously(pieces)))
+
+
+async def test_one_string_is_one_delta() -> None:
+    """A string is not taken apart into its characters."""
+    assert [TextDelta("abc"), STOP] == await collect(sources.text("abc"))
+    assert await collect(sources.text([])) == [STOP]
+
+
+async def test_pairs_that_were_cut_in_two() -> None:
+    """No delta ends in half a character, and none is lost at the end."""
+    assert [TextDelta("😀"), TextDelta("\ufffd"), STOP] == await collect(sources.text(["\ud83d", "\ude00\ud83d"]))
+
+
+async def test_an_iterator_that_raises_was_interrupted() -> None:
+    """Its exception is for the log, and there is no stop."""
+    assert [TextDelta("a"), lost()] == await collect(sources.text(broken("a")))
+    assert [TextDelta("\ufffd"), lost()] == await collect(sources.text(asynchronously(broken("\ud83d"))))
+
+
+async def test_text_that_is_none() -> None:
+    """Bytes have no place among strings; the source ends with the exception."""
+    source = sources.text([b"a"])  # type: ignore[list-item]
+    with pytest.raises(UnreadableSource, match="a stream of strings was expected; it yields <class 'bytes'>"):
+        await anext(source)
+    assert await collect(source) == []
+
+
+async def test_ready_events_pass() -> None:
+    """An adapter of the caller's own needs nothing but its events."""
+    ready: list[SourceEvent] = [TextDelta("a"), ProviderCompleted(ends_run=False), ChainCompleted()]
+    assert ready == await collect(sources.events(ready))
+    assert ready == await collect(sources.events(asynchronously(ready)))
+
+
+@pytest.mark.parametrize("end", [ChainCompleted(), ProviderCompleted(), SourceError("no")])
+async def test_ready_events_that_had_ended_are_not_interrupted(end: SourceEvent) -> None:
+    """After a terminator or an error it does not matter how the iterable ends; before, it does."""
+    assert [end] == await collect(sources.events(broken(end)))
+    turn = ProviderCompleted(ends_run=False)
+    assert [turn, lost()] == await collect(sources.events(broken(turn)))
+
+
+async def test_ready_events_that_are_none() -> None:
+    """A dict is no event."""
+    with pytest.raises(UnreadableSource, match="it yields <class 'dict'>"):
+        await collect(sources.events([{"type": "text-delta"}]))  # type: ignore[list-item]
+
+
+def test_an_adapter_closes_once() -> None:
+    """A second close has nothing to add."""
+    for adapter, end in [(PlainText(), lost("reset")), (Ready(), lost("reset"))]:
+        before = adapter.ended
+        assert [end] == adapter.close("reset")
+        assert (before, adapter.ended) == (False, True)
+        assert adapter.close("reset") == []

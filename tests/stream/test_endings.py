@@ -1,0 +1,249 @@
+"""Streams that break off: whatever was cut away, the run ends once, truthfully, and nothing runs that was not earned.
+
+Every fixture of every provider is cut behind each of its frames, by an end and by a loss of the connection, and one
+answer of each provider in the middle of its frames, too. What may count as an end is said here apart from the adapters,
+by what must stand in the bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import pytest
+
+from streamtools import StreamMachine, Tool, ToolStream, sources
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    StepEnd,
+    StepStart,
+    UIEvent,
+    Warning,
+)
+from streamtools.testing.laws import assert_in_order
+from tests.sources import (
+    test_sources_ai_sdk,
+    test_sources_anthropic,
+    test_sources_gemini,
+    test_sources_latitude,
+    test_sources_ollama,
+    test_sources_openai,
+    test_sources_openai_calls,
+    test_sources_responses,
+)
+from tests.support.cases import cases
+from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
+from tests.support.provider_streams import CALLS, NAMES, PROVIDERS, Provider
+
+pytestmark = pytest.mark.anyio
+
+Made = list[tuple[str, dict[str, Any]]]
+
+
+class Fixture(NamedTuple):
+    """A stream in its frames, to be read by `adapter`."""
+
+    adapter: str
+    frames: Sequence[bytes]
+
+
+def _cut(stream: bytes) -> list[bytes]:
+    """Return the frames of a stream of server-sent events."""
+    return [frame for frame in re.split(rb"(?<=\n\n)|(?<=\r\n\r\n)", stream) if frame]
+
+
+def _fixtures() -> Iterator[tuple[str, Fixture]]:
+    for name, (stream, _) in test_sources_openai.STREAMS.items():
+        yield f"openai, {name}", Fixture("openai", _cut(stream))
+    for name, (lists, _) in test_sources_openai_calls.ROWS.items():
+        yield f"openai, calls: {name}", Fixture("openai", _cut(test_sources_openai_calls.stream(lists)))
+    tables: dict[str, Any] = {
+        "responses": test_sources_responses.STREAMS,
+        "anthropic": test_sources_anthropic.STREAMS,
+        "gemini": test_sources_gemini.STREAMS,
+        "ollama": test_sources_ollama.STREAMS,
+        "ai_sdk": test_sources_ai_sdk.STREAMS,
+    }
+    for adapter, table in tables.items():
+        for name, (frames, _) in table.items():
+            yield f"{adapter}, {name}", Fixture(adapter, frames)
+    for name, (events, _) in test_sources_latitude.RUNS.items():
+        yield f"latitude, {name}", Fixture("latitude", [test_sources_latitude.native(event) for event in events])
+    for provider in PROVIDERS:
+        yield f"{provider.adapter}, the whole answer", Fixture(provider.adapter, provider.frames)
+
+
+FIXTURES = dict(_fixtures())
+
+ENDS: dict[str, str] = {
+    "openai": r'\[DONE|"finish_reason": ?[^n" ]|"finish_reason": ?"[^"]',
+    "responses": r"response\.(completed|incomplete|failed|cancelled|done)",
+    "anthropic": r"message_stop",
+    "gemini": r'"finishReason"|"(prompt_feedback|promptFeedback|blockReason)"|interaction\.complete|"status"',
+    "ollama": r'"done": ?true',
+    "ai_sdk": r'"type": ?"(finish|abort)"|\[DONE',
+    "latitude": r"chain-complete|tools-requested",
+}
+"""What must stand in a stream that has come to its end."""
+
+
+class Run(NamedTuple):
+    """What became of a stream."""
+
+    events: list[UIEvent]
+    ran: Made
+
+    @property
+    def done(self) -> Done:
+        assert isinstance(self.events[-1], Done)
+        return self.events[-1]
+
+
+async def run(
+    adapter: str,
+    frames: Sequence[bytes],
+    names: Sequence[str],
+    *,
+    lost: bool = False,
+    execute: Literal["completed", "eager"] = "completed",
+) -> Run:
+    """Return what is told of a stream, and the calls whose tools have run."""
+    ran: Made = []
+
+    def note(name: str, arguments: dict[str, Any]) -> str:
+        ran.append((name, arguments))
+        return "done"
+
+    async def read() -> AsyncIterator[bytes]:
+        for frame in frames:
+            yield frame
+        if lost:
+            raise ConnectionResetError
+
+    tools = [
+        Tool(partial(_run, note, name), name=name, description="", parameters={"type": "object"}) for name in names
+    ]
+    source = getattr(sources, adapter)(read())
+    async with ToolStream(source, tools=tools, execute=execute, call_deltas=True) as stream:
+        events = [event async for event in stream]
+    return Run(events, ran)
+
+
+async def _run(note: Any, name: str, arguments: dict[str, Any]) -> str:
+    result: str = note(name, arguments)
+    return result
+
+
+def calls_of(adapter: str, frames: Sequence[bytes]) -> Made:
+    """Return the complete calls of a whole stream, whether they count or not."""
+    reader, machine = sources.adapter(adapter), StreamMachine()
+    told = [event for each in reader.feed(b"".join(frames)) + reader.close() for event in machine.feed(each)]
+    return [(event.call.name, event.call.arguments) for event in told + machine.close() if isinstance(event, Call)]
+
+
+def assert_truthful(told: Run, given: bytes, adapter: str) -> None:
+    """Assert what must hold of any run, however its stream ended."""
+    assert_in_order(told.events)
+    faults = [event for event in told.events if isinstance(event, Error) and event.call_id is None]
+    assert (told.done.reason == "failed") == bool(faults)
+    assert len(faults) <= 1
+    if told.done.reason in ("finished", "truncated"):
+        assert re.search(ENDS[adapter], given.decode(errors="replace"))
+    assert len(told.ran) == sum(isinstance(event, Executed) for event in told.events)
+
+
+def assert_earned(events: Sequence[UIEvent]) -> None:
+    """Assert that calls were run only where a turn came to an end of its own."""
+    running = False
+    for event in events:
+        if isinstance(event, StepStart):
+            running = False
+        elif isinstance(event, Executing):
+            running = True
+        elif isinstance(event, StepEnd):
+            assert not running or event.finish_reason in ("stop", "tool_calls")
+
+
+WAYS: Sequence[tuple[bool, Literal["completed", "eager"]]] = [
+    (False, "completed"),
+    (True, "completed"),
+    (False, "eager"),
+]
+"""Whether the connection is lost at the cut, and when calls run."""
+
+
+@OTHER_LOOP_DEEP
+@pytest.mark.parametrize("adapter", ENDS)
+async def test_cut_behind_every_frame(adapter: str) -> None:
+    """Each cut ends once and truthfully; what runs are calls that the whole stream holds, word for word."""
+    with cases() as case:
+        for name, frames in [(name, each.frames) for name, each in FIXTURES.items() if each.adapter == adapter]:
+            whole = calls_of(adapter, frames)
+            names = sorted({name for name, _ in whole if re.fullmatch(r"[\w-]{1,64}", name, re.ASCII)})
+            for count in range(len(frames) + 1):
+                for lost, execute in WAYS:
+                    with case(name, count, lost, execute):
+                        given = frames[:count]
+                        told = await run(adapter, given, names, lost=lost, execute=execute)
+                        assert_truthful(told, b"".join(given), adapter)
+                        if execute == "completed":
+                            assert_earned(told.events)
+                        assert all(each in whole for each in told.ran)
+
+
+def test_every_fixture_has_its_adapter() -> None:
+    """None is left out above."""
+    assert set(ENDS) == {each.adapter for each in FIXTURES.values()}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=NAMES)
+async def test_the_whole_answer_is_cut_behind_every_frame(provider: Provider) -> None:
+    """Before the turn's end nothing has run, and every call that was begun is complete or truncated."""
+    left = provider.adapter == "latitude"  # which takes no results
+    with cases() as case:
+        for count in range(len(provider.frames) + 1):
+            with case(count):
+                told = await run(provider.adapter, provider.frames[:count], [name for name, _ in CALLS])
+                assert_begun(told, earned=count >= provider.turn, left=left)
+                assert ("finished" if count >= provider.end else "failed") == told.done.reason
+
+
+@ONE_LOOP  # thousands of runs; both event loops are above
+@pytest.mark.parametrize("stride", [29, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("provider", PROVIDERS, ids=NAMES)
+async def test_the_whole_answer_is_cut_in_its_frames(provider: Provider, stride: int) -> None:
+    """The same holds in the middle of a frame, of a string, and of a character."""
+    names, left = [name for name, _ in CALLS], provider.adapter == "latitude"
+    earned = b"".join(provider.frames[: provider.turn]).rindex(b"}") + 1
+    with cases() as case:
+        for size in range(0, len(provider.body) + 1, stride):
+            with case(size):
+                given = provider.body[:size]
+                told = await run(provider.adapter, [given], names)
+                assert_truthful(told, given, provider.adapter)
+                if size < earned or told.ran or not _lost_a_frame(told):
+                    assert_begun(told, earned=size >= earned, left=left)  # else nobody knows what was in the frame
+
+
+def _lost_a_frame(told: Run) -> bool:
+    return any(isinstance(event, Warning) and event.code is Code.BAD_FRAME for event in told.events)
+
+
+def assert_begun(told: Run, *, earned: bool, left: bool) -> None:
+    """Assert what became of the calls of the whole answer, of which a part was read."""
+    if earned and not left:
+        assert (CALLS, []) == (told.ran, list(told.done.pending))
+        return
+    assert [] == told.ran
+    complete = [event.call for event in told.events if isinstance(event, Call)]
+    assert complete == list(told.done.pending)
+    assert CALLS[: len(complete)] == [(call.name, call.arguments) for call in complete]
+    cut = [event.code for event in told.events if isinstance(event, Error) and event.call_id is not None]
+    assert {Code.TRUNCATED}.issuperset(cut)  # all that are open, if half a frame is lost which any may have a part in

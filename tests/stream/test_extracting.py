@@ -1,0 +1,222 @@
+"""The calls of finished responses: all shapes give the same calls, good ones survive bad ones, one table decides."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from streamtools import ToolCall, ToolRegistry, extract_tool_calls, tool
+from streamtools.errors import Code, UnreadableSource
+
+ARGUMENTS = {"city": "Paris"}
+TEXT = json.dumps(ARGUMENTS)
+OPENAI = {"id": "x", "type": "function", "function": {"name": "weather", "arguments": TEXT}}
+ANTHROPIC = {"type": "tool_use", "id": "x", "name": "weather", "input": ARGUMENTS}
+RESPONSES = {"type": "function_call", "id": "fc", "call_id": "x", "name": "weather", "arguments": TEXT}
+TEXT_CALL = '{"name":"weather","arguments":{"city":"Paris"}}'
+MARKED = '###:{"name":"weather","arguments":{"city":"Paris"}}'
+
+
+def message(*calls: Any, content: Any = None) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, "tool_calls": list(calls)}
+
+
+def chat(*calls: Any, content: Any = None, finish: str | None = "tool_calls") -> dict[str, Any]:
+    choice = {"index": 0, "message": message(*calls, content=content), "finish_reason": finish}
+    return {"id": "c", "object": "chat.completion", "choices": [choice], "usage": {"prompt_tokens": 1}}
+
+
+class Function(BaseModel):
+    name: str
+    arguments: str
+
+
+class Call(BaseModel):
+    """As an SDK has it."""
+
+    id: str
+    function: Function
+    type: str = "function"
+
+
+SHAPES: dict[str, Any] = {
+    "OpenAI's response": chat(OPENAI),
+    "OpenAI's response, which says stop": chat(OPENAI, finish="stop"),
+    "OpenAI's response, which says nothing": chat(OPENAI, finish=None),
+    "OpenAI's message": message(OPENAI),
+    "OpenAI's message, with text": message(OPENAI, content="Let me see."),
+    "OpenAI's message, with text in parts": message(OPENAI, content=[{"type": "text", "text": "Let me see."}]),
+    "OpenAI's list of calls": [OPENAI],
+    "one call of OpenAI's": OPENAI,
+    "a call without a type": {"id": "x", "function": OPENAI["function"]},
+    "objects of an SDK": [Call.model_validate(OPENAI)],
+    "a dict that holds objects of an SDK": message(Call.model_validate(OPENAI)),
+    "Anthropic's response": {
+        "id": "msg",
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text"}, ANTHROPIC],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 1, "output_tokens": 2},
+    },
+    "Anthropic's message": {"role": "assistant", "content": [ANTHROPIC]},
+    "Anthropic's list of blocks": [{"type": "text", "text": "Hi."}, ANTHROPIC],
+    "Anthropic's list of calls": [ANTHROPIC],
+    "OpenAI's Responses": {"object": "response", "status": "completed", "output": [{"type": "reasoning"}, RESPONSES]},
+    "items of OpenAI's Responses": [RESPONSES],
+    "calls that were read already": [{"id": "x", "name": "weather", "arguments": ARGUMENTS}],
+    "calls of ours": [ToolCall(id="x", name="weather", arguments=ARGUMENTS, dialect="native")],
+    "Ollama's response": {
+        "model": "llama3.2",
+        "message": message({"id": "x", "function": {"name": "weather", "arguments": ARGUMENTS}}, content=""),
+        "done": True,
+        "done_reason": "stop",
+    },
+    "Gemini's response": {
+        "candidates": [
+            {
+                "content": {"parts": [{"functionCall": {"id": "x", "name": "weather", "args": ARGUMENTS}}]},
+                "finishReason": "STOP",
+            }
+        ]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("response", SHAPES.values(), ids=SHAPES)
+def test_shapes_of_responses(response: Any) -> None:
+    """Each gives its one call."""
+    calls, errors = extract_tool_calls(response)
+
+    assert [("x", "weather", ARGUMENTS, "native")] == [
+        (call.id, call.name, call.arguments, call.dialect) for call in calls
+    ]
+    assert not errors
+
+
+def test_the_call_of_old() -> None:
+    """`function_call`, from before there could be several, has no id."""
+    (call,), _ = extract_tool_calls({"content": None, "function_call": OPENAI["function"]})
+
+    assert ("weather", ARGUMENTS, None) == (call.name, call.arguments, call.provider_id)
+
+
+NOTHING: dict[str, Any] = {
+    "nothing": None,
+    "an empty list": [],
+    "an empty text": "",
+    "a text": "No calls.",
+    "a message": message(),
+    "a message without calls": {"role": "assistant", "content": "Hi.", "tool_calls": None},
+    "no choices": {"choices": []},
+    "null for choices": {"choices": None},
+    "a message that is none": {"choices": [{"message": None}]},
+    "an empty dict": {},
+    "a blocked prompt": {"promptFeedback": {"blockReason": "SAFETY"}},
+}
+
+
+@pytest.mark.parametrize("response", NOTHING.values(), ids=NOTHING)
+def test_responses_without_calls(response: Any) -> None:
+    """There is always a list."""
+    assert ([], []) == extract_tool_calls(response)
+
+
+@pytest.mark.parametrize(
+    "response", [5, b"{}", object(), iter(())], ids=["a number", "bytes", "an object", "an iterator"]
+)
+def test_what_is_no_response(response: Any) -> None:
+    """It is the caller's mistake."""
+    with pytest.raises(UnreadableSource, match="a finished response was expected"):
+        extract_tool_calls(response)
+
+
+BAD: dict[str, tuple[Any, Code]] = {
+    "a number": (5, Code.UNRECOGNISED_TOOL_CALL),
+    "null": (None, Code.UNRECOGNISED_TOOL_CALL),
+    "a text": ("weather", Code.UNRECOGNISED_TOOL_CALL),
+    "no name": ({"id": "y", "function": {"arguments": "{}"}}, Code.MISSING_TOOL_NAME),
+    "a name that is none": ({"id": "y", "function": {"name": 5}}, Code.MISSING_TOOL_NAME),
+    "two names": ({"name": "a", "function": {"name": "b"}}, Code.CONFLICTING_FIELDS),
+    "no JSON": ({"function": {"name": "a", "arguments": "{a}"}}, Code.INVALID_ARGUMENTS),
+    "JSON that is cut": ({"function": {"name": "a", "arguments": '{"a":'}}, Code.TRUNCATED),
+    "a list": ({"function": {"name": "a", "arguments": [1]}}, Code.INVALID_ARGUMENTS),
+}
+
+
+@pytest.mark.parametrize(("bad", "code"), BAD.values(), ids=BAD)
+def test_bad_calls_among_good_ones(bad: Any, code: Code) -> None:
+    """A bad call is an error with its code, and hides none of the others."""
+    for response in (chat(OPENAI, bad), message(bad, OPENAI), [bad, ANTHROPIC]):
+        calls, errors = extract_tool_calls(response)
+        assert ["x"] == [call.id for call in calls]
+        assert [code] == [error.code for error in errors]
+        assert errors[0].raw
+
+
+def test_calls_in_the_text() -> None:
+    """Text is read as in a stream, in all dialects that are asked for."""
+    (call,), _ = extract_tool_calls(message(content=MARKED))
+    (other,), _ = extract_tool_calls(
+        "<tool_call>{}</tool_call>".format('{"name": "weather"}'), dialects=["hermes_json"]
+    )
+
+    assert ("weather", ARGUMENTS, "hash_marker") == (call.name, call.arguments, call.dialect)
+    assert "hermes_json" == other.dialect
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return city
+
+
+DECLARED: dict[str, Any] = {
+    "a function": weather,
+    "a list of functions": [weather],
+    "a name and its function": {"weather": weather},
+    "a tool": tool(weather),
+    "a registry": ToolRegistry(weather),
+    "a definition": {"name": "weather"},
+    "functions and definitions": [{"name": "other"}, {"type": "web_search"}, weather],
+}
+
+
+@pytest.mark.parametrize("tools", DECLARED.values(), ids=DECLARED)
+def test_declared_tools(tools: Any) -> None:
+    """They are given as to a stream, or as to a provider, and calls are known by their names."""
+    ((call,), _) = extract_tool_calls(TEXT_CALL, dialects=("raw_json",), tools=tools)
+
+    assert ("weather", ARGUMENTS) == (call.name, call.arguments)
+
+
+@pytest.mark.parametrize("tools", ["weather", ["weather"], 3, {"weather": {}}])
+def test_tools_that_are_none(tools: Any) -> None:
+    """Calls that are meant would be taken for text."""
+    with pytest.raises(TypeError, match="declares no tool"):
+        extract_tool_calls(TEXT_CALL, dialects=("raw_json",), tools=tools)
+
+
+@pytest.mark.parametrize(("flag", "kind"), [(True, "native"), (None, "native"), (False, "hash_marker")])
+def test_which_calls_count(flag: bool | None, kind: str) -> None:
+    """One table for streams and finished responses; those that do not count are superseded."""
+    for response in (chat(OPENAI, content=MARKED), [{"type": "text", "text": MARKED}, ANTHROPIC]):
+        calls, errors = extract_tool_calls(response, native_tool_calls=flag, dialects=["hash_marker"])
+        assert [kind] == [call.dialect for call in calls]
+        assert [Code.SUPERSEDED] == [error.code for error in errors]
+
+
+def test_self_contained_agents() -> None:
+    """An agent that runs its tools itself has made no calls."""
+    assert [] == extract_tool_calls(chat(OPENAI), self_contained=True).calls
+
+
+def test_a_response_that_was_cut() -> None:
+    """Complete calls are there, and the one that is not is an error, whatever the reason says."""
+    cut = {"id": "y", "function": {"name": "weather", "arguments": '{"ci'}}
+    for finish in ("length", "tool_calls"):
+        calls, errors = extract_tool_calls(chat(OPENAI, cut, finish=finish))
+        assert ["x"] == [call.id for call in calls]
+        assert [Code.TRUNCATED] == [error.code for error in errors]

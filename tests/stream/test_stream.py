@@ -1,0 +1,777 @@
+"""ToolStream: what it says is what its machine says, with the tools run in between; who iterates, and how, is free."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from streamtools import Guards, StreamMachine, ToolError, ToolOutcome, ToolRegistry, ToolStream, sources, tool
+from streamtools.calls import ToolCall
+from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.events import (
+    ChainCompleted,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    Progress,
+    ProviderCompleted,
+    Raw,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    Start,
+    Text,
+    TextDelta,
+    UIEvent,
+    Usage,
+)
+from streamtools.events.source_events import weigh
+from streamtools.stream import handover
+from tests.support.stories import Script, story, texts
+
+pytestmark = pytest.mark.anyio
+
+ADD = '###:{"name":"add","arguments":{"a":1,"b":2}}'
+WAIT = '###:{"name":"wait"}'
+STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")
+TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+
+
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+def opened(source: Any, **options: Any) -> ToolStream:
+    """A stream whose calls are c1, c2 and so on."""
+    return ToolStream(source, new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
+
+
+async def collect(source: Any, taken: list[UIEvent] | None = None, **options: Any) -> list[UIEvent]:
+    """Return all events of a run, or add them to `taken` as far as they come."""
+    taken = [] if taken is None else taken
+    async with opened(source, **options) as events:
+        await read(events, taken)
+    return taken
+
+
+async def read(events: ToolStream, taken: list[UIEvent]) -> None:
+    """Add all events that are left to `taken`."""
+    async for event in events:
+        taken.append(event)
+
+
+def said(source: list[SourceEvent], **options: Any) -> list[UIEvent]:
+    """Return what a machine says."""
+    machine = StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
+    return [each for event in source for each in machine.feed(event)] + machine.close()
+
+
+# What is said.
+
+RUNS: dict[str, list[SourceEvent]] = {
+    "text": [*texts("a", "##", " b"), STOP],
+    "a call": [*texts("a ", *ADD, " b"), SourceUsage(Usage(input=3)), STOP],
+    "two turns": [*texts(ADD), TURN, *texts(ADD[:9]), TURN, ChainCompleted("u")],
+    "an error": [*texts("a", ADD[:9]), SourceError("no", status=500), *texts("b"), STOP],
+    "no end": texts("a", ADD),
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("source", RUNS.values(), ids=RUNS)
+async def test_a_stream_says_what_its_machine_says(source: list[SourceEvent]) -> None:
+    """Without tools nothing is added, nothing is left out, and the numbers are the same, batch by batch or at once."""
+    expected = said(source)
+    for script in (Script(source), Script(*([event] for event in source), []), sources.events(source)):
+        assert expected == await collect(script)
+    assert expected == await collect(Script(tuple(source)), execute="never", tools=[add])
+    assert expected == await collect(Script(source), dialects=["hash_marker", "tilde_fence"])
+
+
+async def test_start_is_said_before_anything_is_read() -> None:
+    """An interface knows of the run while the provider still thinks."""
+    gate = anyio.Event()
+    source = Script(gate, [STOP])
+    async with opened(source) as events:
+        assert Start("r", seq=1) == await anext(events)
+        assert source.read == 0
+        gate.set()
+        assert story([event async for event in events])[-1] == "done finished: stop (stop)"
+    assert (events.run_id, source.closed) == ("r", 1)
+
+
+async def test_calls_are_run_at_the_end_of_their_turn() -> None:
+    """Executions come before the step ends, the next turn is read behind them, and the numbers rise without a gap."""
+    read: list[int] = []
+
+    def wait() -> str:
+        read.append(source.read)
+        return "waited"
+
+    source = Script(texts("So: " + ADD), texts(WAIT, "."), [TURN], [*texts("3."), STOP])
+    events = await collect(source, tools=[add, wait])
+
+    assert story(events) == [
+        "start",
+        "step 1",
+        "text 'So: '",
+        "thinking c1",
+        "c1 is add",
+        "call c1",
+        "not thinking c1",
+        "thinking c2",
+        "c2 is wait",
+        "call c2",
+        "not thinking c2",
+        "text '.'",
+        *sorted(line for line in story(events) if line.startswith("executing")),
+        *[line for line in story(events) if line.startswith("executed")],
+        "step 1 ends: tool_calls",
+        "step 2",
+        "text '3.'",
+        "step 2 ends: stop",
+        "done finished: stop (stop)",
+    ]
+    assert {"executed c1: 3.0", "executed c2: waited"} < set(story(events))
+    assert read == [3]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_results_come_as_they_are_ready_and_outcomes_in_call_order() -> None:
+    """The interface sees the quick tool first; the result has the order in which the model called."""
+    gate = anyio.Event()
+
+    async def wait() -> str:
+        await gate.wait()
+        return "slow"
+
+    seen = []
+    async with opened(Script([*texts(WAIT, "\n", ADD), STOP]), tools=[wait, add]) as events:
+        async for event in events:
+            if isinstance(event, Executed):
+                seen.append(event.call.name)
+                gate.set()
+    assert ["add", "wait"] == seen
+    assert [("wait", "slow"), ("add", 3.0)] == [(each.call.name, each.result) for each in events.result.outcomes]
+
+
+async def refuse() -> None:
+    raise ToolError("not on Sundays")
+
+
+async def crash() -> None:
+    raise RuntimeError("secret")
+
+
+async def sleep() -> None:
+    await anyio.sleep_forever()
+
+
+TROUBLE: dict[str, tuple[str, Code, str]] = {
+    "refuses": ('###:{"name":"refuse"}', Code.TOOL_FAILED, "not on Sundays"),
+    "crashes": ('###:{"name":"crash"}', Code.TOOL_FAILED, "tool 'crash' failed"),
+    "is unknown": ('###:{"name":"ad"}', Code.UNKNOWN_TOOL, "no tool named 'ad'"),
+    "takes too long": ('###:{"name":"sleep"}', Code.TOOL_TIMEOUT, "tool 'sleep' did not end within 0.01 seconds"),
+    "gets wrong input": ('###:{"name":"add"}', Code.TOOL_INPUT, "the arguments of 'add' do not fit: a: "),
+}
+
+
+@pytest.mark.parametrize(("call", "code", "message"), TROUBLE.values(), ids=TROUBLE)
+async def test_a_tool_that_fails_ends_its_call_alone(call: str, code: Code, message: str) -> None:
+    """The stream goes on, the other call succeeds, and the run is finished."""
+    source = Script([*texts(call + "\n" + ADD), TURN, *texts("b"), STOP])
+    events = await collect(source, tools=[add, refuse, crash, tool(sleep, timeout=0.01)])
+
+    (error,) = [event for event in events if isinstance(event, Error)]
+    assert (code, "c1") == (error.code, error.call_id)
+    assert error.message.startswith(message)
+    assert "secret" not in error.message
+    assert "executed c2: 3.0" in story(events)
+    assert ["step 2", "text 'b'", "step 2 ends: stop", "done finished: stop (stop)"] == story(events)[-4:]
+
+
+async def test_malformed_calls_run_nothing() -> None:
+    """They are errors, and their good siblings run."""
+    events = await collect(Script([*texts('###:{"name":5}\n' + ADD), STOP]), tools=[add])
+    assert [line for line in story(events) if line.startswith(("error", "exec", "done"))] == [
+        "error c1 missing_tool_name",
+        "executing c2",
+        "executed c2: 3.0",
+        "done finished: stop (stop)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "end", [SourceError("no"), ProviderCompleted(finish_reason="length"), None], ids=["failed", "cut", "interrupted"]
+)
+async def test_calls_of_a_turn_that_is_not_complete_do_not_run(end: SourceEvent | None) -> None:
+    """They are reported, and pending."""
+    events = await collect(Script([*texts(ADD, "a"), *([end] if end else [])]), tools=[add])
+    assert [line for line in story(events) if line.startswith(("call", "exec"))] == ["call c1"]
+    assert isinstance(events[-1], Done)
+    assert [call.id for call in events[-1].pending] == ["c1"]
+
+
+async def test_without_tools_calls_are_pending() -> None:
+    """No tools at all means that somebody else runs them; an empty registry has no tool of that name."""
+    assert "done finished: stop (stop), pending c1" == story(await collect(Script([*texts(ADD), STOP])))[-1]
+    told = story(await collect(Script([*texts(ADD), STOP]), tools=()))
+    assert ["executing c1", "error c1 unknown_tool"] == told[-4:-2]
+    assert ["error c1 unknown_tool"] == story(await collect(Script([*texts(ADD), STOP]), tools=ToolRegistry()))[-3:-2]
+
+
+async def test_on_tool_result() -> None:
+    """It is told of each outcome before the interface is, sync or async, and what it raises changes nothing."""
+    told: list[tuple[str, Code | None]] = []
+
+    def note(call: ToolCall, outcome: ToolOutcome) -> None:
+        told.append((call.id, outcome.error))
+
+    async def note_later(call: ToolCall, outcome: ToolOutcome) -> None:
+        await anyio.lowlevel.checkpoint()
+        note(call, outcome)
+
+    def note_badly(call: ToolCall, outcome: ToolOutcome) -> None:
+        note(call, outcome)
+        raise RuntimeError("secret")
+
+    expected = None
+    for tell in (note, note_later, note_badly):
+        told.clear()
+        async with opened(Script([*texts(ADD), STOP]), tools=[add], on_tool_result=tell) as events:
+            seen = [(event.type, len(told)) async for event in events]
+        assert [("c1", None)] == told
+        assert dict(seen)["executed"] == 1
+        assert expected in (None, seen)
+        expected = seen
+
+
+async def test_progress_is_told() -> None:
+    """What a tool yields on its way comes between `executing` and `executed`."""
+
+    async def wait() -> AsyncIterator[str]:
+        yield "half"
+        yield "done"
+
+    told = story(await collect(Script([*texts(WAIT), STOP]), tools=[wait]))
+    assert ["executing c1", "progress c1: half", "progress c1: done", "executed c1: done"] == told[-6:-2]
+
+
+async def test_as_many_tools_as_wanted_run_at_a_time() -> None:
+    """`concurrency` bounds them."""
+    running = most = 0
+
+    async def wait() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.wait_all_tasks_blocked()
+        running -= 1
+
+    for concurrency in (1, 3):
+        most = 0
+        await collect(Script([*texts(*[WAIT, "\n"] * 5), STOP]), tools=[wait], concurrency=concurrency)
+        assert concurrency == most
+
+
+# Eager execution.
+
+
+async def test_eager_tools_run_beside_the_stream() -> None:
+    """The stream goes on while they work, and waits for them at the end of the step."""
+    called, gate = anyio.Event(), anyio.Event()
+
+    async def wait() -> str:
+        called.set()
+        await gate.wait()
+        return "waited"
+
+    source = Script(texts(WAIT), called, texts("a ", ADD), [STOP])
+    lines: list[str] = []
+    async with opened(source, tools=[wait, add], execute="eager", native_tool_calls=False) as events:
+        async for event in events:
+            lines += story([event])
+            if isinstance(event, Executed) and not gate.is_set():
+                await anyio.wait_all_tasks_blocked()  # the whole source has been read, and the step is still open
+                assert not [line for line in lines if "ends" in line]
+                gate.set()
+    assert [line for line in lines if line.startswith(("exec", "text", "step", "done"))] == [
+        "step 1",
+        "executing c1",
+        "text 'a '",
+        "executing c2",
+        "executed c2: 3.0",
+        "executed c1: waited",
+        "step 1 ends: stop",
+        "done finished: stop (stop)",
+    ]
+    assert ["c1", "c2"] == [outcome.call.id for outcome in events.result.outcomes]
+
+
+async def test_eager_tools_of_a_run_that_breaks_off() -> None:
+    """What has begun is brought to its end, and the run tells that it has failed."""
+    for end in ([], [SourceError("lost", Code.STREAM_INTERRUPTED)]):
+        source = Script(texts(ADD), end)
+        told = story(await collect(source, tools=[add], execute="eager", native_tool_calls=False))
+        assert sorted(told[6:9]) == ["error stream_interrupted", "executed c1: 3.0", "executing c1"]
+        assert told[9:] == ["step 1 ends: None", "done failed: None (None)"]
+
+
+async def test_eager_calls_stay_out_of_the_next_turn() -> None:
+    """Each step has its own calls, and waits for its own."""
+    source = Script([*texts(ADD), TURN, *texts(ADD), TURN], [ChainCompleted()])
+    async with opened(source, tools=[add], execute="eager", native_tool_calls=False) as events:
+        told = story([event async for event in events])
+    expected = [
+        line
+        for step, call in ((1, "c1"), (2, "c2"))
+        for line in (f"step {step}", f"executing {call}", f"executed {call}: 3.0", f"step {step} ends: tool_calls")
+    ]
+    assert expected == [line for line in told if line.startswith(("step", "exec"))]
+    assert [1, 1] == [len(step.results) for step in events.result.steps]
+
+
+# The tool choice.
+
+CHOICES: dict[str, tuple[object, str, list[str]]] = {
+    "none": ("none", ADD, ["error c1 tool_choice_violation", "done finished: stop (stop)"]),
+    "required, and there is one": ("required", ADD, ["executing c1", "executed c1: 3.0", "done finished: stop (stop)"]),
+    "required, and there is none": ("required", "a", ["error tool_choice_violation", "done failed: stop (stop)"]),
+    "a name, and it is another": (
+        {"type": "function", "function": {"name": "crash"}},
+        ADD,
+        ["error c1 tool_choice_violation", "error tool_choice_violation", "done failed: stop (stop)"],
+    ),
+    "a name": (
+        {"type": "tool", "name": "add"},
+        ADD,
+        ["executing c1", "executed c1: 3.0", "done finished: stop (stop)"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("choice", "written", "expected"), CHOICES.values(), ids=CHOICES)
+async def test_tool_choice(choice: object, written: str, expected: list[str]) -> None:
+    """It is judged on the complete turn, before anything runs, and the text of a call stays hidden."""
+    events = await collect(Script([*texts(written), STOP]), tools=[add, crash], tool_choice=choice)
+    assert expected == [line for line in story(events) if line.startswith(("error", "exec", "done"))]
+    assert "".join(event.text for event in events if isinstance(event, Text)) == ("a" if written == "a" else "")
+
+
+async def test_tool_choice_none_holds_for_eager_execution() -> None:
+    """A call that must not run does not run early either."""
+    source = Script([*texts(ADD), STOP])
+    events = await collect(source, tools=[add], tool_choice="none", execute="eager", native_tool_calls=False)
+    assert not any(isinstance(event, Executing) for event in events)
+
+
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "a tool that there is not": {"tool_choice": "subtract", "tools": [add]},
+    "required without tools": {"tool_choice": "required"},
+    "required and eager": {"tool_choice": "required", "tools": [add], "execute": "eager"},
+    "what is no choice": {"tool_choice": 5},
+    "what is no way to execute": {"execute": "often"},
+    "what is no dialect": {"dialects": "morse"},
+    "what is no policy": {"after_call": "cheer"},
+}
+
+
+@pytest.mark.parametrize("options", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+async def test_impossible_wishes(options: dict[str, Any]) -> None:
+    """They are refused before anything is read."""
+    source = Script([STOP])
+    with pytest.raises(ValueError, match=r"."):
+        opened(source, **options)
+    assert source.read == 0
+
+
+# Our own stop.
+
+
+async def test_stop_closes_the_source() -> None:
+    """Nothing is read behind the text that follows a call; its tools run, and the run is finished."""
+    source = Script(texts(ADD), texts("\nThe result is"), texts(" 4."), hold=True)
+    told = story(await collect(source, tools=[add], after_call="stop"))
+    assert told[-5:] == [
+        "text '\\n'",
+        "executing c1",
+        "executed c1: 3.0",
+        "step 1 ends: stopped_after_call",
+        "done finished: stopped_after_call (None)",
+    ]
+    assert (source.read, source.closed) == (2, 1)
+
+
+# Who iterates, and how.
+
+SOURCE = [*texts("a ", *ADD, "\n"), TURN, *texts("b"), STOP]
+
+
+def gated(*items: SourceEvent) -> Script:
+    """A source whose batches are one event each, with a pause before each of them."""
+    return Script(*([item] for item in items))
+
+
+async def test_a_loop_that_is_left_can_be_taken_up() -> None:
+    """`break` loses nothing."""
+    taken: list[UIEvent] = []
+    async with opened(gated(*SOURCE), tools=[add]) as events:
+        while not (taken and isinstance(taken[-1], Done)):
+            async for event in events:
+                taken.append(event)
+                break
+        assert [event async for event in events] == []
+    assert story(taken) == story(await collect(gated(*SOURCE), tools=[add]))
+
+
+async def test_a_read_that_is_given_up_loses_nothing() -> None:
+    """However often nobody waits long enough, every event comes in the end, once."""
+    taken: list[UIEvent] = []
+    given_up = 0
+    async with opened(gated(*SOURCE), tools=[add]) as events:
+        while not (taken and isinstance(taken[-1], Done)):
+            with anyio.move_on_after(0) as scope:
+                taken.append(await anext(events))
+            if scope.cancelled_caught:
+                given_up += 1
+                await anyio.lowlevel.checkpoint()
+    assert given_up > 5
+    assert story(taken) == story(await collect(gated(*SOURCE), tools=[add]))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_wait_for_loses_nothing() -> None:
+    """The same with asyncio's own time limit, which reads in a task of its own."""
+    taken: list[UIEvent] = []
+    given_up = 0
+    async with opened(gated(*SOURCE), tools=[add]) as events:
+        while not (taken and isinstance(taken[-1], Done)):
+            try:
+                taken.append(await asyncio.wait_for(anext(events), 0.0001))
+            except TimeoutError:
+                given_up += 1
+    assert story(taken) == story(await collect(gated(*SOURCE), tools=[add]))
+
+    gate = anyio.Event()
+    async with opened(Script(gate, [STOP])) as events:
+        await anext(events)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(events), 0.0001)
+        gate.set()
+        assert story([event async for event in events])[-1] == "done finished: stop (stop)"
+
+
+async def test_iteration_in_another_task() -> None:
+    """Who opened a stream need not be who reads it."""
+    taken: list[UIEvent] = []
+    async with opened(gated(*SOURCE), tools=[add]) as events, anyio.create_task_group() as group:
+        group.start_soon(read, events, taken)
+    assert story(taken) == story(await collect(gated(*SOURCE), tools=[add]))
+
+
+async def test_two_consumers_share_the_events() -> None:
+    """Each event comes to one of them, and both come to an end."""
+    taken: list[UIEvent] = []
+    ended = 0
+
+    async def share(events: ToolStream) -> None:
+        nonlocal ended
+        async for event in events:
+            taken.append(event)
+            await anyio.lowlevel.checkpoint()
+        ended += 1
+
+    async with opened(gated(*SOURCE), tools=[add]) as events, anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(share, events)
+    assert ended == 2
+    assert sorted(event.seq for event in taken) == list(range(1, len(taken) + 1))
+    assert sorted(story(taken)) == sorted(story(await collect(gated(*SOURCE), tools=[add])))
+
+
+async def test_the_rest_can_be_read_behind_the_block() -> None:
+    """What was handed out when the stream was left is still there, up to its `done`."""
+    async with opened(Script(texts("a ##"), hold=True)) as events:
+        await anyio.wait_all_tasks_blocked()
+    assert story([event async for event in events]) == [
+        "start",
+        "step 1",
+        "text 'a '",
+        "text '##'",
+        "step 1 ends: None",
+        "done cancelled: None (None)",
+    ]
+
+
+async def test_a_slow_consumer_slows_the_provider() -> None:
+    """The buffer is bounded: as long as nobody reads, the source is not read either, and reading lets it go on."""
+
+    class Endless(Script):
+        async def __anext__(self) -> list[SourceEvent]:
+            await anyio.lowlevel.checkpoint()
+            self.read += 1
+            return texts("a")
+
+    source = Endless()
+    async with opened(source) as events:
+        await anyio.wait_all_tasks_blocked()
+        before = source.read
+        assert before <= handover.BUFFERED
+        for _ in range(handover.BUFFERED // 4):
+            await anext(events)
+        await anyio.wait_all_tasks_blocked()
+        assert before == source.read
+        for _ in range(handover.BUFFERED // 2):
+            await anext(events)
+        await anyio.wait_all_tasks_blocked()
+        assert before < source.read <= 2 * handover.BUFFERED
+
+
+async def test_a_slow_consumer_slows_the_tools() -> None:
+    """So does the progress of a tool that never ends, and all the time the numbers rise without a gap."""
+    count = 0
+
+    async def wait() -> AsyncIterator[int]:
+        nonlocal count
+        while True:
+            count += 1
+            yield count
+
+    source = Script([*texts(WAIT, "\n", WAIT, "\n", ADD), STOP])
+    async with opened(source, tools=[wait, add], tool_timeout=600) as events:
+        await anyio.wait_all_tasks_blocked()
+        assert count <= handover.BUFFERED + 2
+        seqs = [(await anext(events)).seq for _ in range(5000)]
+        assert count < 5000 + handover.BUFFERED + 2
+    assert list(range(1, 5001)) == seqs
+
+
+class Heavy(Script):
+    """Gives large texts without end."""
+
+    size = 256 * 1024
+
+    async def __anext__(self) -> list[SourceEvent]:
+        """Give one."""
+        await anyio.lowlevel.checkpoint()
+        self.read += 1
+        return texts("a" * self.size)
+
+
+async def test_large_events_slow_the_provider() -> None:
+    """The buffer is bounded in bytes too, and there is room again when half of them have been taken."""
+    source, most = Heavy(), handover.BUFFERED_BYTES
+    async with opened(source, guards=Guards(size=None)) as events:
+        await anyio.wait_all_tasks_blocked()
+        before = source.read
+        assert most <= sum(map(weigh, events._ready)) <= most + (handover.AHEAD + 1) * source.size
+        while sum(map(weigh, events._ready)) > most * 3 // 4:
+            await anext(events)
+        await anyio.wait_all_tasks_blocked()
+        assert before == source.read
+        while sum(map(weigh, events._ready)) > most // 2:
+            await anext(events)
+        await anyio.wait_all_tasks_blocked()
+        assert before < source.read
+        assert most <= sum(map(weigh, events._ready)) <= most + (handover.AHEAD + 1) * source.size
+        seqs = [(await anext(events)).seq for _ in range(500)]
+        assert list(range(seqs[0], seqs[0] + 500)) == seqs
+
+
+async def test_large_progress_slows_the_tools() -> None:
+    """What a tool tells is counted in the same buffer, and is no part of the result."""
+    told = 0
+
+    async def wait() -> AsyncIterator[str]:
+        nonlocal told
+        while True:
+            told += 1
+            yield "a" * Heavy.size
+
+    async with opened(Script([*texts(WAIT), STOP]), tools=[wait], tool_timeout=600) as events:
+        await anyio.wait_all_tasks_blocked()
+        assert told <= handover.BUFFERED_BYTES // Heavy.size + handover.AHEAD
+        while not isinstance(await anext(events), Progress):
+            pass
+        assert not any(isinstance(each, Progress) for each in events._collector.new)
+
+
+@pytest.mark.parametrize("makes", [TextDelta, ReasoningDelta])
+async def test_a_result_is_bounded(makes: Callable[[str], SourceEvent]) -> None:
+    """A model that says more is stopped where it stands, whether it is read quickly, and says so."""
+
+    class Endless(Heavy):
+        async def __anext__(self) -> list[SourceEvent]:
+            await anyio.lowlevel.checkpoint()
+            self.read += 1
+            return [makes("a" * 1000)]
+
+    source = Endless()
+    async with opened(source, guards=Guards(size=1_000_000)) as events:
+        told = [event async for event in events]
+    done = told[-1]
+    assert isinstance(done, Done)
+    assert ("stopped", "size_limit") == (done.reason, done.finish_reason)
+    assert 1000 <= source.read <= 1000 + 2 * 256
+    assert 1 == source.closed
+
+
+async def test_large_frames_are_not_kept_for_the_result() -> None:
+    """Each of them spans several chunks, which bring nothing: by then the result has had the one before."""
+    big = SourceRaw({"a": "b" * 100_000})
+    async with opened(Script(*[[], [big]] * 50, [STOP])) as events:
+        kept = 0
+        async for _ in events:
+            kept = max(kept, sum(isinstance(each, Raw) for each in events._collector.new))
+    assert kept <= 1
+
+
+# What our caller does wrong.
+
+
+async def test_what_is_no_source() -> None:
+    """It is refused at once, with a word about what makes one."""
+    for wrong in ([STOP], None, "text", b"data: 1\n\n"):
+        with pytest.raises(UnreadableSource, match=r"is no source; `streamtools\.sources` makes one"):
+            opened(wrong)
+
+
+async def test_a_source_that_yields_something_else() -> None:
+    """The mistake is raised to whoever iterates, as it is, behind the end of a run that has failed."""
+
+    async def words() -> AsyncIterator[str]:
+        yield "text"
+
+    wrong: list[tuple[Any, str]] = [
+        (words(), "a source yields lists of source events, and this one <class 'str'>"),
+        (Script([*texts("a"), "b"]), "<class 'str'> is no source event"),  # type: ignore[list-item]
+        (sources.openai(["data: 1\n\n"]), "a stream of bytes"),
+    ]
+    for source, message in wrong:
+        events: list[UIEvent] = []
+        with pytest.raises(UnreadableSource, match=message):
+            await collect(source, events)
+        assert ["error stream_interrupted", "done failed: None (None)"] == [
+            line for line in story(events) if not line.startswith(("start", "step", "text"))
+        ]
+
+
+class Broken(Exception):
+    """What a source of somebody else raises."""
+
+
+async def test_a_source_that_raises() -> None:
+    """Its exception is raised once, unwrapped, to whoever iterates; what came before it is told before."""
+    source = Script(texts("a ", ADD), Broken("down"))
+    taken: list[UIEvent] = []
+    async with opened(source, tools=[add]) as events:
+        with pytest.raises(Broken, match="down"):
+            await read(events, taken)
+        assert [event async for event in events] == []
+    assert [
+        "error stream_interrupted",
+        "step 1 ends: None",
+        "done failed: None (None), pending c1",
+    ] == story(taken)[-3:]
+    assert source.closed == 1
+    assert (events.result.reason, events.result.text) == ("failed", "a ")
+
+
+async def test_a_source_that_raises_when_nobody_iterates() -> None:
+    """The exception is raised on leaving, unless the block has raised one of its own."""
+
+    async def leave(*errors: Exception) -> None:
+        async with opened(Script(Broken("down"))):
+            await anyio.wait_all_tasks_blocked()
+            for error in errors:
+                raise error
+
+    with pytest.raises(Broken):
+        await leave()
+    with pytest.raises(KeyError):
+        await leave(KeyError())
+
+
+async def test_a_source_that_raises_beside_eager_tools() -> None:
+    """They are cancelled, and each call has its end before the run has."""
+
+    async def wait() -> None:
+        await anyio.sleep_forever()
+
+    source = Script(texts(WAIT), Broken("down"))
+    taken: list[UIEvent] = []
+    with pytest.raises(Broken):
+        await collect(source, taken, tools=[wait], execute="eager", native_tool_calls=False)
+    assert story(taken)[-4:] == [
+        "error stream_interrupted",
+        "error c1 tool_cancelled",
+        "step 1 ends: None",
+        "done failed: None (None)",
+    ]
+    assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
+
+
+async def test_a_stream_is_entered_once() -> None:
+    """Neither twice at a time nor one after the other."""
+    run = opened(Script([STOP]))
+    async with run:
+        with pytest.raises(ClosedError, match="entered once"):
+            await run.__aenter__()
+    with pytest.raises(ClosedError, match="entered once"):
+        await run.__aenter__()
+
+
+async def test_a_stream_is_read_inside_its_block() -> None:
+    """Before it is entered there is nothing to wait for."""
+    with pytest.raises(ClosedError, match="async with"):
+        await anext(opened(Script([STOP])))
+
+
+async def test_a_stream_that_nobody_enters_or_reads() -> None:
+    """It leaves nothing behind: no task, no warning, no open source once it was entered."""
+    opened(Script([STOP]))
+    opened(sources.openai(STREAM))
+    for source in (Script(texts("a")), Script(hold=True), Script(texts(WAIT), [STOP])):
+        async with opened(source, tools=[sleep]):
+            pass
+        assert source.closed == 1
+    gc.collect()
+    await anyio.lowlevel.checkpoint()
+    assert [task.name for task in anyio.get_running_tasks() if "_produce" in str(task.name)] == []
+
+
+STREAM = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n', b"data: [DONE]\n\n"]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "no tools at a time": {"concurrency": 0},
+    "tools without a bound": {"concurrency": None},
+    "no time for tools": {"tool_timeout": 0},
+    "a time that is a text": {"tool_timeout": "3"},
+    "a result of no length": {"result_limit": 0},
+    "guards as a dict": {"guards": {"calls": 1}},
+    "limits as a dict": {"limits": {"calls": 1}},
+    "ids that nobody makes": {"new_id": "c1"},
+    "a word for a flag": {"native_tool_calls": "no"},
+    "a number to be told": {"on_tool_result": 3},
+}
+
+
+@pytest.mark.parametrize("options", WRONG.values(), ids=WRONG)
+def test_wrong_values_are_refused_at_once(options: dict[str, Any]) -> None:
+    """The message names the parameter, before anything is read."""
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} is "):
+        ToolStream(Script(), **options)

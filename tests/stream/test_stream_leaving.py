@@ -1,0 +1,385 @@
+"""Leaving a run: tools stop, the source is closed, `done` tells what became of the calls, nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import traceback
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+import structlog.testing
+
+from streamtools import ToolStream
+from streamtools.errors import ClosedError, Code
+from streamtools.events import Executing, ProviderCompleted, UIEvent
+from streamtools.stream import driver, handover
+from tests.support.stories import Script, story, texts
+
+pytestmark = pytest.mark.anyio
+
+WAIT = '###:{"name":"wait"}'
+NOW = '###:{"name":"now"}'
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+class Tool:
+    """A tool that waits for ever, and notes how that ends."""
+
+    def __init__(self) -> None:
+        self.running = anyio.Event()
+        self.stopped = 0
+
+    async def wait(self) -> None:
+        """Wait for ever."""
+        self.running.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            self.stopped += 1
+            raise
+
+
+async def now() -> str:
+    return "now"
+
+
+def opened(source: Any, *tools: Callable[..., Any], **options: Any) -> ToolStream:
+    """A stream whose calls are c1, c2 and so on."""
+    new_id = map("c{}".format, itertools.count(1)).__next__
+    return ToolStream(source, tools=tools, new_id=new_id, run_id="r", **options)
+
+
+async def read(events: ToolStream, taken: list[UIEvent]) -> None:
+    """Add all events that are left to `taken`."""
+    async for event in events:
+        taken.append(event)
+
+
+def ending(events: list[UIEvent]) -> list[str]:
+    """Return what is told of executions, and of the end."""
+    return [line for line in story(events) if line.startswith(("exec", "error", "step 1 ends", "done"))]
+
+
+CANCELLED = ["error c1 tool_cancelled", "step 1 ends: stop", "done cancelled: stop (None)"]
+
+
+async def test_leaving_stops_the_tools_and_closes_the_source() -> None:
+    """The tool sees a cancellation, and its call has an end like any other."""
+    tool, source = Tool(), Script([*texts(WAIT), STOP], hold=True)
+    taken: list[UIEvent] = []
+    async with opened(source, tool.wait) as events:
+        async for event in events:
+            taken.append(event)
+            if isinstance(event, Executing):
+                break
+        await tool.running.wait()
+        assert (tool.stopped, source.closed) == (0, 0)
+    assert (tool.stopped, source.closed) == (1, 1)
+    await read(events, taken)
+
+    assert ["executing c1", *CANCELLED] == ending(taken)
+    assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
+    (outcome,) = events.result.outcomes
+    assert (Code.TOOL_CANCELLED, "cancelled", []) == (outcome.error, events.result.reason, events.result.pending)
+    assert "cancelled" in events.result.messages()[-1]["content"]
+
+
+async def test_each_call_that_was_left_has_one_end() -> None:
+    """One has succeeded, one is at work, one has not begun: each is told once, and stands in the outcomes in order."""
+    tool, source = Tool(), Script([*texts(WAIT, "\n", NOW, "\n", WAIT, "\n", NOW), STOP])
+    async with opened(source, tool.wait, now, concurrency=2) as events:
+        taken: list[UIEvent] = []
+        while len([line for line in ending(taken) if line.startswith("executing")]) < 3:
+            taken.append(await anext(events))
+    await read(events, taken)
+
+    told = ending(taken)
+    assert sorted(told[:-2]) == [
+        "error c1 tool_cancelled",
+        "error c3 tool_cancelled",
+        "error c4 tool_cancelled",
+        "executed c2: now",
+        "executing c1",
+        "executing c2",
+        "executing c3",
+    ]
+    assert told[-2:] == CANCELLED[-2:]
+    cancelled = Code.TOOL_CANCELLED
+    assert [cancelled, None, cancelled, cancelled] == [outcome.error for outcome in events.result.outcomes]
+
+
+async def test_leaving_in_mid_turn() -> None:
+    """A complete call that has not been earned is pending, one that is being written is cut."""
+    source = Script(texts(NOW + "\n", WAIT[:8]), hold=True)
+    taken: list[UIEvent] = []
+    async with opened(source, now) as events:
+        await anyio.wait_all_tasks_blocked()
+    await read(events, taken)
+    assert story(taken)[-6:] == [
+        "text '\\n'",
+        "thinking c2",
+        "error c2 truncated",
+        "not thinking c2",
+        "step 1 ends: None",
+        "done cancelled: None (None), pending c1",
+    ]
+
+
+async def test_leaving_a_run_that_is_complete() -> None:
+    """A provider that does not hang up takes nothing away from an answer that has come to its end."""
+    async with opened(Script([*texts(NOW), STOP], hold=True), now) as events:
+        await anyio.wait_all_tasks_blocked()
+    assert ("finished", "stop") == (events.result.reason, events.result.finish_reason)
+
+
+async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
+    """What the machine has said before is there, without a gap, up to `done`."""
+    batches = [texts(*"abcdefgh") for _ in range(handover.BUFFERED // 4)]
+    async with opened(Script(*batches, hold=True)) as events:
+        await anyio.wait_all_tasks_blocked()
+    taken: list[UIEvent] = []
+    await read(events, taken)
+    assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
+    assert handover.BUFFERED < len(taken) < 2 * handover.BUFFERED
+    assert "done cancelled: None (None)" == story(taken)[-1]
+
+
+async def test_leaving_while_eager_tools_run() -> None:
+    """They are cancelled in mid-turn, and their step ends."""
+    tool, source = Tool(), Script(texts(WAIT), texts("a"), hold=True)
+    taken: list[UIEvent] = []
+    async with opened(source, tool.wait, execute="eager", native_tool_calls=False) as events:
+        await tool.running.wait()
+    await read(events, taken)
+    assert tool.stopped == 1
+    assert ["error c1 tool_cancelled", "step 1 ends: None", "done cancelled: None (None)"] == ending(taken)[1:]
+
+
+async def test_aclose_from_another_task() -> None:
+    """It stops the run and waits for its end; the block itself goes on, undisturbed."""
+    tool, source = Tool(), Script([*texts(WAIT), STOP])
+    closed = False
+
+    async def close() -> None:
+        nonlocal closed
+        await tool.running.wait()
+        await events.aclose()
+        assert (tool.stopped, source.closed) == (1, 1)
+        await events.aclose()
+        closed = True
+
+    taken: list[UIEvent] = []
+    async with anyio.create_task_group() as group, opened(source, tool.wait) as events:
+        group.start_soon(close)
+        await read(events, taken)
+        await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+        assert closed
+    assert ["executing c1", *CANCELLED] == ending(taken)
+    await events.aclose()
+
+
+async def test_aclose_inside_the_block() -> None:
+    """Whoever opened a stream may close it early, and go on to read what has been said."""
+    async with opened(Script(texts("a"), hold=True)) as events:
+        await anyio.wait_all_tasks_blocked()
+        await events.aclose()
+        assert story([event async for event in events])[-1] == "done cancelled: None (None)"
+
+
+async def test_aclose_from_a_tool() -> None:
+    """A tool that ends its own run is cancelled with it."""
+
+    async def wait() -> None:
+        await events.aclose()
+
+    async with opened(Script([*texts(WAIT), STOP]), wait) as events:
+        taken: list[UIEvent] = []
+        await read(events, taken)
+    assert ["executing c1", *CANCELLED] == ending(taken)
+
+
+async def test_aclose_before_the_block() -> None:
+    """The source is closed, and there is nothing to enter or to read any more."""
+    source = Script([STOP])
+    events = opened(source)
+    await events.aclose()
+    assert (source.read, source.closed) == (0, 1)
+    assert [event async for event in events] == []
+    with pytest.raises(ClosedError):
+        await events.__aenter__()
+
+
+async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
+    """It is not wrapped in a group, whatever the tools and the source do meanwhile."""
+    for source in (
+        Script(hold=True),
+        Script([*texts(WAIT), STOP]),
+        Script([STOP]),
+        Script(OSError("down")),
+    ):
+        tool = Tool()
+
+        async def fail(source: Script = source, tool: Tool = tool) -> None:
+            async with opened(source, tool.wait):
+                await anyio.wait_all_tasks_blocked()
+                raise KeyError("mine")
+
+        with pytest.raises(KeyError, match="mine") as caught:
+            await fail()
+        assert type(caught.value) is KeyError
+        assert (source.closed, tool.stopped) == (1, int(tool.running.is_set()))
+
+
+async def test_cancellation_from_outside() -> None:
+    """A scope around the block ends all of it, wherever the block stands, and nothing escapes."""
+    for wait in (anyio.sleep_forever, anyio.lowlevel.checkpoint):
+        tool, source = Tool(), Script([*texts(WAIT), STOP])
+        with anyio.CancelScope() as scope:
+            async with opened(source, tool.wait) as events:
+                await tool.running.wait()
+                scope.cancel()
+                await wait()
+        assert scope.cancelled_caught
+        assert (tool.stopped, source.closed) == (1, 1)
+        assert ("cancelled", Code.TOOL_CANCELLED) == (events.result.reason, events.result.outcomes[0].error)
+
+
+async def test_cancellation_before_anything_has_begun() -> None:
+    """The source is closed although nobody has had the time to read it."""
+    source = Script(texts("a"))
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with opened(source) as events:
+            await anyio.lowlevel.checkpoint()
+    assert (source.read, source.closed) == (0, 1)
+    assert story([event async for event in events]) == ["start", "done cancelled: None (None)"]
+
+
+async def test_cancellation_while_leaving() -> None:
+    """A source that closes slowly is closed all the same."""
+
+    class Slow(Script):
+        async def aclose(self) -> None:
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            await super().aclose()
+
+    source = Slow(hold=True)
+    with anyio.CancelScope() as scope:
+        async with opened(source):
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+    assert source.closed == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_cancellation_by_asyncio() -> None:
+    """`asyncio.timeout` and `task.cancel` mean the same as a scope, and a TimeoutError comes out as one."""
+    tasks = asyncio.all_tasks()
+    tool, source = Tool(), Script([*texts(WAIT), STOP])
+
+    async def run() -> None:
+        async with opened(source, tool.wait) as events:
+            await read(events, [])
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await run()
+    assert (tool.stopped, source.closed) == (int(tool.running.is_set()), 1)
+
+    tool, source = Tool(), Script([*texts(WAIT), STOP])
+    task = asyncio.create_task(run())
+    await tool.running.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (tool.stopped, source.closed) == (1, 1)
+    assert tasks == asyncio.all_tasks()
+
+
+async def test_a_source_that_cannot_be_closed() -> None:
+    """What it raises then is of no use to anybody but the log, which is told the type alone."""
+
+    class Stubborn(Script):
+        async def aclose(self) -> None:
+            raise OSError("secret")
+
+    with structlog.testing.capture_logs() as logs:
+        async with opened(Stubborn([STOP])) as events:
+            told = story([event async for event in events])
+    assert told[-1] == "done finished: stop (None)"
+    assert [("source_not_closed", "OSError")] == [(entry["event"], entry["error"]) for entry in logs]
+
+
+async def test_a_source_that_never_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up after a while."""
+
+    class Endless(Script):
+        async def aclose(self) -> None:
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr(driver, "CLOSING", 0.0)
+    with structlog.testing.capture_logs() as logs:
+        async with opened(Endless([STOP])) as events:
+            told = story([event async for event in events])
+    assert told[-1] == "done finished: stop (None)"
+    assert ["source_not_closed"] == [entry["event"] for entry in logs]
+
+
+async def test_an_exception_for_the_program_passes() -> None:
+    """What a tool raises that is no `Exception` is no failure of the tool, and ends everything around it."""
+
+    class Interrupt(BaseException):
+        pass
+
+    async def wait() -> None:
+        raise Interrupt
+
+    source = Script([*texts(WAIT), STOP])
+
+    async def run() -> None:
+        async with opened(source, wait) as events:
+            await read(events, [])
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await run()
+    assert caught.group_contains(Interrupt)
+    assert source.closed == 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_bare_generator_around_a_stream(backend: str) -> None:
+    """Closed in another task than the one that has read it, it says what to do instead; on trio, it would wait."""
+    source = Script(texts("a"), hold=True)
+
+    async def generate() -> AsyncGenerator[UIEvent, None]:
+        async with opened(source) as events:
+            async for event in events:
+                yield event
+
+    async def run() -> None:
+        generator, has_read = generate(), anyio.Event()
+
+        async def read() -> None:
+            await anext(generator)
+            has_read.set()
+            await anyio.sleep_forever()
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(read)
+                await has_read.wait()
+                await generator.aclose()
+
+    with pytest.raises(BaseException) as raised:  # noqa: PT011  # a group, in which the loop complains of its own too
+        anyio.run(run, backend=backend)
+    told = "".join(traceback.format_exception(raised.value))
+    assert "ClosedError: a stream is left in the task that entered it" in told
+    assert "aclosing" in told
+    assert "TimeoutError" not in told
+    assert 1 == source.closed

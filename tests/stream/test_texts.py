@@ -1,0 +1,125 @@
+"""The words for an interface: those of the seed by default, replaceable, and safe to show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import UiTexts, parse
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    CallStart,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    Thinking,
+    UIEvent,
+    Warning,
+)
+from streamtools.outputs.plain_text import escape
+
+CALL = ToolCall(id="c1", name="getWeather", arguments={}, dialect="hash_marker")
+
+
+def named(name: str) -> ToolCall:
+    return ToolCall(id="c1", name=name, arguments={}, dialect="hash_marker")
+
+
+SAID: dict[str, tuple[UIEvent, str]] = {
+    "waiting": (Thinking(True, "c1"), "🔧 Waiting for tool call completion..."),
+    "executing": (Executing(CALL), "🔧 Executing tool: getWeather..."),
+    "executed": (Executed(CALL, 1, None, 0.1), "*🔧 Executed getWeather*"),
+    "executed with a message": (Executed(CALL, 1, "It rains", 0.1), "*🔧 Executed getWeather: It rains*"),
+    "executed with an empty message": (Executed(CALL, 1, "", 0.1), "*🔧 Executed getWeather*"),
+    "unknown": (Error(Code.UNKNOWN_TOOL, "no", "c1", CALL), "*❌ Tool getWeather not available*"),
+    "no JSON": (Error(Code.INVALID_JSON, "no", "c1", raw="###:{"), "*❌ Invalid tool call format*"),
+    "no name": (Error(Code.MISSING_TOOL_NAME, "no", "c1"), "*❌ Invalid tool call format*"),
+    "two names": (Error(Code.CONFLICTING_FIELDS, "no", "c1"), "*❌ Invalid tool call format*"),
+    "no call": (Error(Code.UNRECOGNISED_TOOL_CALL, "no", "c1"), "*❌ Invalid tool call format*"),
+    "cut off": (Error(Code.TRUNCATED, "no", "c1"), "*❌ Invalid tool call format*"),
+    "failed": (Error(Code.TOOL_FAILED, "no", "c1", CALL), "*❌ Error processing tool call*"),
+    "too slow": (Error(Code.TOOL_TIMEOUT, "no", "c1", CALL), "*❌ Error processing tool call*"),
+    "refused": (Error(Code.TOOL_CHOICE_VIOLATION, "no", "c1", CALL), "*❌ Error processing tool call*"),
+    "stream error": (Error(Code.UPSTREAM_ERROR, "overloaded"), "*❌ Stream error: overloaded*"),
+    "cancelled": (Done("cancelled", None, None, []), "*⏹ Cancelled*"),
+}
+
+
+@pytest.mark.parametrize(("event", "expected"), SAID.values(), ids=SAID)
+def test_the_words_of_the_seed(event: UIEvent, expected: str) -> None:
+    """Each thing that happens to a call has its sentence."""
+    assert expected == UiTexts().render(event)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Thinking(False, "c1"),
+        Start("r"),
+        StepStart(1),
+        StepEnd(1, "stop"),
+        Text("a"),
+        Reasoning("a"),
+        CallStart("c1", "f"),
+        Call(CALL),
+        Warning(Code.SKIPPED, "long"),
+        Done("finished", "stop", None, []),
+        Done("failed", None, None, []),
+    ],
+    ids=lambda event: str(event.type),
+)
+def test_nothing_to_say(event: UIEvent) -> None:
+    """The answer itself, and what a reader need not know, have no sentence."""
+    assert UiTexts().render(event) is None
+
+
+ESCAPED = {
+    "get_weather": r"get\_weather",
+    "*bold* [link](http://x)": r"\*bold\* \[link\]\(http://x\)",
+    "<img src=x onerror=alert(1)>": r"&lt;img src=x onerror=alert\(1\)\>",
+    "a\n# b\r\n\t> c": r"a \# b \> c",
+    "`code` ~~x~~ |": r"\`code\` \~\~x\~\~ \|",
+    "\\*": r"\\\*",
+    "\x1b[31mred\x07\x00\x9b": r"\[31mred",
+    "\\<svg onload=f >": r"\\&lt;svg onload=f \>",
+    "{name} {0} %s $x": r"\{name\} \{0\} %s $x",
+    "\u2028\u2029\x85": "",
+    "a\u202eb\u2066c": "a b c",
+    "天気 é": "天気 é",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ESCAPED.items(), ids=ESCAPED)
+def test_names_and_messages_are_escaped(text: str, expected: str) -> None:
+    """What a model or a tool has written stays text: one line, without Markdown, HTML or control characters."""
+    assert expected == escape(text)
+    say = UiTexts().render
+    assert f"🔧 Executing tool: {expected}..." == say(Executing(named(text)))
+    assert f"*🔧 Executed {expected}: {expected}*" == say(Executed(named(text), None, text, 0.0))
+    assert f"*❌ Tool {expected} not available*" == say(Error(Code.UNKNOWN_TOOL, "", "c1", named(text)))
+    assert f"*❌ Stream error: {expected}*" == say(Error(Code.UPSTREAM_ERROR, text))
+
+
+def test_no_sentence_is_a_call() -> None:
+    """A sentence that is read as an answer holds none, whatever it names."""
+    for text in ('###:{"name":"f"}', '\n~~~tool_call\n{"name":"f"}\n~~~\n', "<think>x</think>"):
+        found = parse(UiTexts().render(Executed(named(text), None, text, 0.0)) or "")
+        assert ([], [], "") == (found.calls, found.errors, found.reasoning)
+
+
+def test_other_words() -> None:
+    """Any sentence can be replaced, with or without its places."""
+    german: Any = UiTexts(executing="Werkzeug {name} läuft", waiting="Einen Moment", failed="{Fehler}")
+    assert "Werkzeug getWeather läuft" == german.render(Executing(CALL))
+    assert "Einen Moment" == german.render(Thinking(True))
+    assert "{Fehler}" == german.render(Error(Code.TOOL_FAILED, "", "c1", CALL))
+    assert "*🔧 Executed getWeather*" == german.render(Executed(CALL, 1, None, 0.1))

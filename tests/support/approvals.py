@@ -1,0 +1,83 @@
+"""Tools that somebody has to allow or to carry out, what they have done, and chats that wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from streamtools import ToolRegistry, chat
+from streamtools.conversation import Chat, ScriptedModel
+from streamtools.conversation.models import ScriptedReply
+from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
+from streamtools.tools import Tool
+from tests.support.stories import story
+
+QUESTION = {"role": "user", "content": "Pay Ann 5."}
+ANN = {"to": "Ann", "amount": 5}
+
+
+class Bank:
+    """What has been paid, and the tools for it: `pay` needs approval, `look` none, `sign` is for the front end."""
+
+    def __init__(self, **options: Any) -> None:
+        self.paid: list[tuple[str, int]] = []
+        self.tools = ToolRegistry(
+            Tool(self.pay, **({"requires_approval": True} | options)),
+            self.look,
+            Tool(self.sign, client=True),
+        )
+
+    async def pay(self, to: str, amount: int) -> str:
+        self.paid.append((to, amount))
+        return f"paid {amount} to {to}"
+
+    async def look(self) -> str:
+        return "looked"
+
+    async def sign(self, text: str) -> dict[str, int]:
+        raise AssertionError("a tool of the front end is not run here")
+
+
+def calls(*wanted: tuple[str, dict[str, Any]]) -> ScriptedReply:
+    """Return a turn with native calls, whose ids are n0, n1 and so on."""
+    made = [NativeToolCall(str(at), name, given, f"n{at}") for at, (name, given) in enumerate(wanted)]
+    return [*made, ProviderCompleted(finish_reason="tool_calls")]
+
+
+def block(name: str, arguments: str) -> str:
+    return f'~~~tool_call\n{{"name":"{name}","arguments":{arguments}}}\n~~~\n'
+
+
+class Held(NamedTuple):
+    """A run that has ended."""
+
+    events: list[UIEvent]
+    chat: Chat
+    model: ScriptedModel
+
+    @property
+    def shown(self) -> list[str]:
+        """The story from the first call on, without the end of steps."""
+        lines = [
+            line for line in story(self.events) if not line.startswith(("start", "step", "thinking", "not", "n0 is"))
+        ]
+        return [line for line in lines if " is " not in line]
+
+
+async def hold(
+    *answers: ScriptedReply,
+    tools: Any,
+    messages: Sequence[Any] = (QUESTION,),
+    then: Callable[[UIEvent, Chat], Awaitable[None] | None] = lambda event, chat: None,
+    **options: Any,
+) -> Held:
+    """Hold a conversation with a model that gives these answers, all of them; `then` sees each event."""
+    model = ScriptedModel(answers)
+    told: list[UIEvent] = []
+    async with chat(model, messages, tools=tools, **options) as events:
+        async for event in events:
+            told.append(event)
+            if (done := then(event, events)) is not None:
+                await done
+    assert not model.left
+    return Held(told, events, model)

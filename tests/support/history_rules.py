@@ -1,0 +1,146 @@
+"""What providers refuse in a history, one function each, which returns the breaches as sentences.
+
+Written from their documentation and their error messages, and without the code under test.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.support.order_rules import check_anthropic, check_openai
+
+Messages = Sequence[dict[str, Any]]
+
+_name = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_id = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def openai_breaches(messages: Messages) -> list[str]:
+    """Each call of an assistant's message has one `tool` message, and all of them follow it at once."""
+    parts = [{"content": "parts"} if isinstance(message["content"], list) else {} for message in messages]
+    return _complaints(check_openai, [message | each for message, each in zip(messages, parts, strict=True)])
+
+
+def _complaints(check: Callable[[Messages], None], messages: Messages) -> list[str]:
+    try:
+        check(messages)
+    except AssertionError as error:
+        return [str(error)]
+    return []
+
+
+def responses_breaches(items: Messages) -> list[str]:
+    """Each call has one output, before anything but calls and reasoning follows; reasoning leads to something."""
+    found: list[str] = []
+    awaited: list[str] = []
+    thinking = False
+    for item in items:
+        kind = item.get("type", "message")
+        if kind == "reasoning":
+            if not item["id"] or not item["encrypted_content"] or not isinstance(item["summary"], list):
+                found.append("reasoning that nobody can look up")
+        elif kind == "function_call":
+            awaited.append(item["call_id"])
+            if not isinstance(json.loads(item["arguments"]), dict) or not _name.fullmatch(item["name"]):
+                found.append("a call that is none")
+        elif kind == "function_call_output":
+            if item["call_id"] not in awaited:
+                found.append("an output without a call before it")
+            else:
+                awaited.remove(item["call_id"])
+        elif awaited:
+            found.append(f"{item['role']} before the outputs of {awaited}")
+        if thinking and (kind == "function_call_output" or item.get("role") in ("user", "system")):
+            found.append("reasoning that leads to nothing")
+        thinking = kind == "reasoning"
+    if thinking or awaited:
+        found.append("reasoning or calls without what belongs to them at the end")
+    return found
+
+
+def anthropic_breaches(messages: Messages) -> list[str]:
+    """Each call has its result at the beginning of the next message; user and assistant alternate and say something."""
+    found = _complaints(check_anthropic, messages)
+    role = None
+    for message in messages:
+        if message["role"] == role or message["role"] not in ("user", "assistant"):
+            found.append(f"{message['role']} after {role}")
+        role, blocks = message["role"], message["content"]
+        if not blocks:
+            found.append("an empty message")
+        for block in blocks:
+            match block:
+                case {"type": "tool_result", "is_error": True}:
+                    found += [] if block.get("content") else ["an error without words"]
+                case {"type": "tool_use", "id": id, "name": name}:
+                    found += [] if _id.fullmatch(id) and _name.fullmatch(name) else [f"the id or name of {block}"]
+                case {"type": "thinking", "signature": signature}:
+                    found += [] if signature else ["thinking without a signature"]
+        if role == "assistant" and blocks and "thinking" in blocks[-1]["type"]:
+            found.append("thinking that leads to nothing")
+    if role == "assistant" and messages[-1]["content"][-1].get("text", "x")[-1:].isspace():
+        found.append("white space at the end")
+    return found
+
+
+def gemini_breaches(contents: Messages) -> list[str]:
+    """Each turn that calls has as many responses in the content behind it, and those stand there alone."""
+    found: list[str] = []
+    awaited: list[tuple[str | None, str]] = []
+    for content in contents:
+        if content["role"] not in ("user", "model") or not content["parts"]:
+            found.append("an empty content, or a role that is none")
+        responses = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
+        if (responses and len(responses) < len(content["parts"])) or (responses and content["role"] != "user"):
+            found.append("responses that do not stand alone")
+        if awaited != [(each.get("id"), each["name"]) for each in responses]:
+            found.append(f"responses that are not those of {awaited}")
+        found += ["a response that is no object" for each in responses if not isinstance(each["response"], dict)]
+        calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
+        awaited = [(each.get("id"), each["name"]) for each in calls]
+        found += ["arguments that are no object" for each in calls if not isinstance(each["args"], dict)]
+        for part in content["parts"]:
+            if not part or (part.get("text") == "" and not part.get("thoughtSignature")):
+                found.append("an empty part")
+    return found + (["calls without responses at the end"] if awaited else [])
+
+
+def ollama_breaches(messages: Messages) -> list[str]:
+    """Results follow the calls at once, one each, by the names of their tools."""
+    found: list[str] = []
+    awaited: list[str] = []
+    for message in messages:
+        if not isinstance(message["content"], str):
+            found.append("a content that is no text")
+        if message["role"] == "tool":
+            if not awaited or awaited.pop(0) != message["tool_name"]:
+                found.append("a result without a call before it")
+            continue
+        if awaited:
+            found.append(f"{message['role']} before the results of {awaited}")
+        calls = message.get("tool_calls", [])
+        awaited = [call["function"]["name"] for call in calls]
+        found += [
+            "arguments that are no object" for each in calls if not isinstance(each["function"]["arguments"], dict)
+        ]
+        if message["role"] == "assistant" and not (message["content"] or calls):
+            found.append("an empty message of the assistant's")
+    return found + (["calls without results at the end"] if awaited else [])
+
+
+def breaches(messages: Messages, format: str) -> list[str]:
+    """Return what the provider would refuse; what cannot be sent at all is refused by every one."""
+    json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
+    return RULES[format](messages)
+
+
+RULES: dict[str, Callable[[Messages], list[str]]] = {
+    "openai": openai_breaches,
+    "responses": responses_breaches,
+    "anthropic": anthropic_breaches,
+    "gemini": gemini_breaches,
+    "ollama": ollama_breaches,
+}

@@ -1,0 +1,40 @@
+"""A provider that answers each request with the next of its answers, and the last one for ever."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from anyio.abc import SocketStream
+
+from tests.support.loopback import Loopback
+
+
+class Provider(Loopback):
+    """Serves one `Loopback` after the other under one address; each tells when its own client has gone."""
+
+    def __init__(self, *answers: Loopback) -> None:
+        super().__init__()
+        self.answers = answers
+        self._served = 0
+
+    async def _serve(self, stream: SocketStream) -> None:
+        answer = self.answers[min(self._served, len(self.answers) - 1)]
+        self._served += 1
+        answer.requests = self.requests
+        await answer._serve(stream)
+
+    @property
+    def heads(self) -> list[dict[str, str]]:
+        """The headers of each request, by their names in lower case; the first line is under `""`."""
+        heads = []
+        for request in self.requests:
+            first, *lines = request.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+            pairs = (line.partition(":") for line in lines)
+            heads.append({"": first} | {name.lower(): value.strip() for name, _, value in pairs})
+        return heads
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The JSON of each request."""
+        return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in self.requests]

@@ -1,0 +1,169 @@
+"""The README and the reference, taken apart: their code, what they say that this prints, and their tables.
+
+Notes in HTML comments right above a block, unseen by a reader, say what the block needs: `<!-- server: NAME -->` is the
+stream that its provider answers with, `<!-- text: NAME -->` is the recording that it quotes, `<!-- table: NAME -->` is
+the table that it has to be. The tables below are made from the docstrings of what they list.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streamtools import Code, Limits, StreamToolsError, ToolStream, errors
+from streamtools.events import SOURCE_EVENTS, UI_EVENTS
+from streamtools.parsing.policies import Options
+from streamtools.tools.call_rules import Guards
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "reference.md")
+
+_FENCE = re.compile(r"(`{3,})(\w*)$")
+_NOTE = re.compile(r"<!-- (\w+): (\S+) -->$")
+
+
+@dataclass
+class Block:
+    """A fenced block, with the heading that it stands under, the notes above it, and the text block behind it."""
+
+    heading: str
+    language: str
+    text: str
+    line: int
+    notes: dict[str, str] = field(default_factory=dict)
+    output: str | None = None
+
+
+def read_blocks(text: str) -> list[Block]:
+    """Return the fenced blocks; one of text that directly follows other code is its output, and not a block itself."""
+    found: list[Block] = []
+    heading, notes, follows = "", dict[str, str](), False
+    lines = enumerate(text.splitlines(), 1)
+    for number, line in lines:
+        if fence := _FENCE.match(line):
+            body: list[str] = []
+            for _, inner in lines:
+                if inner == fence[1]:
+                    break
+                body.append(inner + "\n")
+            if fence[2] == "text" and follows and not notes:
+                found[-1].output = "".join(body)
+            else:
+                found.append(Block(heading, fence[2], "".join(body), number, notes))
+            notes, follows = {}, True
+        elif note := _NOTE.match(line):
+            notes[note[1]] = note[2]
+        elif line.strip():
+            heading = line.lstrip("# ") if line.startswith("#") else heading
+            notes, follows = {}, False
+    return found
+
+
+def read_tables(text: str) -> dict[str, str]:
+    """Return the tables with a note above them, by its name."""
+    return dict(re.findall(r"<!-- table: (\S+) -->\n((?:\|.*\n)+)", text))
+
+
+def write_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table in Markdown."""
+    head = list(titles)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def attributes(kind: type) -> dict[str, tuple[str, str, str]]:
+    """Return annotation, value and docstring of each attribute in the body of a class, as they are written there."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for statement, doc in zip(body.body, [*body.body[1:], None], strict=True):
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
+                written = ast.unparse(annotation)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                written = ""
+            case _:
+                continue
+        said = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str)
+        found[name] = (written, ast.unparse(value).replace("'", '"'), doc.value.value if said else "")  # type: ignore[union-attr]
+    return {name: (written, value, " ".join(doc.split())) for name, (written, value, doc) in found.items()}
+
+
+def first_paragraph(kind: type) -> str:
+    """Return the first paragraph of a docstring on one line."""
+    return " ".join(inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def options_table() -> str:
+    """Return the table of the options, with the other values that those with a choice can have."""
+    rows = []
+    for name, (annotation, default, doc) in attributes(Options).items():
+        choices = [f"`{each}`" for each in re.findall(r"'\w+'", annotation) if each.replace("'", '"') != default]
+        others = f", or {', '.join(choices)}".replace("'", '"') if choices else ""
+        value = {"DEFAULT_LIMITS": "Limits()", "new_call_id": ""}.get(default, default)
+        rows.append([f"`{name}`", (f"`{value}`" if value else "") + others, doc])
+    return write_table(["option", "default", "meaning"], rows)
+
+
+def limits_table() -> str:
+    """Return the table of the limits."""
+    rows = [[f"`{name}`", f"{getattr(Limits(), name):,}", doc] for name, (_, _, doc) in attributes(Limits).items()]
+    return write_table(["limit", "default", "meaning"], rows)
+
+
+def guards_table() -> str:
+    """Return the table of the guards."""
+    rows = [[f"`{name}`", f"`{default}`", doc] for name, (_, default, doc) in attributes(Guards).items()]
+    return write_table(["bound", "default", "meaning"], rows)
+
+
+def codes_table(codes: Iterable[Code]) -> str:
+    """Return the table of some codes."""
+    documented = attributes(Code)
+    return write_table(["code", "meaning"], [[f"`{code.value}`", documented[code.name][2]] for code in codes])
+
+
+def events_table(events: Iterable[Any]) -> str:
+    """Return the table of some events, with their fields but for `seq`, which all UI events have."""
+    rows = []
+    for event in events:
+        fields = ", ".join(name for name in event.__struct_fields__ if name != "seq")
+        rows.append([f"`{event.__struct_config__.tag}`", f"`{event.__name__}({fields})`", first_paragraph(event)])
+    return write_table(["`type`", "class and fields", "meaning"], rows)
+
+
+def exceptions_table() -> str:
+    """Return the table of the exceptions."""
+    rows = [
+        [f"`{name}`", first_paragraph(kind)]
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, StreamToolsError) and kind.__module__ == errors.__name__
+    ]
+    return write_table(["exception", "meaning"], rows)
+
+
+def stream_parameters() -> dict[str, str]:
+    """Return the parameters of `ToolStream` and their defaults, but for its source and the options."""
+    parameters = list(inspect.signature(ToolStream).parameters.values())[1:-1]
+    return {each.name: repr(each.default).replace("'", '"') for each in parameters}
+
+
+_WARNINGS = list(Code)[list(Code).index(Code.FORGED_RESULT) :]
+
+TABLES: dict[str, Callable[[], str]] = {
+    "options": options_table,
+    "limits": limits_table,
+    "guards": guards_table,
+    "events": lambda: events_table(UI_EVENTS),
+    "source-events": lambda: events_table(SOURCE_EVENTS),
+    "errors": lambda: codes_table(code for code in Code if code not in _WARNINGS),
+    "warnings": lambda: codes_table(_WARNINGS),
+    "exceptions": exceptions_table,
+}
+"""The tables of the README that repeat what the code says, and what they are made by."""

@@ -1,0 +1,359 @@
+"""Functions as people write them, each with the JSON schema that a model is to be told."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import functools
+import pathlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NotRequired, Optional, Union
+
+from annotated_types import Ge, Len
+from pydantic import AfterValidator, BaseModel, Field, HttpUrl, StringConstraints
+from typing_extensions import TypedDict
+
+from streamtools.tools import Tool
+from streamtools.tools.call import ToolContext
+
+Schema = dict[str, Any]
+
+STRING: Schema = {"type": "string"}
+INTEGER: Schema = {"type": "integer"}
+NULL: Schema = {"type": "null"}
+
+
+class Unit(enum.Enum):
+    """Of a temperature."""
+
+    CELSIUS = "c"
+    FAHRENHEIT = "f"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Address(BaseModel):
+    """Where somebody lives."""
+
+    street: str
+    number: int | None = None
+
+
+class Person(BaseModel):
+    name: str = Field(description="In full.")
+    homes: list[Address] = []
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    trained: bool = False
+
+
+class Node(BaseModel):
+    """A tree."""
+
+    label: str
+    children: list[Node] = []
+
+
+class Row(TypedDict):
+    """A row.
+
+    Attributes:
+        key: What it is called.
+    """
+
+    key: str
+    value: NotRequired[int]
+
+
+@dataclasses.dataclass
+class Span:
+    """A span of time.
+
+    Attributes:
+        start: In ISO 8601.
+        end: In ISO 8601, and later.
+    """
+
+    start: str
+    end: str = ""
+
+
+class Session:
+    """What an application hands to its tools."""
+
+    def rename(self, name: str) -> None: ...
+    @staticmethod
+    def forget(name: str) -> None: ...
+    @classmethod
+    def open(cls, name: str) -> None: ...
+    def __call__(self, name: str) -> None: ...
+
+
+def nothing() -> None: ...
+def one(city: str) -> None: ...
+def with_default(city: str = "Bern") -> None: ...
+def optional(days: Optional[int] = None) -> None: ...  # noqa: UP045  # as much code writes it
+def nullable(days: int | None) -> None: ...
+def scalars(a: int, b: float, c: bool, d: str) -> None: ...
+def untyped(a, b=1): ...  # type: ignore[no-untyped-def]  # the subject of the tests
+def anything(a: Any) -> None: ...
+def literal(unit: Literal["c", "f"] = "c") -> None: ...
+def one_literal(unit: Literal["c"]) -> None: ...
+def enumeration(unit: Unit = Unit.CELSIUS) -> None: ...
+def numbers(level: Level) -> None: ...
+def strings(names: list[str]) -> None: ...
+def bare_list(names: list) -> None: ...  # type: ignore[type-arg]  # as much code writes it
+def nested_list(grid: list[list]) -> None: ...  # type: ignore[type-arg]  # the subject of the tests
+def pair(point: tuple[int, str]) -> None: ...
+def unique(names: set[str]) -> None: ...
+def sequence(names: Sequence[int] = ()) -> None: ...
+def mapping(counts: dict[str, int]) -> None: ...
+def abstract_mapping(counts: Mapping[str, list[int]]) -> None: ...
+def model(person: Person, count: int) -> None: ...
+def single_model(person: Person) -> None: ...
+def single_dataclass(span: Span) -> None: ...
+def single_typed_dict(row: Row) -> None: ...
+def recursive(tree: Node) -> None: ...
+def union(value: int | list[str]) -> None: ...
+def old_union(value: Union[int, str]) -> None: ...  # noqa: UP007  # as much code writes it
+def tagged(pet: Annotated[Cat | Dog, Field(discriminator="kind")]) -> None: ...
+def moment(when: datetime.datetime, day: datetime.date, length: datetime.timedelta) -> None: ...
+def special(id: uuid.UUID, path: pathlib.Path, url: HttpUrl) -> None: ...
+def ranged(n: Annotated[int, Field(ge=1, le=9, description="How many.")] = 3) -> None: ...
+def annotated(n: Annotated[int, Ge(0)], s: Annotated[list[int], Len(1, 3)]) -> None: ...
+def pattern(code: Annotated[str, StringConstraints(pattern="^[A-Z]+$", max_length=3)]) -> None: ...
+def validated(n: Annotated[int, AfterValidator(abs)]) -> None: ...
+def renamed(from_: Annotated[str, Field(alias="from")]) -> None: ...
+def keyword_only(*, city: str, days: int = 1) -> None: ...
+def open_ended(city: str, **more: int) -> None: ...
+def with_context(context: ToolContext, city: str) -> None: ...
+def with_state(city: str, it: ToolContext[Session] | None = None) -> None: ...
+def model_and_context(person: Address, context: Annotated[ToolContext, "mine"]) -> None: ...
+async def coroutine(city: str) -> None: ...
+
+
+def generator(to: int) -> Iterator[int]:
+    yield to
+
+
+async def async_generator(to: int) -> AsyncIterator[int]:
+    yield to
+
+
+def bound(owner: str, amount: int, currency: str = "EUR") -> None: ...
+
+
+def google(city: str, days: Annotated[int, Field(description="From the type.")] = 1, *, unit: Unit) -> None:
+    """Tell the weather.
+
+    Args:
+        city (str): Where, with the
+            country.
+        days: From the docstring.
+        unit: Of the answer.
+    """
+
+
+def numpy(city: str, lon: float, lat: float) -> None:
+    """Tell the weather.
+
+    Parameters
+    ----------
+    city : str
+        Where.
+    lon, lat : float
+        In degrees.
+    """
+
+
+def sphinx(city: str, days: int = 1) -> None:
+    """Tell the weather.
+
+    :param city: Where.
+    :param int days: How many.
+    :returns: The weather.
+    """
+
+
+def of(*required: str, **properties: Schema) -> Schema:
+    """The schema of an object that takes nothing else."""
+    whole: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**whole, "required": list(required)} if required else whole
+
+
+def either(*several: Schema) -> Schema:
+    """The schema of a union."""
+    return {"anyOf": list(several)}
+
+
+def record(name: str | None, /, *required: str, **properties: Schema) -> Schema:
+    """The schema of a model, dataclass or typed dict inside another, by its title."""
+    whole: Schema = {"type": "object", "properties": properties, "required": list(required)}
+    return whole if name is None else {**whole, "title": name}
+
+
+def array(items: Schema, **more: Any) -> Schema:
+    """The schema of a list."""
+    return {"type": "array", "items": items, **more}
+
+
+def ref(name: str) -> Schema:
+    """A reference."""
+    return {"$ref": f"#/$defs/{name}"}
+
+
+NUMBER_OR_NULL = either(INTEGER, NULL)
+ADDRESS = record("Address", "street", street=STRING, number={**NUMBER_OR_NULL, "default": None}) | {
+    "description": "Where somebody lives."
+}
+PERSON = record(None, "name", name={**STRING, "description": "In full."}, homes=array(ref("Address"), default=[]))
+UNIT = {"type": "string", "enum": ["c", "f"], "title": "Unit", "description": "Of a temperature."}
+LEVEL = {"type": "integer", "enum": [1, 2], "title": "Level"}
+CAT = record("Cat", "kind", kind={"type": "string", "const": "cat"})
+DOG = record("Dog", "kind", kind={"type": "string", "const": "dog"}, trained={"type": "boolean", "default": False})
+NODE = record("Node", "label", label=STRING, children=array(ref("Node"), default=[])) | {"description": "A tree."}
+
+SIGNATURES: list[tuple[Callable[..., Any], Schema]] = [
+    (nothing, of()),
+    (one, of("city", city=STRING)),
+    (with_default, of(city={**STRING, "default": "Bern"})),
+    (optional, of(days={**NUMBER_OR_NULL, "default": None})),
+    (nullable, of("days", days=NUMBER_OR_NULL)),
+    (scalars, of("a", "b", "c", "d", a=INTEGER, b={"type": "number"}, c={"type": "boolean"}, d=STRING)),
+    (untyped, of("a", a={}, b={"default": 1})),
+    (anything, of("a", a={})),
+    (literal, of(unit={"type": "string", "enum": ["c", "f"], "default": "c"})),
+    (one_literal, of("unit", unit={"type": "string", "const": "c"})),
+    (enumeration, of(unit={**ref("Unit"), "default": "c"}) | {"$defs": {"Unit": UNIT}}),
+    (
+        numbers,
+        of("level", level=ref("Level")) | {"$defs": {"Level": {"type": "integer", "enum": [1, 2], "title": "Level"}}},
+    ),
+    (strings, of("names", names=array(STRING))),
+    (bare_list, of("names", names=array({}))),
+    (nested_list, of("grid", grid=array(array({})))),
+    (pair, of("point", point=array({}, prefixItems=[INTEGER, STRING], minItems=2, maxItems=2))),
+    (unique, of("names", names=array(STRING, uniqueItems=True))),
+    (sequence, of(names=array(INTEGER, default=[]))),
+    (mapping, of("counts", counts={"type": "object", "additionalProperties": INTEGER})),
+    (abstract_mapping, of("counts", counts={"type": "object", "additionalProperties": array(INTEGER)})),
+    (
+        model,
+        of("person", "count", person=ref("Person"), count=INTEGER)
+        | {"$defs": {"Person": {**PERSON, "title": "Person"}, "Address": ADDRESS}},
+    ),
+    (single_model, {**PERSON, "$defs": {"Address": ADDRESS}}),
+    (
+        single_dataclass,
+        record(
+            None,
+            "start",
+            start={**STRING, "description": "In ISO 8601."},
+            end={**STRING, "default": "", "description": "In ISO 8601, and later."},
+        )
+        | {"description": "A span of time."},
+    ),
+    (
+        single_typed_dict,
+        record(None, "key", key={**STRING, "description": "What it is called."}, value=INTEGER)
+        | {"description": "A row."},
+    ),
+    (recursive, {key: value for key, value in NODE.items() if key != "title"} | {"$defs": {"Node": NODE}}),
+    (union, of("value", value=either(INTEGER, array(STRING)))),
+    (old_union, of("value", value=either(INTEGER, STRING))),
+    (
+        tagged,
+        of(
+            "pet",
+            pet={
+                "discriminator": {"mapping": {"cat": "#/$defs/Cat", "dog": "#/$defs/Dog"}, "propertyName": "kind"},
+                "oneOf": [ref("Cat"), ref("Dog")],
+            },
+        )
+        | {"$defs": {"Cat": CAT, "Dog": DOG}},
+    ),
+    (
+        moment,
+        of(
+            "when",
+            "day",
+            "length",
+            when={**STRING, "format": "date-time"},
+            day={**STRING, "format": "date"},
+            length={**STRING, "format": "duration"},
+        ),
+    ),
+    (
+        special,
+        of(
+            "id",
+            "path",
+            "url",
+            id={**STRING, "format": "uuid"},
+            path={**STRING, "format": "path"},
+            url={**STRING, "format": "uri", "minLength": 1, "maxLength": 2083},
+        ),
+    ),
+    (ranged, of(n={**INTEGER, "minimum": 1, "maximum": 9, "default": 3, "description": "How many."})),
+    (annotated, of("n", "s", n={**INTEGER, "minimum": 0}, s=array(INTEGER, minItems=1, maxItems=3))),
+    (pattern, of("code", code={**STRING, "pattern": "^[A-Z]+$", "maxLength": 3})),
+    (validated, of("n", n=INTEGER)),
+    (renamed, of("from", **{"from": STRING})),
+    (keyword_only, of("city", city=STRING, days={**INTEGER, "default": 1})),
+    (open_ended, of("city", city=STRING) | {"additionalProperties": INTEGER}),
+    (with_context, of("city", city=STRING)),
+    (with_state, of("city", city=STRING)),
+    (model_and_context, {key: value for key, value in ADDRESS.items() if key not in ("title",)}),
+    (coroutine, of("city", city=STRING)),
+    (generator, of("to", to=INTEGER)),
+    (async_generator, of("to", to=INTEGER)),
+    (functools.partial(bound, "Ann", currency="CHF"), of("amount", amount=INTEGER)),
+    (Session().rename, of("name", name=STRING)),
+    (Session.rename, of("name", name=STRING)),
+    (Session.forget, of("name", name=STRING)),
+    (Session.open, of("name", name=STRING)),
+    (Session(), of("name", name=STRING)),
+    (
+        google,
+        of(
+            "city",
+            "unit",
+            city={**STRING, "description": "Where, with the country."},
+            days={**INTEGER, "default": 1, "description": "From the type."},
+            unit={**ref("Unit"), "description": "Of the answer."},
+        )
+        | {"$defs": {"Unit": UNIT}},
+    ),
+    (
+        numpy,
+        of(
+            "city",
+            "lon",
+            "lat",
+            city={**STRING, "description": "Where."},
+            lon={"type": "number", "description": "In degrees."},
+            lat={"type": "number", "description": "In degrees."},
+        ),
+    ),
+    (
+        sphinx,
+        of(
+            "city", city={**STRING, "description": "Where."}, days={**INTEGER, "default": 1, "description": "How many."}
+        ),
+    ),
+]
+"""Each with its schema."""
+
+TOOLS: list[Tool] = [Tool(function, name=f"t{at}") for at, (function, _) in enumerate(SIGNATURES)]
+"""All of them as tools."""

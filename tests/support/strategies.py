@@ -1,0 +1,274 @@
+"""Texts that come near to calls, calls that are meant, and ways to read them.
+
+A text is put together from what parsers stumble over: halves of markers, JSON with its pieces in any order, fences,
+back-ticks, every kind of line end, things that look alike, prose, and whole calls, good and bad. `documents` are the
+other way round: prose and calls that are known, so that what a parser makes of them is known too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from hypothesis import strategies as st
+
+from streamtools.limits import Limits
+from streamtools.parsing.dialects import DIALECTS, Dialect
+from streamtools.testing.material import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
+from tests.families import ENVELOPES, MARKERS, MARKUP, PLAIN
+from tests.support.reference import begins_with, examples
+from tests.support.variants import KNOWN, VARIANTS
+
+Options: TypeAlias = dict[str, Any]
+"""Keyword arguments of `Parser`."""
+
+FAULTY = (
+    '{"x":1}', '{"name":""}', '{"name":"f","args":3}', '{"name":"f","args":"["}', '{"name":"f","tool":"g"}',
+    '{"name":"f","args":{"a":1,"a":2}}', '{"name":"f","args":{"a":[NaN]}}', '{"name":"f","args":{"a":12345678}}',
+    '{"name":"f","args":{"a":"\\ud83d"}}', '{"name":"f","args":{"a":[[[[[[1]]]]]]}}', '{"name":f}', '{"name":"f}',
+)  # fmt: skip
+"""The JSON of calls, each wrong in its own way."""
+
+NAMES = ("f", "get_weather", "météo", "a.b-c", "###:{")
+
+KEYS: dict[str, dict[str, Any]] = {
+    "a": {"type": "string"},
+    "city": {"type": ["string", "null"]},
+    "count": {"type": "integer"},
+    "size": {"type": "number"},
+    "loud": {"type": "boolean"},
+    "words": {"type": "array", "items": {"type": "string"}},
+    "numbers": {"type": "array", "items": {"type": "number"}},
+    "place": {
+        "type": "object",
+        "properties": {"x": {"type": "string"}, "y": {"type": "integer"}, "z": {"type": ["boolean", "null"]}},
+    },
+    "###:": {"type": "string"},
+    "naïve": {"type": "string"},
+    'q"': {"type": "string"},
+    "\\": {"type": "string"},
+    "free": {},
+}
+"""The parameters of every tool, with their JSON schemas."""
+
+PLAIN_NAMES = ("f", "get_weather")
+PLAIN_KEYS = ("a", "city", "count", "size", "loud", "words", "numbers", "place")
+
+
+class _Tools(list[dict[str, Any]]):
+    def __repr__(self) -> str:
+        return "TOOLS"  # so that what a failing test says can be read
+
+
+TOOLS = _Tools({"name": name, "parameters": {"type": "object", "properties": KEYS}} for name in NAMES)
+"""The tools that are declared."""
+
+
+class Written(NamedTuple):
+    """A call, and one way to write it."""
+
+    text: str
+    name: str
+    arguments: dict[str, Any]
+    dialect: str
+
+    @property
+    def line_feeds(self) -> int:
+        """How many line feeds before it belong to it."""
+        begun = (each for each in MARKERS[self.dialect] if begins_with(self.text, each.parts))
+        return next((marker.line_feeds for marker in begun), 0)  # none before a tag of the template
+
+
+@cache
+def arguments(dialect: str, ids: tuple[str, ...]) -> st.SearchStrategy[dict[str, Any]]:
+    """Arguments of a call: of every type, in any alphabet, holding the markers and whole calls of dialects."""
+    inner = [KNOWN[each].write_call("f", {"a": "}"}) for each in ids]
+    markup = [part for each in ids for part in MARKUP[each]]
+    strings = st.sampled_from(inner) | st.sampled_from(markup) | st.sampled_from(STRINGS) | st.text(max_size=3)
+    strings = strings.filter(lambda text: text.isprintable() or not re.search("[\ud800-\udfff]", text))
+    integers = st.sampled_from([0, 7, -1, 10**20])
+    numbers = integers | st.sampled_from([2.5, -0.125, 1e-9, 1e22])
+    scalars = strings | numbers | st.sampled_from([None, True, False])
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "city": st.none() | strings.filter(lambda text: text.strip().lower() not in ("null", "none")),
+        "count": integers,
+        "size": numbers,
+        "loud": st.booleans(),
+        "words": st.lists(strings, max_size=2),
+        "numbers": st.lists(numbers, max_size=3),
+        "place": st.fixed_dictionaries(
+            {}, optional={"x": strings, "y": integers, "z": st.sampled_from([None, True, False])}
+        ),
+    }
+    if dialect in ENVELOPES:
+        values["free"] = (
+            scalars | st.lists(scalars, max_size=2) | st.fixed_dictionaries({"in": scalars, "}": st.lists(scalars)})
+        )
+    keys = [key for key in KEYS if (key in PLAIN_KEYS or dialect not in PLAIN) and (key in values or KEYS[key])]
+    members = st.sampled_from(keys).flatmap(lambda key: st.tuples(st.just(key), values.get(key, strings)))
+    return st.lists(members, max_size=3, unique_by=lambda member: member[0]).map(dict)
+
+
+@st.composite
+def calls(draw: st.DrawFn, dialect: str, ids: tuple[str, ...]) -> Written:
+    """A well-formed call in one dialect: as the dialect writes it, or, where that is JSON, as a model might."""
+    name = draw(st.sampled_from(PLAIN_NAMES if dialect in PLAIN else NAMES))
+    given = draw(arguments(dialect, ids))
+    as_dialect = KNOWN[dialect].write_call(name, given)
+    style = draw(st.integers(0, 3)) if dialect in ENVELOPES else 0
+    if style == 0:
+        return Written(as_dialect, name, given, dialect)
+    name_key = draw(st.sampled_from(["name", "toolName", "tool", "tool_name"]))
+    arguments_key = draw(st.sampled_from(["arguments", "parameters", "input", "args"]))
+    written: Any = json.dumps(given) if style == 1 else given
+    members = [(name_key, name), (arguments_key, written), ("note", "}")]
+    body = dict(draw(st.permutations(members)))
+    if style == 2:
+        body = {"type": "function", "function": body}
+    indent = draw(st.sampled_from([None, 1]))
+    text = json.dumps(body, ensure_ascii=draw(st.booleans()), indent=indent)
+    return Written(_with_json(as_dialect, text), name, given, dialect)
+
+
+def _with_json(call: str, text: str) -> str:
+    """Return a call with other JSON in it."""
+    begin, end = call.index("{"), call.rindex("}") + 1
+    return call[:begin] + text + call[end:]
+
+
+def _broken(text: str, at: int, instead: str) -> str:
+    at = at % (len(text) + 1)
+    return text[:at] + instead + text[at + 1 :]
+
+
+@cache
+def attempts(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """A call, good or bad, alone or on lines of its own."""
+    good = st.one_of([calls(each, ids).map(lambda call: call.text) for each in ids])
+    bad = st.builds(_broken, good, st.integers(5, 400), st.sampled_from(["", '"', "}", "{", "'", "x", "\n\n", "\x01"]))
+    short = st.builds(lambda text, at: text[: at % len(text)], good, st.integers(5, 400))
+    wrong = [_with_json(KNOWN[each].write_call("f", {}), text) for each in ids if each in ENVELOPES for text in FAULTY]
+    faulty = st.sampled_from(wrong) if wrong else bad
+    on_lines = st.one_of(good, faulty).map(lambda text: f"\n{text}\n")
+    return st.one_of(good, good, on_lines, bad, faulty, short)
+
+
+@cache
+def fragments(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """One piece of a text."""
+    markup = [part for each in ids for part in MARKUP[each]]
+    mixed = st.sampled_from([*markup, *JSON, *PROSE, *MARKDOWN, *TAGS])
+    marks = st.sampled_from(markup)
+    in_code = st.builds(str.__add__, st.sampled_from(CODE), marks)
+    whole = [text for each in ids for marker in MARKERS[each][:20] for text in islice(examples(marker.parts), 5)]
+    halves = st.builds(lambda text, at: text[: 1 + at % len(text)], st.sampled_from(whole), st.integers(0, 99))
+    return st.one_of(marks, halves, in_code, mixed, mixed, mixed, mixed, attempts(ids), st.text(max_size=3))
+
+
+@cache
+def texts(ids: tuple[str, ...], *, max_size: int = 10) -> st.SearchStrategy[str]:
+    """A text of up to `max_size` pieces; where calls count only at the start, it often begins with one."""
+    rest = st.lists(fragments(ids), min_size=1, max_size=max_size).map("".join)
+    if any(marker.where == "start" for each in ids for marker in MARKERS[each]):
+        marks = st.sampled_from([part for each in ids for part in MARKUP[each]])
+        return st.builds(str.__add__, st.one_of(marks, marks, attempts(ids)), rest)
+    return rest
+
+
+cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
+"""Places to cut a text at."""
+
+
+AUTO = tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto)
+"""Dialects that are armed by one word."""
+
+
+def armed(ids: tuple[str, ...]) -> tuple[str | Dialect, ...] | Literal["auto"]:
+    """Return what to say to a parser, to arm a set of dialects."""
+    return "auto" if ids == AUTO else tuple(VARIANTS.get(each, each) for each in ids)
+
+
+@cache
+def options(ids: tuple[str, ...]) -> st.SearchStrategy[Options]:
+    """Ways to read a text."""
+    limits = st.builds(
+        Limits, call=st.integers(1, 80), depth=st.integers(1, 4), digits=st.integers(1, 5), calls=st.integers(0, 3)
+    )
+    return st.fixed_dictionaries(
+        {
+            "dialects": st.just(armed(ids)),
+            "tools": st.sampled_from([TOOLS, TOOLS, TOOLS, TOOLS, None]),
+            "call_deltas": st.booleans(),
+            "on_malformed": st.sampled_from(["error", "error", "text"]),
+            "after_call": st.sampled_from(["show", "show", "show", "hide", "stop"]),
+            "in_code": st.sampled_from([None, "text", "call"]),
+            "reasoning": st.sampled_from(["start", "start", "anywhere", "off"]),
+            "in_reasoning": st.sampled_from([False, False, False, False, True]),
+            "trim": st.sampled_from([False, False, True]),
+            "strict": st.booleans(),
+            "limits": st.just(Limits()) | limits,
+        }
+    )
+
+
+@cache
+def readings(ids: tuple[str, ...]) -> st.SearchStrategy[tuple[str, Options]]:
+    """A text, and a way to read it."""
+    return st.tuples(texts(ids), options(ids))
+
+
+@dataclass(frozen=True)
+class Document:
+    """Prose and calls, in order."""
+
+    parts: list[str | Written]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+    @property
+    def prose(self) -> str:
+        """What a reader should see: not the line feeds that templates put before calls."""
+        shown = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                shown += part
+            else:
+                for _ in range(part.line_feeds):
+                    shown = shown.removesuffix("\n")
+                shown += "\0"  # which no line feed before it belongs to
+        return shown.replace("\0", "")
+
+    @property
+    def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """What should be called, and how it is written."""
+        return [(part.dialect, part.name, part.arguments) for part in self.parts if isinstance(part, Written)]
+
+
+_HARMLESS = (
+    "A sentence. ", "\n", "\n\n", "## Heading\n", "- item\n", "`code` ", "é ", "\r\n", "###: note\n", "~~ ", "{} ",
+)  # fmt: skip
+
+
+@cache
+def documents(ids: tuple[str, ...]) -> st.SearchStrategy[Document]:
+    """Prose without code or quotes, with good calls between, each on a line of its own.
+
+    Where calls count only at the start, only white space comes before them.
+    """
+    at_start = any(marker.where == "start" for each in ids for marker in MARKERS[each])
+    before = _prose(("\n", " ", "\t") if at_start else _HARMLESS)
+    call = st.one_of([calls(each, ids) for each in ids])
+    pairs = st.lists(st.tuples(before, call), max_size=4).map(chain.from_iterable)
+    return st.builds(lambda parts, last: Document([*parts, "\n" + last]), pairs, _prose(_HARMLESS))
+
+
+def _prose(parts: Sequence[str]) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(parts), max_size=3).map(lambda chosen: "".join(chosen) + "\n")

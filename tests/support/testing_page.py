@@ -1,0 +1,36 @@
+"""The project that `docs/testing.md` makes, from its code blocks.
+
+`<!-- file: NAME -->` above a block says which file it is, or goes on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from streamtools.recording import read_recording, shipped
+from tests.support.blocking_provider import BlockingProvider
+from tests.support.readme import ROOT, read_blocks
+
+ADDRESS = "http://127.0.0.1:8080/v1/chat/completions"
+BLOCKS = read_blocks((ROOT / "docs" / "testing.md").read_text(encoding="utf-8"))
+COMMANDS = [block.text.removeprefix("$ ").strip() for block in BLOCKS if block.language == "console"]
+SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
+
+
+def write_project(folder: Path, address: str, *, without: Iterable[str] = ()) -> list[str]:
+    """Write the files of the page, with the provider at another address; return their names."""
+    files: dict[str, list[str]] = {}
+    for block in BLOCKS:
+        if "file" in block.notes:
+            files.setdefault(block.notes["file"], []).append(block.text)
+    for name in without:
+        del files[name]
+    for name, parts in files.items():
+        (folder / name).write_text("\n\n".join(parts).replace(ADDRESS, address), encoding="utf-8")
+    return list(files)
+
+
+def provider() -> BlockingProvider:
+    """Return a provider that answers as the page says."""
+    return BlockingProvider(chunk.data for chunk in read_recording(shipped()["tilde-call"]).chunks)

@@ -1,0 +1,33 @@
+"""All ways to cut a text, and the usual ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from streamtools.testing.laws import cut
+
+
+def two_way(text: str) -> Iterator[list[str]]:
+    """Yield every way to cut `text` in two."""
+    return (cut(text, [place]) for place in range(1, len(text)))
+
+
+def three_way(text: str) -> Iterator[list[str]]:
+    """Yield every way to cut `text` in three."""
+    return (cut(text, places) for places in itertools.combinations(range(1, len(text)), 2))
+
+
+def every_way(text: str) -> Iterator[list[str]]:
+    """Yield every way at all to cut `text`: twice as many with each character."""
+    places = range(1, len(text))
+    chosen = itertools.chain.from_iterable(itertools.combinations(places, count) for count in range(len(text)))
+    return (cut(text, each) for each in chosen)
+
+
+def usual_ways(text: str) -> Iterator[Sequence[str]]:
+    """Yield `text` whole, one by one, one by one with nothing in between, and cut in two at every place."""
+    yield [text]
+    yield list(text)
+    yield [delta for character in text for delta in (character, "")]
+    yield from two_way(text)

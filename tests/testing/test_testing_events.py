@@ -1,0 +1,233 @@
+"""`assert_events` and `read_events`: which events match, and what a failure shows."""
+
+from __future__ import annotations
+
+from unittest.mock import ANY
+
+import pytest
+
+from streamtools import ToolCall, coalesce, events, outputs
+from streamtools.calls import new_call_id
+from streamtools.errors import Code
+from streamtools.events import (
+    UI_EVENTS,
+    Call,
+    CallStart,
+    Done,
+    Error,
+    Event,
+    Executed,
+    Reasoning,
+    Start,
+    StepEnd,
+    StepStart,
+    Text,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from streamtools.recording import shipped
+from streamtools.recording.event_replay import replay
+from streamtools.testing import assert_events, read_events
+from streamtools.testing.expectations import Expected
+from tests.support.loops import other_loop_deep
+
+__all__ = ["other_loop_deep"]  # a fixture
+
+CALL = ToolCall(id="call_x", name="add", arguments={"a": 1, "b": [1, 2]}, dialect="hash_marker", raw="###:{…}")
+
+RUN: list[UIEvent] = [
+    Start("run_x", seq=1),
+    StepStart(1, seq=2),
+    *(Text(each, seq=3) for each in "Hello"),
+    Call(CALL, seq=4),
+    Executed(CALL, 3, None, 0.25, seq=5),
+    Done("finished", "stop", None, [], seq=6),
+]
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        [Start, StepStart, Text, Call, Executed, Done],
+        [Start, StepStart, Text | Reasoning, ..., Done],
+        [...],
+        [..., ..., Text, ...],
+        [Start("run_1"), StepStart(1), Text("Hello"), ..., Done("finished", "stop", None, [])],
+        [..., Call(ToolCall(id=ANY, name="add", arguments={"a": 1, "b": ANY}, dialect=ANY)), ...],
+        [..., {"type": "call", "call": {"name": "add", "arguments": {"a": 1, "b": [1, ANY]}}}, ...],
+        [..., Executed(ANY, 3, ANY, ANY), ...],
+        [{"type": "start"}, ..., {"type": "done", "pending": [], "conversation_id": None}],
+        [Start, ANY, Text(ANY), ..., Done],
+        coalesce(RUN),
+    ],
+)
+def test_what_is_said_counts_and_what_is_left_out_does_not(expected: list[Expected]) -> None:
+    """Classes, events with fields left out, dicts, anything that is equal, and any number of events."""
+    assert_events(RUN, expected)
+
+
+def test_events_can_be_compared_as_they_came() -> None:
+    """Without joining, each delta is an event and ids are those of the run."""
+    assert_events(RUN, [Start("run_x"), {"seq": 2}, *[Text] * 5, ..., Done], coalesced=False)
+    with pytest.raises(AssertionError):
+        assert_events(RUN, [Start("run_x"), ..., Text("Hello"), ...], coalesced=False)
+
+
+def told(came: list[UIEvent], expected: list[Expected]) -> str:
+    """Return what a failure says below its first line."""
+    with pytest.raises(AssertionError) as caught:
+        assert_events(came, expected)
+    first, _, rest = str(caught.value).partition("\n")
+    assert first == "other events than expected: - expected, + came"
+    return rest
+
+
+def test_a_difference_is_shown_line_by_line() -> None:
+    """What is as expected stands unmarked, and two events of one kind say where they part."""
+    short = [*RUN[:-3], StepEnd(1, "stop"), RUN[-1]]
+
+    assert told(short, [Start, StepStart, Text("Help"), StepEnd, {"type": "done", "reason": "failed"}]) == (
+        "  Start(run_id='run_1')\n"
+        "  StepStart(step=1)\n"
+        "- Text(text='Help')\n"
+        "+ Text(text='Hello')\n"
+        "    text: expected 'Help', came 'Hello'\n"
+        "  StepEnd(step=1, finish_reason='stop')\n"
+        "- {'type': 'done', 'reason': 'failed'}\n"
+        "+ Done(reason='finished', finish_reason='stop', raw_finish_reason=None, pending=[])\n"
+        "    reason: expected 'failed', came 'finished'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        ({"name": "sub"}, "call.name: expected 'sub', came 'add'"),
+        ({"arguments": {"a": 1}}, "call.arguments.b: expected nothing, came [1, 2]"),
+        ({"arguments": {"a": 1, "b": [1], "c": 1}}, "call.arguments.b[1]: expected nothing, came 2"),
+        ({"arguments": {"a": 1, "b": [1, 3]}}, "call.arguments.b[1]: expected 3, came 2"),
+        ({"arguments": {"a": 1, "b": [1, 2, 3]}}, "call.arguments.b[2]: expected 3, came nothing"),
+        ({"arguments": {"a": 1, "b": [1, 2], "c": 1}}, "call.arguments.c: expected 1, came nothing"),
+        ({"colour": "red"}, "call.colour: expected 'red', came nothing"),
+    ],
+)
+def test_the_place_of_a_difference_is_named(call: dict[str, object], where: str) -> None:
+    """However deep in an event it is."""
+    assert where in told(RUN, [..., {"type": "call", "call": call}, ...])
+
+
+def test_long_texts_are_shown_from_where_they_part() -> None:
+    """And not from their beginning, which is the same."""
+    shown = told([Text("x" * 300 + "one" + "y" * 300)], [Text("x" * 300 + "two" + "y" * 300)])
+
+    assert "text: expected …'" + "x" * 20 + "two" in shown
+    assert all(len(line) < 250 for line in shown.splitlines())
+
+
+def test_what_a_wildcard_stands_for_is_counted() -> None:
+    """So that one sees where what was looked for might be."""
+    assert told(RUN, [Start, ..., Warning]) == (
+        "  Start(run_id='run_1')\n  ... [step-start, text, call, executed, done]\n- Warning"
+    )
+    assert told([], [..., Text("a")]) == "  ... [nothing]\n- Text(text='a')"
+
+
+def test_only_what_is_near_to_a_difference_is_shown() -> None:
+    """Three lines of what is as expected on either side, and how many there are else."""
+    many: list[UIEvent] = [Warning(Code.SKIPPED, str(number)) for number in range(20)]
+    shown = told(many, [*[Warning] * 10, Text("a"), *[Warning] * 10]).splitlines()
+
+    assert (7 + 1 + 1) == len(shown)
+    assert "  [7 as expected]" == shown[0] == shown[-1]
+    assert "- Text(text='a')" == shown[4]
+
+
+def test_events_that_are_too_many_and_too_few_are_marked() -> None:
+    """An unexpected event is an addition, a missing one a removal."""
+    assert "+ StepStart(step=1)" in told(RUN, [Start, Text, Call, Executed, Done]).splitlines()
+    assert "- Reasoning" in told(RUN, [Start, StepStart, Reasoning, Text, Call, Executed, Done]).splitlines()
+
+
+def test_two_kinds_are_two_lines() -> None:
+    """An event of another kind is not compared field by field."""
+    assert told([Text("a")], [Reasoning("a")]) == "- Reasoning(text='a')\n+ Text(text='a')"
+    assert told([Text("a")], [Reasoning | Start]) == "- Reasoning | Start\n+ Text(text='a')"
+
+
+EVENTS: list[Event] = [
+    *RUN,
+    Error(Code.TRUNCATED, 'it\'s "cut"\n', call_id="1", raw="\x00\ud83d"),
+    UsageReport(Usage(input=1, output=None)),
+    CallStart(new_call_id(), "a"),
+    Reasoning("…", signature="s"),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
+def test_the_repr_of_an_event_is_python(event: Event) -> None:
+    """Evaluated where everything of `streamtools.events` is known, it is the event again: so snapshots can hold it."""
+    assert event == eval(repr(event), vars(events).copy())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", shipped())
+async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:
+    """Of each event that a recording becomes."""
+    came = coalesce(await replay(shipped()[name]))
+
+    assert came == eval(repr(came), vars(events).copy())
+    assert {type(event) for event in came} <= set(UI_EVENTS)
+
+
+@pytest.mark.parametrize("framing", ["sse", "ndjson"])
+@pytest.mark.parametrize("as_text", [True, False])
+def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
+    """What a backend sends in its own form, over either framing, becomes events again."""
+    encoder = outputs.native(framing=framing)  # type: ignore[arg-type]  # one of the two
+    body = b"".join(map(encoder.encode, RUN)) + encoder.close()
+
+    assert_events(read_events(body.decode() if as_text else body), coalesce(RUN))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('data: {"type":"red"}\n\n', """^no native event: {"type":"red"} \\(.*'red'"""),
+        ('{"detail":[{"type":"missing"}]}', """^no native event: {"detail":\\[{"type":"missing"}\\]} \\("""),
+        ('{"detail":"' + "x" * 300 + '"}', '^no native event: {"detail":"x{189}… \\('),
+        ("data: [DONE]\n\n", r"^no native event: \[DONE\] \("),
+        ("Internal Server Error", "^no native event: Internal Server Error$"),
+        ("<html>" + "x" * 300, "^no native event: <html>x{194}…$"),
+        (b"\xff", "^no native event: \ufffd \\("),
+        ("[]", r"^no native event: \[\]$"),
+    ],
+)
+def test_what_is_no_event_is_refused(body: str | bytes, told: str) -> None:
+    """A body of something else is no empty list: its beginning is told, which says what went wrong."""
+    with pytest.raises(ValueError, match=told):
+        read_events(body)
+
+
+@pytest.mark.parametrize("body", ["", "\n", ": keep-alive\n\n", b": a\n\n: b\n\n"])
+def test_a_body_without_events(body: str | bytes) -> None:
+    """Nothing, or nothing but comments, are no events."""
+    assert [] == read_events(body)
+
+
+def test_events_are_told_from_what_is_none() -> None:
+    """A text that nobody has read, and what is no event of ours."""
+    with pytest.raises(TypeError, match="`read_events` reads the events in it"):
+        assert_events('data: {"type":"start"}\n\n', [...])  # type: ignore[arg-type]  # what a caller without types writes
+    with pytest.raises(TypeError, match=r"^\{'type': 'start'\} is no event$"):
+        assert_events([{"type": "start"}], [...])  # type: ignore[list-item]  # as above
+
+
+def test_errors_that_a_wildcard_stands_for_are_told() -> None:
+    """They are why what is expected is missing."""
+    faults = [Error(Code.UPSTREAM_ERROR, "Not Found", status=404), Error(Code.TRUNCATED, "it broke off")]
+
+    assert "... [start, error(upstream_error: Not Found, 404), error(truncated: it broke off)]" in told(
+        [RUN[0], *faults], [..., Text("Hello")]
+    )

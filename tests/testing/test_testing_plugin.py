@@ -1,0 +1,679 @@
+"""The plugin for pytest, in projects of its own: each test makes one and runs pytest in it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamtools.recording import read_recordings, shipped
+from tests.support.blocking_provider import BlockingProvider
+
+pytest_plugins = ["pytester"]
+
+CHUNKS = [b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\ndata: {"cho', b'ices":[{"delta":{"content":"lo"}}]}\n\n']
+END = [b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
+
+ASK = """
+    import httpx, pytest
+
+    def ask(recording, body="hello"):
+        with httpx.Client(transport=recording.transport) as client:
+            return client.post("{url}", json={{"say": body}}).text
+"""
+
+
+@pytest.fixture
+def provider() -> Iterator[BlockingProvider]:
+    """A provider that answers each request with a short stream."""
+    with BlockingProvider(CHUNKS + END) as server:
+        yield server
+
+
+def write(pytester: pytest.Pytester, provider: BlockingProvider, tests: str, name: str = "test_chat") -> Path:
+    """Write a test module whose tests can `ask` the provider; return the folder of its recordings."""
+    pytester.makepyfile(**{name: ASK.format(url=provider.url) + tests})
+    return pytester.path / "recordings" / name
+
+
+def asked(path: Path) -> list[object]:
+    """Return the bodies of the requests in a recording."""
+    return [each.head.request and each.head.request.body for each in read_recordings(path)]
+
+
+def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Without an option nothing is recorded, and the test says how it would be."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(errors=1)
+    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records what that test asks through*"
+    result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl is not there: {how}"])
+    assert [] == provider.requests
+
+
+def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """The first run asks the provider, and every other one replays, with the same bytes and without the provider."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): assert 'Hel' in ask(recording)")
+
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    first = (folder / "test_hello.jsonl").read_bytes()
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); assert 1 == len(recording.exchanges)")
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+
+    assert first == (folder / "test_hello.jsonl").read_bytes()
+    assert 1 == len(provider.requests)
+    (recorded,) = read_recordings(folder / "test_hello.jsonl")
+    assert b"".join(CHUNKS + END) == recorded.data
+    assert 0o600 == stat.S_IMODE((folder / "test_hello.jsonl").stat().st_mode)
+    assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
+
+
+def test_rewrite_records_anew(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """What was recorded before is gone, once the test has asked again."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
+
+    pytester.runpytest_inprocess("--record-streams=rewrite").assert_outcomes(passed=1)
+
+    assert [{"say": "bye"}] == asked(folder / "test_hello.jsonl")
+
+
+def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Recorded exchanges are replayed, and the others recorded behind them."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
+
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+
+    assert [{"say": "hello"}, {"say": "bye"}] == asked(folder / "test_hello.jsonl")
+    assert 2 == len(provider.requests)
+
+
+def test_new_leaves_a_complete_recording_as_it_is(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Where nothing is missing, nothing is written."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+    first = (folder / "test_hello.jsonl").read_bytes()
+
+    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+
+    assert first == (folder / "test_hello.jsonl").read_bytes()
+
+
+def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Even if the backend swallows it: the nearest request is told, and how to record the other."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    swallowed = """
+    def test_hello(recording):
+        ask(recording)
+        with pytest.raises(Exception):
+            ask(recording, "bye")
+    """
+    write(pytester, provider, swallowed)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=1)
+    how = "`pytest --record-streams=new 'test_chat.py::test_hello'` records what is missing, and `*=rewrite` *"
+    result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", how])
+
+
+def test_what_is_wrong_with_the_recording_stands_below_another_failure(
+    pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """A test that fails because its backend swallowed a request that is not recorded says so."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    swallowed = """
+    def test_hello(recording):
+        try:
+            ask(recording, "bye")
+        except Exception:
+            assert "an answer" == "none"
+    """
+    write(pytester, provider, swallowed)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*an answer*", "*recording*", "*is not recorded in*", "*--record-streams=rewrite*"])
+
+
+def test_a_failure_without_a_fault_of_the_recording_is_left_alone(
+    pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """A test that fails before it has played everything is not told so."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); assert not 'so far'")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*asked for*")
+
+
+@pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
+def test_what_is_left_unplayed_fails_the_test(
+    mark: str, passed: int, pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """A backend that asks less than was recorded is another backend, unless the marker allows it."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): ask(recording)")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(passed=passed, failed=1 - passed)
+    if not passed:
+        result.stdout.fnmatch_lines(["*recorded and not asked for:*POST*"])
+
+
+@pytest.mark.parametrize("option", ["none", "once", "rewrite"])
+@pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
+def test_a_recording_that_is_never_opened_is_unplayed(
+    mark: str, passed: int, option: str, pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """Whom such a test has asked, if anybody, the recording does not know."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): httpx.get('{provider.url}')")
+
+    result = pytester.runpytest_inprocess(f"--record-streams={option}")
+
+    result.assert_outcomes(passed=passed, failed=1 - passed)
+    if not passed:
+        result.stdout.fnmatch_lines(["the test has not used its recording: *"])
+
+
+@pytest.mark.parametrize("use", ["path", "exchanges", "transport"])
+def test_a_recording_that_is_opened_in_any_way_is_used(
+    use: str, pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """A test may read the file itself; but a transport is there to be asked."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, f"\n    def test_hello(recording): assert recording.{use}")
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(passed=use != "transport", failed=use == "transport")
+    result.stdout.no_fnmatch_line("*has not used*")
+
+
+NAMED = """
+    from streamtools.testing import every_cut
+
+    @every_cut("test_hello", seeds=[])
+    def test_cuts(recording): ask(recording)
+
+    @pytest.mark.recording("test_hello", reset_after=20)
+    def test_fault(recording): ask(recording)
+
+    @pytest.mark.recording(reset_after=20)
+    def test_own(recording): ask(recording)
+
+    @pytest.mark.recording("nobody")
+    def test_nobody(recording): ask(recording)
+
+    def test_hello(recording): ask(recording)
+"""
+
+
+def test_who_records_what_several_tests_need_is_told(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """The test that a recording is named after, wherever it is asked for; a fault does not hinder it."""
+    write(pytester, provider, NAMED)
+
+    result = pytester.runpytest_inprocess("-p", "no:randomly")
+
+    result.assert_outcomes(errors=4 + 4)
+    told = [line for line in result.stdout.lines if " is not there: " in line and not line.startswith("ERROR ")]
+    assert 1 == len({line for line in told if "test_hello.jsonl" in line})
+    assert 6 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in told)
+    (own,) = [line for line in told if "test_own.jsonl" in line]
+    assert "`pytest --record-streams=once 'test_chat.py::test_own'` records" in own
+    assert own.endswith(", whole: a fault comes when it is replayed")
+    (nobody,) = [line for line in told if "nobody.jsonl" in line]
+    assert nobody.endswith("the first that asks for it through `recording.transport`: `pytest --record-streams=once`")
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_what_a_provider_refuses_is_kept_if_the_test_is_about_it(passes: bool, pytester: pytest.Pytester) -> None:
+    """A wrong key, a wrong address: the test fails, and the next run asks again. A test of a refusal keeps it."""
+    with BlockingProvider([b'{"detail":"Not Found"}'], status=404) as server:
+        folder = write(
+            pytester, server, f"\n    def test_hello(recording): assert ('Found' in ask(recording)) is {passes}"
+        )
+        result = pytester.runpytest_inprocess("--record-streams=once")
+
+    result.assert_outcomes(passed=passes, failed=not passes)
+    assert ["test_hello.jsonl"] * passes == [each.name for each in folder.iterdir()]
+    if not passes:
+        told = f"*test_hello.jsonl is not recorded: POST {server.url} got the status 404, and the test has not passed"
+        result.stdout.fnmatch_lines([told])
+
+
+SHORT = """
+    @pytest.mark.recording("test_hello", cut="byte", {fault})
+    def test_fault(recording):
+        with httpx.Client(transport=recording.transport) as client:
+            with client.stream("POST", "{url}", json={{"say": "hello"}}) as response:
+                assert next(response.iter_bytes())
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("reset_after=6000", "*: reset_after=6000 was not reached: the response has 168 bytes"),
+        ("stall_after=6000", "*: stall_after=6000 was not reached: the response has 168 bytes"),
+        ("garbage_at=6000", "*: garbage_at=6000 was not reached: the response has 168 bytes"),
+        ("cut_after=160", "*: cut_after=160 was not reached: the reader left before"),
+        ("garbage_at=0, cut_after=160", "*: cut_after=160 was not reached: the reader left before"),
+        ("stall_after=160", ""),
+        ("garbage_at=0", ""),
+        ("cut_after=1", ""),
+        ("reset_after=6000, unplayed='ignore'", "*: reset_after=6000 was not reached: the response has 168 bytes"),
+    ],
+)
+def test_a_fault_that_does_not_come_fails_the_test(
+    fault: str, told: str, pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """Also where the reader has enough before the end: such a test would pass without any fault."""
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    write(pytester, provider, SHORT.format(fault=fault, url=provider.url))
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(passed=not told, failed=bool(told))
+    if told:
+        result.stdout.fnmatch_lines([told])
+
+
+def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """A provider that cannot be reached leaves the recording as it was, and the report says why."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    first = (folder / "test_hello.jsonl").read_bytes()
+    refusing = """
+    def test_hello(recording):
+        with httpx.Client(transport=recording.transport) as client:
+            client.post("http://127.0.0.1:1/")
+    """
+    write(pytester, provider, refusing)
+
+    result = pytester.runpytest_inprocess("--record-streams=rewrite")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_hello.jsonl is not recorded: POST http://127.0.0.1:1/ got no whole response"])
+    assert first == (folder / "test_hello.jsonl").read_bytes()
+    assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
+
+
+def test_nothing_asked_is_nothing_recorded(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """A test that asks nobody leaves no file behind."""
+    folder = write(pytester, provider, "\n    def test_hello(recording): recording.transport; recording.client()")
+
+    pytester.runpytest_inprocess("--record-streams=once", "-W", "ignore").assert_outcomes(passed=1)
+
+    assert not folder.exists()
+
+
+WITHOUT_ROOM = """
+    import os
+
+    def test_hello(recording):
+        ask(recording)
+        os.dup2(os.open("/dev/full", os.O_WRONLY), recording.transport._file.fileno())
+        ask(recording)
+"""
+
+
+def test_a_recording_that_cannot_be_written_is_none(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """The test goes on, and nothing takes the place of what was there."""
+    folder = write(pytester, provider, WITHOUT_ROOM + "\n        assert not 'recorded'")
+
+    result = pytester.runpytest_inprocess("--record-streams=once", "-W", "ignore")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_hello.jsonl is not recorded: it could not be written: *"])
+    assert [] == list(folder.iterdir())
+
+
+NEW_CALLS = """
+    @pytest.mark.anyio
+    async def test_hello(recording):
+        async with recording.client() as client:
+            for number in range({count}):
+                await client.post("{url}", json=number)
+
+    @pytest.fixture
+    def anyio_backend(): return "asyncio"
+"""
+
+
+def test_new_adds_what_an_asynchronous_client_asks(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """It makes no difference whether the client blocks."""
+    for count in (1, 3):
+        folder = write(pytester, provider, NEW_CALLS.format(count=count, url=provider.url))
+        pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+
+    assert [0, 1, 2] == asked(folder / "test_hello.jsonl")
+    assert 3 == len(provider.requests)
+
+
+BOTH_KINDS = """
+    @pytest.mark.anyio
+    async def test_hello(recording):
+        async with recording.client() as client:
+            await client.post("{url}", json=1)
+            ask(recording, "blocking")
+            await client.post("{url}", json=2)
+
+    @pytest.mark.anyio
+    async def test_one_asks_nothing(recording):
+        async with recording.client():
+            ask(recording)
+
+    @pytest.mark.anyio
+    async def test_the_other_asks_nothing(recording):
+        async with recording.client() as client:
+            with httpx.Client(transport=recording.transport):
+                await client.post("{url}", json=3)
+
+    @pytest.fixture
+    def anyio_backend(): return "trio"
+"""
+
+
+def test_clients_of_both_kinds_share_a_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """One that blocks and one that does not, each through a transport of its kind."""
+    folder = write(pytester, provider, BOTH_KINDS.format(url=provider.url))
+
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=3)
+    pytester.runpytest_inprocess().assert_outcomes(passed=3)
+
+    assert [1, {"say": "blocking"}, 2] == asked(folder / "test_hello.jsonl")
+
+
+PLACES = """
+    class TestTools:
+        def test_two(self, recording): ask(recording)
+
+    @pytest.mark.parametrize("city", ["Paris", "a/b c"])
+    def test_city(recording, city): ask(recording)
+
+    @pytest.mark.anyio
+    @pytest.mark.parametrize("city", ["Paris"])
+    async def test_loops(recording, city):
+        async with recording.client() as client:
+            await client.post("{url}", json=1)
+
+    @pytest.mark.anyio
+    async def test_only_loops(recording):
+        async with recording.client() as client:
+            await client.post("{url}", json=1)
+
+    @pytest.mark.recording("shared")
+    def test_named(recording): ask(recording)
+
+    @pytest.mark.recording("x" * 200)
+    def test_long(recording): ask(recording)
+
+    @pytest.mark.recording("other/place")
+    def test_elsewhere(recording): ask(recording)
+
+    @pytest.mark.recording("own.jsonl")
+    def test_beside(recording): ask(recording)
+
+    @pytest.fixture(params=["asyncio", "trio"])
+    def anyio_backend(request): return request.param
+"""
+
+
+def test_each_test_has_a_place_of_its_own(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Recordings are named after tests and their parameters; event loops share one, and so do those of one name."""
+    folder = write(pytester, provider, PLACES.replace("{url}", provider.url))
+
+    pytester.runpytest_inprocess("--record-streams=rewrite", "-p", "no:randomly").assert_outcomes(passed=11)
+    pytester.runpytest_inprocess().assert_outcomes(passed=11)
+
+    names = sorted(path.name for path in folder.iterdir())
+    assert [
+        "TestTools.test_two.jsonl",
+        "shared.jsonl",
+        "test_city-Paris.jsonl",
+        *(name for name in names if name.startswith("test_city-a_b_c-")),
+        "test_loops-Paris.jsonl",
+        "test_only_loops.jsonl",
+        *(name for name in names if name.startswith("xxx")),
+    ] == names
+    assert 7 == len(names)
+    assert all(len(name) < 130 for name in names)
+    assert (pytester.path / "own.jsonl").exists()
+    assert (pytester.path / "other" / "place").exists()
+    assert 9 == len(provider.requests)
+
+
+CUTS = """
+    from streamtools.events import Text
+    from streamtools.testing import assert_events, every_cut
+
+    @every_cut
+    def test_all(recording): assert "Hel" in ask(recording)
+
+    @every_cut("{path}", seeds=[7])
+    @pytest.mark.anyio
+    async def test_events(recording):
+        assert_events(await recording.replay(), [..., Text("Hello"), ...])
+
+    @every_cut()
+    @pytest.mark.parametrize("city", ["Paris"])
+    def test_city(recording, city): ask(recording)
+
+    @pytest.fixture
+    def anyio_backend(): return "trio"
+"""
+
+
+def test_every_cut_is_a_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """One recording, cut in every way, each under a name that stays the same."""
+    folder = write(pytester, provider, CUTS.replace("{path}", "recordings/test_chat/test_all.jsonl"))
+
+    result = pytester.runpytest_inprocess("--record-streams=once", "-v")
+
+    result.assert_outcomes(passed=7 + 5 + 7)
+    ways = ["recorded", "frame", "byte", "whole", "random1", "random2", "random3"]
+    result.stdout.fnmatch_lines([f"*::test_all[[]cut={way}[]] PASSED*" for way in ways])
+    result.stdout.fnmatch_lines(["*::test_events[[]cut=random7[]] PASSED*"])
+    assert ["test_all.jsonl", "test_city-Paris.jsonl"] == sorted(path.name for path in folder.iterdir())
+    assert 2 == len(provider.requests)
+
+
+REPLAY = """
+    import pytest
+    from pathlib import Path
+    from streamtools.errors import RecordingError
+    from streamtools.events import Done, Call
+    from streamtools.testing import RecordingFixture, assert_events
+
+    def add(a: float, b: float) -> float:
+        return a + b
+
+    @pytest.mark.anyio
+    @pytest.mark.recording(Path({path!r}))
+    async def test_events(recording: RecordingFixture) -> None:
+        first = await recording.replay(tools=[add])
+        assert_events(first, [..., {{"type": "executed", "result": 41.5}}, ..., Done("finished", "stop", "stop", [])])
+        assert "call_1" in [event.call.id for event in first if isinstance(event, Call)]
+
+    @pytest.mark.anyio
+    @pytest.mark.recording(Path({path!r}), reset_after=600)
+    async def test_fault(recording: RecordingFixture) -> None:
+        assert_events(await recording.replay(), [..., {{"type": "done", "reason": "failed"}}])
+
+    @pytest.mark.recording(Path("missing.jsonl"))
+    def test_missing(recording): pass
+
+    @pytest.fixture
+    def anyio_backend(): return "asyncio"
+"""
+
+
+def test_a_replay_gives_events(pytester: pytest.Pytester) -> None:
+    """A recording by its path becomes events, with ids that stay the same, and with a fault of the marker's."""
+    pytester.makepyfile(REPLAY.format(path=str(shipped()["hash-call"])))
+
+    pytester.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
+
+
+def test_a_replay_records_nothing(pytester: pytest.Pytester) -> None:
+    """Straight to events there is nothing to record: the test is told."""
+    pytester.makepyfile("def test_events(recording): recording.replay()")
+
+    result = pytester.runpytest_inprocess("--record-streams=once")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*only what goes through `recording.transport` is recorded*"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "told"),
+    [
+        ("'a', 'b'", "takes one name, not ('a', 'b')"),
+        ("colour='red'", "a recording has no option colour; there are allow_hosts, clock, cut,"),
+        ("unplayed='maybe'", "unplayed is 'fail' or 'ignore', not 'maybe'"),
+        ("allow_hosts='example.org'", "allow_hosts is a list of hosts, not 'example.org'"),
+        ("speed=-1", "speed is 0 or a factor"),
+    ],
+)
+def test_a_wrong_marker_is_told(marker: str, told: str, pytester: pytest.Pytester) -> None:
+    """What a marker cannot say is an error of the test."""
+    tests = f"import pytest\n@pytest.mark.recording({marker})\ndef test_hello(recording): pass"
+    pytester.makepyfile(tests)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(errors=1)
+    assert told in result.stdout.str()
+
+
+def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """A fixture says once what is recorded how, and a marker says otherwise."""
+    options = """
+    import itertools
+    from dataclasses import replace
+    from msgspec.structs import replace
+
+    @pytest.fixture(scope="session")
+    def recording_options():
+        return {
+            "source": "openai", "redact": ["Hel"], "unplayed": "ignore", "inner": httpx.HTTPTransport,
+            "record_clock": itertools.count().__next__, "edit": lambda head: replace(head, recorded="", title="T"),
+        }
+
+    def test_hello(recording): ask(recording)
+
+    @pytest.mark.recording(source="responses")
+    def test_other(recording): ask(recording)
+    """
+    folder = write(pytester, provider, options)
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=2)
+
+    (recorded,) = read_recordings(folder / "test_hello.jsonl")
+    assert ("openai", "", "T") == (recorded.head.source, recorded.head.recorded, recorded.head.title)
+    assert b"Hel" not in recorded.data
+    assert all(chunk.at % 1000 == 0 for chunk in recorded.chunks)
+    assert "responses" == read_recordings(folder / "test_other.jsonl")[0].head.source
+
+
+def test_a_secret_of_a_request_is_found_again(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """A request is compared as it was written down, without the secrets that the marker names."""
+    marked = "\n    @pytest.mark.recording(redact=['our-account'])"
+    folder = write(pytester, provider, f"{marked}\n    def test_hello(recording): ask(recording, 'our-account-name')")
+
+    for options in (["--record-streams=once"], [], ["--record-streams=new"]):
+        pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
+
+    assert [{"say": "***********-name"}] == asked(folder / "test_hello.jsonl")
+    assert 1 == len(provider.requests)
+
+
+def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> None:
+    """The marker alone blocks the network too, for a test that reads what it needs elsewhere."""
+    tests = f"""
+    import pytest, socket
+    from pathlib import Path
+
+    @pytest.mark.recording(Path({str(shipped()["hash-call"])!r}))
+    def test_hello():
+        socket.create_connection(("192.0.2.1", 80))
+
+    @pytest.mark.recording(Path({str(shipped()["hash-call"])!r}))
+    class TestAll:
+        def test_hello(self):
+            socket.create_connection(("192.0.2.1", 80))
+    """
+    pytester.makepyfile(tests)
+
+    result = pytester.runpytest_inprocess()
+
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*NetworkBlocked: the network is blocked in this test, and it asked for 192.0.2.1:80*"]
+    )
+
+
+def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
+    """Without it there is neither fixture nor option, and nothing else is missing."""
+    pytester.makepyfile("def test_hello(): pass\ndef test_recorded(recording): pass")
+
+    result = pytester.runpytest_inprocess("-p", "no:streamtools")
+
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*fixture 'recording' not found"])
+
+
+def test_tests_without_a_recording_are_left_alone(pytester: pytest.Pytester) -> None:
+    """They pass, fail and are skipped as ever."""
+    pytester.makepyfile(
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pytest.skip('later')\n"
+    )
+
+    pytester.runpytest_inprocess().assert_outcomes(passed=1, failed=1, skipped=1)
+
+
+def test_strict_projects_know_the_marker(pytester: pytest.Pytester) -> None:
+    """Neither the marker nor the options are unknown to a project that allows none that are."""
+    path = str(shipped()["hash-call"])
+    pytester.makepyfile(
+        f"import pytest, pathlib\n@pytest.mark.recording(pathlib.Path({path!r}))\n"
+        "def test_hello(recording): assert recording.exchanges"
+    )
+
+    result = pytester.runpytest_inprocess("--strict-config", "--strict-markers", "-W", "error")
+
+    result.assert_outcomes(passed=1)
+    assert "recording(name, " in pytester.runpytest_inprocess("--markers").stdout.str()
+    assert "--record-streams={none,once,new,rewrite}" in pytester.runpytest_inprocess("--help").stdout.str()
+
+
+def test_the_plugin_loads_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a project that does not use it, no module of the package is imported, nor what it needs."""
+    pytester.makepyfile(
+        "import sys\ndef test_hello():\n    assert not {'streamtools', 'pydantic', 'httpx'} & sys.modules.keys()"
+    )
+
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    pytester.runpytest_subprocess("-p", "_streamtools_pytest").assert_outcomes(passed=1)

@@ -1,0 +1,425 @@
+"""Calls that somebody has to allow: now, or later and in another process; and what becomes of them without."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from streamtools import ToolRegistry, ToolStream, sources, tool
+from streamtools.conversation import Chat
+from streamtools.errors import Code, DecisionRefused
+from streamtools.events import ApprovalRequested, UIEvent
+from streamtools.tools import MemoryLedger, Tool
+from streamtools.tools.approval import Answer, Approve, Deny, Suspension
+from tests.support.approvals import ANN, Bank, Held, block, calls, hold
+
+pytestmark = pytest.mark.anyio
+
+ASKED = calls(("pay", ANN), ("look", {}))
+WAITING = ["call n0", "call n1", "may n0 run?", "executing n1", "executed n1: looked"]
+DENIED = "the call of tool 'pay' was denied"
+
+
+def decide(*, approve: bool, reason: str = "") -> Any:
+    """Answer each question as it is asked."""
+
+    def then(event: UIEvent, events: Chat) -> None:
+        if isinstance(event, ApprovalRequested):
+            if approve:
+                events.approve(event.call.id)
+            else:
+                events.deny(event.call.id, reason)
+
+    return then
+
+
+def of(held: Held, call_id: str) -> list[str]:
+    """Return the story of one call; between two there is no order."""
+    return [line for line in held.shown if call_id in line and "pending" not in line]
+
+
+async def suspended(bank: Bank, **options: Any) -> Held:
+    """A run that has left the payment open."""
+    held = await hold(ASKED, tools=bank.tools, **options)
+    assert [] == bank.paid
+    return held
+
+
+async def resumed(held: Held, bank: Bank, decisions: Any, *, resume: Any = None, **options: Any) -> Held:
+    """The run that goes on, with a model that says `Done.`"""
+    given = {"ledger": MemoryLedger(), "resume": resume or held.chat.suspension, **options}
+    return await hold("Done.", tools=bank.tools, messages=held.chat.messages(), decisions=decisions, **given)
+
+
+# Now.
+
+
+async def test_an_allowed_call_runs() -> None:
+    """What needs no approval does not wait for it; both results go back in the order of the calls."""
+    bank = Bank()
+    held = await hold(ASKED, "Done.", tools=bank.tools, ask="now", then=decide(approve=True))
+    assert ["call n0", "may n0 run?", "executing n0", "executed n0: paid 5 to Ann"] == of(held, "n0")
+    assert ["call n1", "executing n1", "executed n1: looked"] == of(held, "n1")
+    assert [("Ann", 5)] == bank.paid
+    assert ["paid 5 to Ann", "looked"] == [each["content"] for each in held.chat.messages() if each["role"] == "tool"]
+    assert held.chat.suspension is None
+
+
+async def test_a_denied_call_does_not_run() -> None:
+    """The model is told, with the reason."""
+    bank = Bank()
+    held = await hold(ASKED, "Pity.", tools=bank.tools, ask="now", then=decide(approve=False, reason="too much"))
+    assert ["call n0", "may n0 run?", "error n0 tool_denied"] == of(held, "n0")
+    assert ["call n1", "executing n1", "executed n1: looked"] == of(held, "n1")
+    assert [] == bank.paid
+    assert f"{DENIED}: too much" in json.dumps(held.chat.messages())
+    assert "finished" == held.chat.result.reason
+
+
+async def test_nobody_answers() -> None:
+    """The call is denied when its time is up."""
+    bank = Bank()
+    held = await hold(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", decision_timeout=1e-9)
+    assert ["call n0", "may n0 run?", "error n0 tool_denied"] == held.shown[:3]
+    assert [] == bank.paid
+    assert f"{DENIED}: nobody answered in time" in json.dumps(held.chat.messages())
+
+
+async def test_approved_twice() -> None:
+    """The second time there is nothing left to approve, and the tool has run once."""
+    bank = Bank()
+    refused: list[str] = []
+
+    def twice(event: UIEvent, events: Chat) -> None:
+        if isinstance(event, ApprovalRequested):
+            assert event.expires is not None
+            events.approve(event.call.id)
+            for again in (events.approve, events.deny, events.answer):
+                with pytest.raises(DecisionRefused) as error:
+                    again(event.call.id)
+                refused.append(str(error.value))
+
+    await hold(ASKED, "Done.", tools=bank.tools, ask="now", then=twice)
+    assert ["call 'n0' has been decided already"] * 3 == refused
+    assert [("Ann", 5)] == bank.paid
+
+
+@pytest.mark.parametrize("digest", [None, "that of what was shown"])
+async def test_arguments_that_change_behind_the_approval(digest: str | None) -> None:
+    """What runs is what was shown, or nothing."""
+    bank = Bank()
+
+    def change(event: UIEvent, events: Chat) -> None:
+        if isinstance(event, ApprovalRequested):
+            (question,) = [each for each in events.questions if each.call.id == event.call.id]
+            events.approve(event.call.id, digest=question.digest if digest else None)
+            event.call.arguments["amount"] = 5000
+
+    held = await hold(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", then=change)
+    assert [] == bank.paid
+    assert "error n0 tool_denied" in held.shown
+
+
+async def test_arguments_that_change_before_the_approval() -> None:
+    """The approval is refused, and the call can still be denied."""
+    bank = Bank()
+
+    def change(event: UIEvent, events: Chat) -> None:
+        if isinstance(event, ApprovalRequested):
+            event.call.arguments["amount"] = 5000
+            with pytest.raises(DecisionRefused, match="its arguments differ"):
+                events.approve(event.call.id)
+            events.deny(event.call.id)
+
+    held = await hold(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", then=change)
+    assert [] == bank.paid
+    assert DENIED in json.dumps(held.chat.messages())
+
+
+async def test_a_run_that_is_left_while_it_waits() -> None:
+    """The call is cancelled, and nothing has run."""
+    bank = Bank()
+
+    async def leave(event: UIEvent, events: Chat) -> None:
+        if isinstance(event, ApprovalRequested):
+            await events.aclose()
+
+    held = await hold(calls(("pay", ANN)), tools=bank.tools, ask="now", then=leave)
+    assert ["call n0", "may n0 run?", "error n0 tool_cancelled", "done cancelled: tool_calls (None)"] == held.shown
+    assert [] == bank.paid
+
+
+async def test_a_tool_ends_the_run_while_another_waits() -> None:
+    """The call that waits is pending, and nobody can approve it any more."""
+    bank = Bank()
+
+    @tool
+    async def stop() -> Any:
+        from streamtools import ToolResult
+
+        return ToolResult(model="enough", stop=True)
+
+    held = await hold(calls(("pay", ANN), ("stop", {})), tools=bank.tools.merge(stop), ask="now")
+    assert "done stopped: tool_stop (None), pending n0" == held.shown[-1]
+    with pytest.raises(DecisionRefused, match="waits for no decision"):
+        held.chat.approve("n0")
+
+
+async def test_a_question_that_nobody_was_to_answer_now() -> None:
+    """`approve` has nothing to do in a run that asks later."""
+    stream = ToolStream(sources.text("Hello"))
+    with pytest.raises(DecisionRefused, match="asks later, not now"):
+        stream.approve("n0")
+
+
+# Later.
+
+
+async def test_a_run_is_suspended() -> None:
+    """It ends well, with the call pending; what it waits for is JSON."""
+    bank = Bank()
+    held = await suspended(bank)
+    assert [*WAITING, "done finished: tool_calls (None), pending n0"] == held.shown
+    suspension = held.chat.suspension
+    assert suspension is not None
+    assert ["n0"] == [call.id for call in suspension.calls]
+    assert held.chat.run_id == suspension.run_id
+    assert suspension == Suspension.from_json(suspension.to_json())
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+async def test_an_approved_run_goes_on(as_json: bool) -> None:
+    """In another process: the call runs, its result goes to the model with that of its sibling, in call order."""
+    bank = Bank()
+    held = await suspended(bank)
+    suspension = held.chat.suspension
+    assert suspension is not None
+    on = await resumed(held, bank, {"n0": True}, resume=suspension.to_json() if as_json else suspension)
+    expected = ["call n0", "executing n0", "executed n0: paid 5 to Ann", "follow-up of 1", "text 'Done.'"]
+    assert [*expected, "done finished: stop (None)"] == on.shown
+    assert [("Ann", 5)] == bank.paid
+    told = [each for each in on.chat.messages() if each["role"] == "tool"]
+    assert [("n0", "paid 5 to Ann"), ("n1", "looked")] == [(each["tool_call_id"], each["content"]) for each in told]
+    assert on.chat.messages()[-1] == {"role": "assistant", "content": "Done."}
+    assert [{"role": "tool", "tool_call_id": "n0", "content": "paid 5 to Ann"}] == on.chat.result.messages()[:1]
+    (ask,) = on.model.asks
+    assert "not run" not in repr(ask.history)
+
+
+@pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "gemini", "ollama"])
+async def test_the_result_goes_on_with_the_history_of_each_provider(format: Any) -> None:
+    """`result.messages` of the run that goes on begins with the result, and does not tell the call again."""
+    bank = Bank()
+    held = await suspended(bank)
+    on = await resumed(held, bank, {"n0": True})
+    written = json.dumps(on.chat.result.messages(format))
+    assert "paid 5 to Ann" in written
+    assert '"amount"' not in written
+
+
+async def test_calls_in_text_are_taken_up_again() -> None:
+    """Their results go back in the form of their dialect, and their text is told once."""
+    bank = Bank()
+    held = await hold("Ok.\n" + block("pay", json.dumps(ANN)), tools=bank.tools)
+    (call,) = held.chat.result.pending
+    on = await resumed(held, bank, {call.id: True})
+    assert [("Ann", 5)] == bank.paid
+    messages = on.chat.messages()
+    assert {"role": "user", "content": "~~~tool_result pay\npaid 5 to Ann\n~~~"} == messages[2]
+    assert 1 == json.dumps(messages).count("~~~tool_call")
+    assert "~~~tool_call" not in json.dumps(on.chat.result.messages())
+
+
+async def test_a_denial_later() -> None:
+    """The model is told, and says something to it."""
+    bank = Bank()
+    on = await resumed(await suspended(bank), bank, {"n0": Deny("too much")})
+    assert ["call n0", "error n0 tool_denied", "follow-up of 1"] == on.shown[:3]
+    assert [] == bank.paid
+
+
+async def test_a_decision_after_the_time() -> None:
+    """A late yes is a no, and so is none at all."""
+    for decisions in ({"n0": True}, {}):
+        bank = Bank()
+        held = await suspended(bank, decision_timeout=1e-9)
+        on = await resumed(held, bank, decisions)
+        assert ["call n0", "error n0 tool_denied", "follow-up of 1"] == on.shown[:3]
+        assert [] == bank.paid
+
+
+async def test_no_decision_yet() -> None:
+    """A restart between request and answer: the call is still pending and can still be answered."""
+    bank = Bank()
+    held = await suspended(bank)
+    ledger = MemoryLedger()
+    again = await hold(tools=bank.tools, messages=held.chat.messages(), resume=held.chat.suspension, ledger=ledger)
+    assert ["call n0", "may n0 run?", "done finished: tool_calls (None), pending n0"] == again.shown
+    assert held.chat.suspension == again.chat.suspension
+    assert held.chat.messages() == again.chat.messages()
+    on = await resumed(again, bank, {"n0": True}, ledger=ledger)
+    assert "executed n0: paid 5 to Ann" in on.shown
+
+
+async def test_a_changed_call_is_refused() -> None:
+    """One argument is another than the one that was approved. Nothing happens, and the call can still be denied."""
+    bank = Bank()
+    suspension = (held := await suspended(bank)).chat.suspension
+    assert suspension is not None
+    forged = json.loads(suspension.to_json())
+    forged["questions"][0]["call"]["arguments"]["amount"] = 5000
+    with pytest.raises(DecisionRefused, match="its arguments differ"):
+        await resumed(held, bank, {"n0": True}, resume=json.dumps(forged))
+    on = await resumed(held, bank, {"n0": False}, resume=json.dumps(forged))
+    assert ["call n0", "error n0 tool_denied"] == on.shown[:2]
+    assert [] == bank.paid
+
+
+@pytest.mark.parametrize(
+    ("decisions", "message"),
+    [
+        pytest.param({"n0": Approve("0" * 64)}, "its arguments differ", id="another call was shown"),
+        pytest.param({"n0": Answer("paid")}, "whether it may run, and Answer is no answer to that", id="a result"),
+        pytest.param({"n9": True}, "call 'n9' waits for no decision", id="nobody asked"),
+    ],
+)
+async def test_a_decision_that_does_not_fit(decisions: Any, message: str) -> None:
+    """It is refused before anything happens, and the call waits on."""
+    bank = Bank()
+    held = await suspended(bank)
+    with pytest.raises(DecisionRefused, match=message):
+        await resumed(held, bank, decisions)
+    await resumed(held, bank, {"n0": True})
+    assert [("Ann", 5)] == bank.paid
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        pytest.param({}, 86_400.0, id="a day"),
+        pytest.param({"decision_timeout": 60.0}, 60.0, id="a minute"),
+        pytest.param({"decision_timeout": math.inf}, None, id="for ever"),
+    ],
+)
+async def test_how_long_a_call_waits(options: Any, seconds: float | None) -> None:
+    """Who is asked later has a day."""
+    before = time.time()
+    held = await suspended(Bank(), **options)
+    assert held.chat.suspension is not None
+    (question,) = held.chat.suspension.questions
+    if seconds is None:
+        assert question.expires is None
+    else:
+        assert question.expires is not None
+        assert before + seconds <= question.expires <= time.time() + seconds
+
+
+async def test_resumed_twice() -> None:
+    """One approval, one execution: the second run gets the result of the first."""
+    bank, ledger = Bank(), MemoryLedger()
+    held = await suspended(bank)
+    first, second = [await resumed(held, bank, {"n0": True}, ledger=ledger) for _ in range(2)]
+    assert [("Ann", 5)] == bank.paid
+    assert first.shown == second.shown
+
+
+async def test_to_resume_takes_the_ledger() -> None:
+    """Without it the call could run twice, so that is said before anything happens."""
+    bank = Bank()
+    held = await suspended(bank)
+    with pytest.raises(ValueError, match="to resume takes a ledger"):
+        await resumed(held, bank, {"n0": True}, ledger=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"ask": "soon"}, "ask is 'later' or 'now', not 'soon'", id="ask"),
+        pytest.param({"decision_timeout": 0}, "decision_timeout is a positive number", id="no time"),
+        pytest.param({"decisions": {"x": True}}, "call 'x' waits for no decision", id="nothing to decide"),
+        pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),
+    ],
+)
+def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
+    """At construction, with the value."""
+    with pytest.raises(ValueError, match=message):
+        ToolStream(sources.text("Hello"), **options)
+
+
+async def test_a_stream_takes_up_a_run_too() -> None:
+    """The calls run first, and then the answer to the follow-up is read that the caller has sent."""
+    bank = Bank()
+    held = await suspended(bank)
+    source = sources.text(["Done."])
+    options: Any = {"resume": held.chat.suspension, "decisions": {"n0": True}, "ledger": MemoryLedger()}
+    async with ToolStream(source, tools=bank.tools, **options) as events:
+        kinds = [event.type async for event in events]
+    step = ["step-start", "call", "executing", "executed", "step-end"]
+    assert ["start", *step, "step-start", "text", "step-end", "done"] == kinds
+    assert [("Ann", 5)] == bank.paid
+
+
+# Which calls.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asks"),
+    [
+        pytest.param({"to": "Ann", "amount": 5}, False, id="little"),
+        pytest.param({"to": "Ann", "amount": 50}, True, id="much"),
+        pytest.param({"to": "Ann"}, False, id="refused anyway"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_async: bool) -> None:
+    """By the arguments; nobody is asked about a call that cannot run."""
+
+    def much(given: dict[str, Any]) -> bool:
+        return bool(given["amount"] > 10)
+
+    async def waits(given: dict[str, Any]) -> bool:
+        return much(given)
+
+    bank = Bank(requires_approval=waits if is_async else much)
+    held = await hold(calls(("pay", arguments)), *([] if asks else ["Done."]), tools=bank.tools)
+    assert asks == ("may n0 run?" in held.shown)
+
+
+async def test_a_predicate_that_breaks() -> None:
+    """It asks: to fail is to fail closed. The log has the kind of error, and not its text."""
+
+    def broken(given: dict[str, Any]) -> bool:
+        raise RuntimeError("secret")
+
+    bank = Bank(requires_approval=broken)
+    with structlog.testing.capture_logs() as logs:
+        held = await hold(calls(("pay", ANN)), tools=bank.tools)
+    assert "may n0 run?" in held.shown
+    place = f"{__file__}:{broken.__code__.co_firstlineno + 1}"
+    expected = {"event": "approval_not_decided", "tool": "pay", "error": "RuntimeError", "raised_at": place}
+    assert [{**expected, "log_level": "warning"}] == logs
+
+
+def test_what_a_tool_may_require() -> None:
+    """Wrong values are named at the definition."""
+    wrong: Any = {"requires_approval": "always"}
+    with pytest.raises(ValueError, match="requires_approval is True, False or a function"):
+        Tool(Bank().look, **wrong)
+    wrong = {"trust": "nobody"}
+    with pytest.raises(ValueError, match="trust is 'text', 'native' or 'approved', not 'nobody'"):
+        Tool(Bank().look, **wrong)
+
+
+async def test_registries_run_calls_by_hand_without_asking() -> None:
+    """`execute` is the caller's own call; an answer is the model's, and its calls that need approval are denied."""
+    bank = Bank()
+    registry: ToolRegistry = bank.tools
+    assert "paid 5 to Ann" == await registry.execute("pay", ANN)
+    outcomes = await registry.process_tool_calls([{"name": "pay", "arguments": ANN}, {"name": "look"}])
+    assert [Code.TOOL_DENIED, None] == [outcome.error for outcome in outcomes]
+    assert 1 == len(bank.paid)

@@ -1,0 +1,216 @@
+"""Tools that the front end carries out: declared here, run there, and their results handed in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools.conversation import Chat
+from streamtools.errors import Code, DecisionRefused
+from streamtools.events import ApprovalRequested, Executing, UIEvent
+from streamtools.tools import MemoryLedger, Tool, tool
+from streamtools.tools.approval import Answer, Deny
+from tests.support.approvals import Bank, Held, block, calls, hold
+
+pytestmark = pytest.mark.anyio
+
+SIGN = ("sign", {"text": "I owe you."})
+
+
+def answer(result: Any = None, *, error: str | None = None) -> Any:
+    """Hand a result in as soon as the call is there."""
+
+    def then(event: UIEvent, events: Chat) -> None:
+        for question in events.questions:
+            events.answer(question.call.id, result, error=error)
+
+    return then
+
+
+async def resumed(held: Held, bank: Bank, decision: Any, **options: Any) -> Held:
+    (call,) = held.chat.result.pending
+    given: Any = {"ledger": MemoryLedger(), **options}
+    messages = held.chat.messages()
+    return await hold(
+        "Done.",
+        tools=bank.tools,
+        messages=messages,
+        resume=held.chat.suspension,
+        decisions={call.id: decision},
+        **given,
+    )
+
+
+def told(held: Held) -> list[Any]:
+    return [each["content"] for each in held.chat.messages() if each["role"] == "tool"]
+
+
+async def test_a_tool_is_declared_by_its_signature() -> None:
+    """Parameters and result are those of the function, which is never run."""
+
+    @tool(client=True)
+    def pick(prompt: str, many: bool = False) -> list[str]:
+        """Let the user pick colours."""
+        raise AssertionError
+
+    assert pick.client
+    assert ["prompt"] == pick.parameters["required"]
+    assert pick.output_schema == {"type": "array", "items": {"type": "string"}}
+
+
+async def test_a_tool_is_declared_by_its_schema() -> None:
+    """As front ends send them: a name, a description, a JSON schema."""
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    declared = Tool.declared("pick", "Let the user pick.", schema)
+    assert declared.client
+    assert schema == declared.parameters
+    assert declared.replace(requires_approval=True).client
+    held = await hold(calls(("pick", {"city": "Paris"})), tools=[declared])
+    assert ["n0"] == [call.id for call in held.chat.result.pending]
+    with pytest.raises(RuntimeError, match="carried out elsewhere"):
+        declared({"city": "Paris"})
+
+
+async def test_the_run_ends_with_the_call() -> None:
+    """It is pending, and so is the run."""
+    held = await hold(calls(SIGN, ("look", {})), tools=Bank().tools)
+    expected = [
+        "call n0",
+        "call n1",
+        "executing n1",
+        "executed n1: looked",
+        "done finished: tool_calls (None), pending n0",
+    ]
+    assert expected == held.shown
+    assert held.chat.suspension is not None
+
+
+async def test_the_result_is_handed_in_later() -> None:
+    """It goes to the interface and to the model, once."""
+    bank, ledger = Bank(), MemoryLedger()
+    held = await hold(calls(SIGN), tools=bank.tools)
+    on = await resumed(held, bank, Answer({"pages": 2}), ledger=ledger)
+    assert ["call n0", "executing n0", "executed n0: {'pages': 2}", "follow-up of 1", "text 'Done.'"] == on.shown[:5]
+    assert ['{"pages":2}'] == told(on)
+    again = await resumed(held, bank, Answer({"pages": 3}), ledger=ledger)
+    assert ['{"pages":2}'] == told(again)
+
+
+async def test_the_result_is_handed_in_now() -> None:
+    """The run waits for it, and not for anything else."""
+    held = await hold(calls(SIGN, ("look", {})), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2}))
+    assert ["call n0", "executing n0", "executed n0: {'pages': 2}"] == [line for line in held.shown if "n0" in line]
+    assert ['{"pages":2}', "looked"] == told(held)
+
+
+async def test_calls_in_text_too() -> None:
+    """The result goes back in the form of the dialect."""
+    held = await hold(
+        block("sign", json.dumps(SIGN[1])), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2})
+    )
+    assert '~~~tool_result sign\n{"pages":2}\n~~~' == held.chat.messages()[2]["content"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "code", "text"),
+    [
+        pytest.param(Answer({"pages": "two"}), "tool_output", "is not what the tool returns", id="another type"),
+        pytest.param(Answer(None), "tool_output", "is not what the tool returns", id="nothing"),
+        pytest.param(Answer({"pages": object()}), "tool_output", "is not what the tool returns", id="no JSON"),
+        pytest.param(Answer(error="no pen"), "tool_failed", "no pen", id="it failed"),
+        pytest.param(Deny("not mine"), "tool_denied", "was denied: not mine", id="refused"),
+    ],
+)
+async def test_what_comes_instead_of_a_result(decision: Any, code: str, text: str) -> None:
+    """The model is told, and the run goes on."""
+    bank = Bank()
+    on = await resumed(await hold(calls(SIGN), tools=bank.tools), bank, decision)
+    assert f"error n0 {code}" in on.shown
+    assert text in told(on)[0]
+    assert "finished" == on.chat.result.reason
+
+
+async def test_nobody_carries_it_out() -> None:
+    """When its time is up, the model is told."""
+    held = await hold(calls(SIGN), "Pity.", tools=Bank().tools, ask="now", decision_timeout=1e-9)
+    assert ["call n0", "executing n0", "error n0 tool_denied"] == held.shown[:3]
+    assert "nobody answered in time" in told(held)[0]
+
+
+async def test_a_tool_without_a_type_takes_any_result() -> None:
+    """Whatever JSON can hold."""
+    declared = Tool.declared("pick")
+    held = await hold(calls(("pick", {})), "Done.", tools=[declared], ask="now", then=answer([1, "a", None]))
+    assert ['[1,"a",null]'] == told(held)
+
+
+async def test_arguments_that_do_not_fit() -> None:
+    """Nobody is asked to carry that out."""
+    held = await hold(calls(("sign", {"text": 5})), "Sorry.", tools=Bank().tools)
+    assert ["call n0", "executing n0", "error n0 tool_input"] == held.shown[:3]
+
+
+async def test_allowed_and_then_carried_out() -> None:
+    """Two questions about one call, one behind the other."""
+    asked: list[str] = []
+
+    def then(event: UIEvent, events: Chat) -> None:
+        for question in events.questions:
+            if question.approval:
+                asked.append("approval")
+                with pytest.raises(DecisionRefused):
+                    events.answer(question.call.id, "x")
+                events.approve(question.call.id)
+            else:
+                asked.append("result")
+                events.answer(question.call.id, "red")
+
+    declared = Tool.declared("pick").replace(requires_approval=True)
+    tools = [declared, Bank().look]
+
+    held = await hold(calls(("pick", {}), ("look", {})), "Done.", tools=tools, ask="now", then=then)
+    assert ["approval", "result"] == asked
+    assert ["red", "looked"] == told(held)
+
+
+async def test_allowed_and_never_carried_out() -> None:
+    """The approval is no answer to the second question: when its time is up too, the call is denied."""
+    declared = Tool.declared("pick").replace(requires_approval=True)
+    executing: list[str] = []
+
+    def then(event: UIEvent, events: Chat) -> None:
+        if isinstance(event, ApprovalRequested):
+            events.approve(event.call.id)
+        elif isinstance(event, Executing):
+            executing.append(event.call.id)
+
+    held = await hold(calls(("pick", {})), "Pity.", tools=[declared], ask="now", decision_timeout=0.1, then=then)
+    assert (["n0"], Code.TOOL_DENIED) == (executing, held.chat.result.outcomes[0].error)
+
+
+async def test_allowed_later_and_then_carried_out() -> None:
+    """The approval leaves the question for the result, of the same call, in the same run as before."""
+    declared = Tool.declared("pick").replace(requires_approval=True)
+    held = await hold(calls(("pick", {})), tools=[declared])
+    ledger = MemoryLedger()
+    allowed = await hold(
+        tools=[declared],
+        messages=held.chat.messages(),
+        resume=held.chat.suspension,
+        decisions={"n0": True},
+        ledger=ledger,
+    )
+    suspension = allowed.chat.suspension
+    assert suspension is not None
+    assert [False] == [question.approval for question in suspension.questions]
+    on = await hold(
+        "Done.",
+        tools=[declared],
+        messages=allowed.chat.messages(),
+        resume=suspension,
+        decisions={"n0": Answer("red")},
+        ledger=ledger,
+    )
+    assert ["red"] == told(on)

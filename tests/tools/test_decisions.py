@@ -1,0 +1,148 @@
+"""Questions about calls, and what others say of them: once, in time, about exactly what was shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from streamtools.calls import ToolCall
+from streamtools.errors import DecisionRefused
+from streamtools.tools.approval import (
+    Answer,
+    Approvals,
+    Approve,
+    Decision,
+    Deny,
+    Question,
+    Suspension,
+    ask,
+    read_decisions,
+)
+
+PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
+LATE = Deny("nobody answered in time")
+
+
+def changed(**arguments: Any) -> ToolCall:
+    return ToolCall(id="call_1", name="pay", arguments={**PAY.arguments, **arguments}, dialect="native")
+
+
+def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
+    return ask(PAY, approval=approval, expires=expires)
+
+
+@pytest.mark.parametrize(
+    ("decision", "now", "expected"),
+    [
+        pytest.param(Approve(), 99.9, Approve(), id="yes"),
+        pytest.param(Approve(PAY.digest), 99.9, Approve(PAY.digest), id="yes to what was shown"),
+        pytest.param(Deny("no money"), 99.9, Deny("no money"), id="no"),
+        pytest.param(Approve(), 100.0, LATE, id="yes, too late"),
+        pytest.param(Deny("no money"), 100.0, LATE, id="no, too late"),
+    ],
+)
+def test_a_decision_counts_in_time(decision: Decision, now: float, expected: Decision) -> None:
+    """A late decision is a denial, whatever it says."""
+    assert expected == asked().judge(decision, now)
+
+
+def test_a_question_may_stand_approvalsfor_ever() -> None:
+    """Without an end, no decision is late."""
+    assert Approve() == asked(expires=None).judge(Approve(), 1e12)
+
+
+@pytest.mark.parametrize(
+    ("question", "decision", "message"),
+    [
+        pytest.param(asked(), Answer("paid"), "was asked about whether it may run", id="a result for a yes"),
+        pytest.param(asked(approval=False), Approve(), "was asked about for its result", id="a yes for a result"),
+        pytest.param(asked(), Approve(changed(sum=6).digest), "its arguments differ", id="another was shown"),
+        pytest.param(
+            Question(call=changed(sum=500), digest=PAY.digest, approval=True),
+            Approve(),
+            "its arguments differ",
+            id="changed since",
+        ),
+    ],
+)
+def test_what_is_no_answer_to_the_question(question: Question, decision: Decision, message: str) -> None:
+    """It is refused, and the question stays open."""
+    with pytest.raises(DecisionRefused, match=message):
+        question.judge(decision, 0.0)
+
+
+def test_the_digest_is_that_of_name_and_arguments() -> None:
+    """The order of keys does not matter to it, and everything else does."""
+    assert PAY.digest == ToolCall(id="x", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="hermes_json").digest
+    others = [changed(sum=5.5), changed(sum="5"), changed(note=None), changed(to="Ann ")]
+    assert 5 == len({PAY.digest, *(each.digest for each in others)})
+
+
+@pytest.mark.anyio
+async def test_a_question_is_answered_once() -> None:
+    """The second decision is refused, and so is one that nobody asked for."""
+    approvals = Approvals(attended=True, clock=lambda: 0.0)
+    decisions: list[Decision | None] = []
+
+    async def wait() -> None:
+        decisions.append(await approvals.wait(asked()))
+
+    with pytest.raises(DecisionRefused, match="'call_1' waits for no decision"):
+        approvals.answer("call_1", Approve())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.lowlevel.checkpoint()
+        while not approvals.questions:
+            await anyio.lowlevel.checkpoint()
+        assert [asked()] == approvals.questions
+        with pytest.raises(DecisionRefused, match="asked about whether"):
+            approvals.answer("call_1", Answer(1))
+        approvals.answer("call_1", Deny())
+        with pytest.raises(DecisionRefused, match="has been decided already"):
+            approvals.answer("call_1", Approve())
+    assert [Deny()] == decisions
+    assert [] == approvals.questions
+
+
+@pytest.mark.anyio
+async def test_nobody_answers() -> None:
+    """The question is closed by then, with no."""
+    approvals = Approvals(attended=True, clock=lambda: 100.0)
+    assert LATE == await approvals.wait(asked())
+    with pytest.raises(DecisionRefused, match="has been decided already"):
+        approvals.answer("call_1", Approve())
+
+
+@pytest.mark.anyio
+async def test_nobody_waits_any_more() -> None:
+    """A wait that is cancelled takes its question away."""
+    approvals = Approvals(attended=True, clock=lambda: 0.0)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await approvals.wait(asked())
+    assert [] == approvals.questions
+
+
+def test_what_a_caller_says() -> None:
+    """True and False are the short forms of yes and no; what is none of the decisions is refused, with its call."""
+    assert {"a": Approve(), "b": Deny(), "c": Answer(1)} == read_decisions({"a": True, "b": False, "c": Answer(1)})
+    wrong: Any = {"call_1": "yes"}
+    with pytest.raises(ValueError, match=r"about call 'call_1' is Approve, Deny, Answer, True or False, not 'yes'"):
+        read_decisions(wrong)
+
+
+def test_a_suspension_survives_json() -> None:
+    """All of it comes back, and what is none is refused."""
+    other = ToolCall(id="call_2", name="sign", arguments={}, dialect="native")
+    questions = [asked(), ask(other, approval=False, expires=None)]
+    suspension = Suspension(run_id="run_1", questions=questions)
+    assert suspension == Suspension.from_json(suspension.to_json())
+    assert [PAY, other] == suspension.calls
+    newer = json.dumps({**json.loads(suspension.to_json()), "version": 2})
+    for text in (newer, "{}", "no JSON", "[]"):
+        with pytest.raises(ValueError, match=r"\S"):
+            Suspension.from_json(text)

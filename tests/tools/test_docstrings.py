@@ -1,0 +1,123 @@
+"""What docstrings say of functions and their parameters, in the three ways in which they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamtools.tools.descriptions import Documentation, read_docstring
+
+GOOGLE = """Look it up.
+
+    In a list that is
+    on two lines.
+
+    - first
+    - second
+
+    Args:
+        city (str, optional): Where: a name,
+            in English.
+
+            With its country.
+        *rest: More.
+        a line that is none
+        empty:
+        days: How many.
+
+    Returns:
+        found: What there is.
+    """
+
+NUMPY = """Look it up.
+
+    Parameters
+    ----------
+    city : str, optional
+        Where.
+
+        In English.
+    lon, lat
+        In degrees.
+    **more : int
+        The rest.
+
+    Returns
+    -------
+    found : str
+        What there is.
+
+    Other Parameters
+    ----------------
+    days : int
+        How many.
+    """
+
+SPHINX = """Look it up.
+
+    :param str city: Where,
+        in English,
+    and so on.
+    :param days: How many.
+    :param empty:
+    :type days: int
+    :raises ValueError: never: mind
+    :returns: what: there is
+
+    city: is not that.
+    """
+
+
+@pytest.mark.parametrize(
+    ("text", "description", "parameters"),
+    [
+        pytest.param(None, "", {}, id="none"),
+        pytest.param("", "", {}, id="empty"),
+        pytest.param("One\n    line.", "One line.", {}, id="one paragraph"),
+        pytest.param(
+            GOOGLE,
+            "Look it up.\n\nIn a list that is on two lines.\n\n- first\n- second",
+            {"city": "Where: a name, in English. With its country.", "rest": "More.", "days": "How many."},
+            id="Google",
+        ),
+        pytest.param(
+            NUMPY,
+            "Look it up.",
+            {
+                "city": "Where. In English.",
+                "lon": "In degrees.",
+                "lat": "In degrees.",
+                "more": "The rest.",
+                "days": "How many.",
+            },
+            id="NumPy",
+        ),
+        pytest.param(
+            SPHINX, "Look it up.", {"city": "Where, in English, and so on.", "days": "How many."}, id="Sphinx"
+        ),
+        pytest.param(
+            "Both.\n\n    Args:\n        a: one\n        b: two\n\n    :param b: three\n    :param c: four\n    ",
+            "Both.",
+            {"a": "one", "b": "two", "c": "four"},
+            id="mixed: the first that is said counts",
+        ),
+        pytest.param(
+            "So.\n\n\n    And.\n\n    Args:\n        a: x\n        none of them\n            deeper\n        nor this",
+            "So.\n\nAnd.",
+            {"a": "x"},
+            id="lines that are none",
+        ),
+        pytest.param("So.\n\n:param a: x\n\ntail", "So.", {"a": "x"}, id="a text behind a field"),
+        pytest.param("Note: text.\n\nArgs: more text.", "Note: text.\n\nArgs: more text.", {}, id="no sections"),
+        pytest.param("Args:\nnothing indented", "Args: nothing indented", {}, id="a title alone"),
+        pytest.param("So.\n\nParameters\nare many.", "So.\n\nParameters are many.", {}, id="no underline"),
+        pytest.param("So.\n\nReturns", "So.\n\nReturns", {}, id="a title at the end"),
+        pytest.param("So.\n\n>>> f(1)\n2\n\nLater.", "So.", {}, id="a doctest"),
+        pytest.param("So.\n\n    Example:\n        city: none\n", "So.", {}, id="another section"),
+        pytest.param("Steps:\n\n1. one\n2. two", "Steps:\n\n1. one\n2. two", {}, id="a numbered list"),
+        pytest.param("So:\n    code()\n      more()", "So:\ncode()\n  more()", {}, id="a block"),
+        pytest.param("A.\n\n    Args:\n        a (dict[str, tuple[int, ...]]): x", "A.", {"a": "x"}, id="a long type"),
+    ],
+)
+def test_a_docstring_is_read(text: str | None, description: str, parameters: dict[str, str]) -> None:
+    """The description is what stands before the first section, and parameters have what is said of them."""
+    assert Documentation(description, parameters) == read_docstring(text)

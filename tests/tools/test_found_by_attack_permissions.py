@@ -1,0 +1,423 @@
+"""What an attack on approval, resumed runs, the ledger and MCP found, one test each; the name says what must hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+import structlog.testing
+
+from streamtools import ToolRegistry, ToolResult, ToolStream, sources
+from streamtools.calls import ToolCall
+from streamtools.conversation import Chat
+from streamtools.errors import Code
+from streamtools.events import FollowUp, UIEvent
+from streamtools.outputs import validate
+from streamtools.tools import MemoryLedger, Tool, ToolError
+from streamtools.tools import ledger as ledgers
+from streamtools.tools.approval import Deny, Suspension, ask
+from streamtools.tools.call import ToolOutcome
+from streamtools.tools.call_rules import Guards
+from tests.support.approvals import ANN, Bank, Held, block, calls
+from tests.support.approvals import hold as hold_unchecked
+from tests.tools.test_mcp import Server, listed
+
+pytestmark = pytest.mark.anyio
+
+PAY: Any = calls(("pay", ANN))
+
+
+async def hold(*answers: Any, **options: Any) -> Held:
+    """A run whose events are in order."""
+    held = await hold_unchecked(*answers, **options)
+    validate(held.events)
+    return held
+
+
+async def resume(held: Held, *answers: Any, tools: Any, decisions: Any = None, **options: Any) -> Held:
+    """The run that goes on behind `held`."""
+    given = {"resume": held.chat.suspension, "ledger": MemoryLedger(), "messages": held.chat.messages(), **options}
+    return await hold(*answers, tools=tools, decisions=decisions, **given)
+
+
+# Approval.
+
+
+async def test_the_second_question_is_not_answered_by_the_first() -> None:
+    """A call that was allowed, and that nobody then carries out, is denied in the end."""
+
+    def approve(event: UIEvent, events: Chat) -> None:
+        for question in events.questions:
+            if question.approval:
+                events.approve(question.call.id)
+
+    declared = Tool.declared("pick").replace(requires_approval=True)
+    held = await hold(calls(("pick", {})), "Pity.", tools=[declared], ask="now", decision_timeout=0.05, then=approve)
+    assert ["call n0", "may n0 run?", "executing n0", "error n0 tool_denied"] == held.shown[:4]
+
+
+class Moody(Bank):
+    """A bank that asks the first time, and never again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        asks = [True]
+        self.tools = ToolRegistry(Tool(self.pay, requires_approval=lambda arguments: bool(asks and asks.pop())))
+
+
+@pytest.mark.parametrize("decisions", [{"n0": False}, {}], ids=["denied", "undecided"])
+async def test_a_question_stands_whatever_the_predicate_says_by_now(decisions: Any) -> None:
+    """A call that was asked about does not run without a yes."""
+    bank = Moody()
+    on = await resume(
+        await hold(PAY, tools=bank.tools), *(["Pity."] if decisions else []), tools=bank.tools, decisions=decisions
+    )
+    assert [] == bank.paid
+    assert (["n0"] if not decisions else []) == [call.id for call in on.chat.result.pending]
+
+
+async def test_what_was_decided_before_counts_where_the_run_asks_now() -> None:
+    """Nobody is asked again."""
+    bank = Bank()
+    held = await hold(PAY, tools=bank.tools)
+    on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": True}, ask="now")
+    assert "may n0 run?" not in on.shown
+    assert [("Ann", 5)] == bank.paid
+
+
+async def test_approved_calls_do_not_wait_for_a_place_when_a_tool_stops_the_run() -> None:
+    """Several stand in line for the one place; none of them begins, and the run ends."""
+    approved = anyio.Event()
+    ran: list[int] = []
+
+    async def halt() -> ToolResult:
+        await approved.wait()
+        return ToolResult(model="enough", stop=True)
+
+    async def pay(n: int) -> None:
+        ran.append(n)
+
+    async def approve(event: UIEvent, events: Chat) -> None:
+        if len(events.questions) == 3:
+            for question in events.questions:
+                events.approve(question.call.id)
+            await anyio.wait_all_tasks_blocked()
+            approved.set()
+
+    wanted = calls(("halt", {}), *(("pay", {"n": n}) for n in range(3)))
+    tools = [halt, Tool(pay, requires_approval=True)]
+    with anyio.fail_after(10):
+        held = await hold(wanted, tools=tools, ask="now", concurrency=1, then=approve)
+    assert "done stopped: tool_stop (None), pending n1 n2 n3" == held.shown[-1]
+    assert [] == ran
+
+
+async def test_nobody_is_asked_once_a_tool_has_stopped_the_run() -> None:
+    """Not even if the predicate was still at it."""
+    thinking = anyio.Event()
+
+    async def halt() -> ToolResult:
+        await thinking.wait()
+        return ToolResult(model="enough", stop=True)
+
+    async def slow(arguments: dict[str, Any]) -> bool:
+        thinking.set()
+        await anyio.wait_all_tasks_blocked()
+        return True
+
+    tools = [halt, Tool(Bank().pay, requires_approval=slow)]
+    with anyio.fail_after(10):
+        held = await hold(calls(("halt", {}), ("pay", ANN)), tools=tools, ask="now")
+    assert "may n1 run?" not in held.shown
+    assert "done stopped: tool_stop (None), pending n1" == held.shown[-1]
+
+
+async def test_what_somebody_is_asked_later_is_pending_when_the_time_is_up() -> None:
+    """It has not begun, so it was not cancelled; and the conversation can go on from there."""
+    bank = Bank()
+
+    async def slow() -> None:
+        await anyio.sleep_forever()
+
+    tools = [*bank.tools, slow]
+    held = await hold(calls(("pay", ANN), ("slow", {})), tools=tools, guards=Guards(seconds=0.1))
+    assert "done stopped: time_limit (None), pending n0" == held.shown[-1]
+    on = await resume(held, "Done.", tools=tools, decisions={"n0": True})
+    assert [("Ann", 5)] == bank.paid
+    assert ["paid 5 to Ann"] == [each["content"] for each in on.chat.messages()[2:3]]
+
+
+async def test_a_tool_may_be_told_later_to_ask() -> None:
+    """An option that is set on a tool that is there holds from then on."""
+    bank = Bank(requires_approval=False)
+    pay = bank.tools.get("pay")
+    assert pay is not None
+    pay.requires_approval = True
+    held = await hold(PAY, tools=bank.tools)
+    assert ["n0"] == [call.id for call in held.chat.result.pending]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_predicate_that_awaits_what_was_cancelled(anyio_backend: str) -> None:
+    """It has failed, and nobody has told the run to stop: somebody is asked."""
+    import asyncio
+
+    async def broken(arguments: dict[str, Any]) -> bool:
+        raise asyncio.CancelledError
+
+    held = await hold(PAY, tools=Bank(requires_approval=broken).tools)
+    assert "may n0 run?" in held.shown
+
+
+async def test_a_run_that_is_left_while_a_predicate_thinks() -> None:
+    """It is told to stop, and nobody is asked any more."""
+
+    async def slow(arguments: dict[str, Any]) -> bool:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    bank = Bank(requires_approval=slow)
+    held = await hold(PAY, tools=bank.tools, guards=Guards(seconds=0.05))
+    assert ["call n0", "error n0 tool_cancelled", "done stopped: time_limit (None)"] == held.shown
+    assert [] == bank.paid
+
+
+@pytest.mark.parametrize("trust", ["native", "approved"])
+async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
+    """Calls that were read out of a text can be handed to a registry, too."""
+    bank = Bank(requires_approval=False, trust=trust)
+    call = ToolCall(id="call_1", name="pay", arguments=dict(ANN), dialect="hermes_json")
+    outcomes = await bank.tools.process_tool_calls([call])
+    assert [Code.TOOL_DENIED] == [outcome.error for outcome in outcomes]
+    assert [] == bank.paid
+
+
+# Calls of the front end.
+
+
+@pytest.mark.parametrize("result", [object(), {1, object()}], ids=["object", "in a set"])
+async def test_a_result_that_nobody_can_write_ends_its_call_and_not_the_run(result: Any) -> None:
+    """As the result of a local tool would."""
+
+    def answer(event: UIEvent, events: Chat) -> None:
+        for question in events.questions:
+            events.answer(question.call.id, result)
+
+    held = await hold(calls(("pick", {})), "Sorry.", tools=[Tool.declared("pick")], ask="now", then=answer)
+    assert "error n0 tool_output" in held.shown
+
+
+# Resumed runs.
+
+
+async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
+    """Providers that number each turn anew use ids again: such calls get ids of their own, and run."""
+    bank, ledger = Bank(), MemoryLedger()
+    looked: list[int] = []
+
+    async def look() -> int:
+        looked.append(len(looked))
+        return len(looked)
+
+    tools = ToolRegistry(bank.tools.get("pay"), look)
+    held = await hold(calls(("pay", ANN), ("look", {})), tools=tools, ledger=ledger)
+    again = calls(("look", {}), ("look", {}))
+    on = await resume(held, again, "Done.", tools=tools, decisions={"n0": True}, ledger=ledger)
+    assert [0, 1, 2] == looked
+    assert ["n0", "n0_2", "n1"] == [call.id for call in on.chat.result.calls]
+
+
+async def test_only_the_first_follow_up_answers_what_was_resumed() -> None:
+    """Behind it the answers are those of the turns between."""
+    bank = Bank()
+    held = await hold(PAY, tools=bank.tools)
+    on = await resume(held, calls(("look", {})), "Done.", tools=bank.tools, decisions={"n0": True})
+    told = [event.messages for event in on.events if isinstance(event, FollowUp)]
+    assert [["tool"], ["assistant", "tool"]] == [[each["role"] for each in messages] for messages in told]
+    assert "not run" not in json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(lambda messages: messages[:1], "does not hold", id="not there"),
+        pytest.param(
+            lambda messages: [*messages, {"role": "tool", "tool_call_id": "n0", "content": "x"}],
+            "answered twice",
+            id="answered already",
+        ),
+    ],
+)
+async def test_messages_that_do_not_fit_are_refused_before_anything_runs(change: Any, message: str) -> None:
+    """Otherwise the call would run, and its result had no place."""
+    bank = Bank()
+    held = await hold(PAY, tools=bank.tools)
+    with pytest.raises(ValueError, match=f"does not go on with these messages: .*{message}"):
+        await resume(held, tools=bank.tools, decisions={"n0": True}, messages=change(held.chat.messages()))
+    assert [] == bank.paid
+
+
+async def test_a_review_of_what_was_resumed_is_its_only_answer() -> None:
+    """For calls in text too, and where the messages are a `history` that knows them."""
+    bank = Bank()
+    held = await hold(block("pay", json.dumps(ANN)), tools=bank.tools)
+    (call,) = held.chat.result.pending
+
+    def review(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**each, "content": each["content"].replace("Ann", "her")} for each in messages]
+
+    options: Any = {"messages": held.chat.history, "review": review}
+    on = await resume(held, "Done.", tools=bank.tools, decisions={call.id: True}, **options)
+    assert "~~~tool_result pay\npaid 5 to her\n~~~" == on.chat.messages()[2]["content"]
+
+
+async def test_a_run_that_executes_nothing_resumes_nothing() -> None:
+    """The calls are pending as they were, and can still be resumed."""
+    bank = Bank()
+    held = await hold(PAY, tools=bank.tools)
+    on = await resume(held, tools=bank.tools, decisions={"n0": True}, execute="never")
+    assert [] == bank.paid
+    assert held.chat.suspension == on.chat.suspension
+
+
+async def test_a_question_is_not_lost_when_a_guard_ends_the_run_that_resumes() -> None:
+    """What the guard has left is still asked about, in the run in which it was called."""
+    bank = Bank()
+    held = await hold(calls(*(("pay", {"to": "Ann", "amount": n}) for n in range(3))), tools=bank.tools)
+    decisions = {f"n{n}": True for n in range(3)}
+    on = await resume(held, tools=bank.tools, decisions=decisions, guards=Guards(calls_per_turn=1))
+    suspension = on.chat.suspension
+    assert suspension is not None
+    assert (held.chat.run_id, ["n1", "n2"]) == (suspension.run_id, [call.id for call in suspension.calls])
+    on = await resume(on, "Done.", tools=bank.tools, decisions={"n1": True, "n2": True})
+    assert [0, 1, 2] == [amount for _, amount in bank.paid]
+
+
+async def test_nothing_more_is_read_while_a_resumed_call_is_open() -> None:
+    """So what a run leaves is of one run, which the ledger knows it by."""
+    bank = Bank()
+    held = await hold(PAY, tools=bank.tools)
+    source = sources.events(PAY)
+    async with ToolStream(source, tools=bank.tools, resume=held.chat.suspension, ledger=MemoryLedger()) as events:
+        kinds = [event.type async for event in events]
+    assert ["start", "step-start", "call", "approval-requested", "step-end", "done"] == kinds
+    assert held.chat.suspension == events.suspension
+
+
+def test_a_suspension_asks_once_about_a_call() -> None:
+    """Two questions under one id would let the answer to one run the other."""
+    made = [ToolCall(id="n0", name="pay", arguments={"amount": n}, dialect="native") for n in range(2)]
+    with pytest.raises(ValueError, match="two questions about one call"):
+        Suspension(run_id="run_1", questions=[ask(call, approval=True, expires=None) for call in made])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(f'{{"questions":[{{"call":{{"arguments":{{"a":{"[" * 100_000}', id="deep"),
+        pytest.param({"run_id": "r"}, id="a dict"),
+    ],
+)
+def test_what_is_no_suspension_is_a_value_error(wrong: Any) -> None:
+    """Whatever it is."""
+    with pytest.raises(ValueError, match=r"nested too deeply|a Suspension or its JSON"):
+        ToolStream(sources.text("Hello"), resume=wrong, ledger=MemoryLedger())
+
+
+# The ledger.
+
+
+@pytest.mark.parametrize("decisions", [(False, True), (True, False)], ids=["first denied", "first allowed"])
+async def test_what_was_decided_first_counts(decisions: tuple[bool, bool]) -> None:
+    """A call that was denied does not run behind that, and one that has run was not denied."""
+    bank, ledger = Bank(), MemoryLedger()
+    held = await hold(PAY, tools=bank.tools)
+    told = [
+        (await resume(held, "Done.", tools=bank.tools, decisions={"n0": said}, ledger=ledger)).chat.messages()[2:3]
+        for said in decisions
+    ]
+    assert told[0] == told[1]
+    assert int(decisions[0]) == len(bank.paid)
+
+
+async def test_nobody_denies_what_has_begun() -> None:
+    """The process that was allowed to run it died: the truth is that nobody knows, and not that it was denied."""
+    bank, ledger = Bank(), MemoryLedger()
+    held = await hold(PAY, tools=bank.tools)
+    (call,) = held.chat.result.pending
+    await ledger.begin(held.chat.run_id, call)
+    on = await resume(held, "Oh.", tools=bank.tools, decisions={"n0": Deny()}, ledger=ledger)
+    assert "error n0 outcome_unknown" in on.shown
+
+
+async def test_a_ledger_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a call that cannot be written down in time is only logged."""
+    monkeypatch.setattr(ledgers, "_PATIENCE", 0.05)
+
+    class Hanging(MemoryLedger):
+        async def finish(self, scope: str, outcome: ToolOutcome) -> None:
+            await anyio.sleep_forever()
+
+    bank = Bank(requires_approval=False)
+    with structlog.testing.capture_logs() as logs:
+        held = await hold(PAY, "Done.", tools=bank.tools, ledger=Hanging())
+    assert "executed n0: paid 5 to Ann" in held.shown
+    assert [("ledger_not_written", "it takes too long")] == [(each["event"], each["error"]) for each in logs]
+
+
+# What the model gets.
+
+
+@pytest.mark.parametrize("by", ["the tool", "the front end", "who denies"])
+async def test_the_limit_of_results_holds_for_errors(by: str) -> None:
+    """Others choose their length, too: a server, a front end."""
+    long = "x" * 5000
+
+    async def fail() -> None:
+        raise ToolError(long)
+
+    def decide(event: UIEvent, events: Chat) -> None:
+        for question in events.questions:
+            if by == "who denies":
+                events.deny(question.call.id, long)
+            else:
+                events.answer(question.call.id, error=long)
+
+    tools = [fail] if by == "the tool" else [Tool(fail, client=True)]
+    held = await hold(calls(("fail", {})), "Oh.", tools=tools, ask="now", then=decide, result_limit=200)
+    (outcome,) = held.chat.result.outcomes
+    assert outcome.text.startswith("the result is too long to be shown")
+    assert len(outcome.text) < 2000
+    assert long in (outcome.message or "")
+
+
+# Tools of MCP servers.
+
+
+async def test_the_prefix_is_part_of_the_name_that_is_made_valid() -> None:
+    """Otherwise no provider took any of the tools, and all were left out."""
+    registry = await ToolRegistry().add_mcp(Server(listed("read"), listed("write")), prefix="my.server/")
+    assert ["my_server_read", "my_server_write"] == registry.names
+
+
+async def test_a_tool_of_a_server_never_takes_the_place_of_another() -> None:
+    """Whatever names it makes up: the first stays, and the log says so."""
+    taken = (await ToolRegistry().add_mcp(Server(listed("a_b"), listed("a.b")))).names[1]
+    server = Server(*map(listed, ("a_b", taken, "a.b")))
+    with structlog.testing.capture_logs() as logs:
+        registry = await ToolRegistry().add_mcp(server)
+    assert ["a_b", taken] == registry.names
+    await registry.execute(taken)
+    assert [taken] == [name for name, _ in server.called]
+    assert ["mcp_tool_refused"] == [each["event"] for each in logs]
+
+
+@pytest.mark.parametrize("result", ["rain", {"content": []}], ids=["text", "dict"])
+async def test_what_is_no_result_of_a_server_is_not_told_as_an_empty_one(result: Any) -> None:
+    """The tool has failed."""
+    registry = await ToolRegistry().add_mcp(Server(listed("it"), result=result))
+    (outcome,) = await registry.process_tool_calls([{"name": "it", "arguments": {}}])
+    assert Code.TOOL_FAILED is outcome.error

@@ -1,0 +1,296 @@
+"""Guards: each bound ends a run with a word of its own, what was not run is pending, and nothing is told twice."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from streamtools import StreamMachine, ToolCall, ToolError, ToolOutcome, ToolResult, ToolStream
+from streamtools.errors import Code
+from streamtools.events import (
+    Done,
+    NativeToolCall,
+    ProviderCompleted,
+    SourceError,
+    SourceEvent,
+    SourceUsage,
+    UIEvent,
+    Usage,
+)
+from streamtools.tools.call_rules import Guards, Watch
+from tests.support.stories import Script, story, texts
+
+pytestmark = pytest.mark.anyio
+
+SAME = '###:{"name":"look"}'
+BAD = "###:{\"name\":'look'}\n\n"
+TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+def look(at: int = 0) -> int:
+    """Look at something."""
+    return at
+
+
+def fail() -> None:
+    """Fail."""
+    raise ToolError("no")
+
+
+def at(number: int) -> str:
+    """Return a call that is like no other."""
+    return f'###:{{"name":"look","arguments":{{"at":{number}}}}}'
+
+
+async def run(*source: SourceEvent, tools: Any = (look, fail), **options: Any) -> tuple[list[str], ToolStream]:
+    """Return what is told of executions and of the end, and the stream."""
+    new_id = map("c{}".format, itertools.count(1)).__next__
+    events: list[UIEvent] = []
+    async with ToolStream(Script(list(source)), tools=tools, new_id=new_id, run_id="r", **options) as stream:
+        async for event in stream:
+            events.append(event)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    kinds = ("executed", "error", "done")
+    return [line for line in story(events) if line.startswith(kinds)], stream
+
+
+async def test_the_same_call_again_and_again() -> None:
+    """The last of so many in a row is not run, wherever the turns end; what stands behind it is not run either."""
+    calls = [*texts(SAME, SAME), TURN, *texts(SAME, at(1)), TURN, *texts("never read"), STOP]
+    told, stream = await run(*calls, guards=Guards(repeated_calls=3))
+    assert sorted(told[:2]) == ["executed c1: 0", "executed c2: 0"]
+    assert told[2:] == ["done stopped: repeated_call (None), pending c3 c4"]
+    assert ("stopped", "repeated_call") == (stream.result.reason, stream.result.finish_reason)
+
+
+async def test_another_call_between_two_breaks_the_row() -> None:
+    """Only what comes without anything else in between is a repetition; other arguments are another call."""
+    told, _ = await run(*texts(SAME, at(1), SAME, at(2), SAME), STOP, guards=Guards(repeated_calls=2))
+    assert told[-1] == "done finished: stop (None)"
+    assert len(told) == 6
+
+
+async def test_too_many_calls_in_a_turn_or_in_all() -> None:
+    """The first ones are run. In a turn with too many the run ends; the count of a turn begins anew with the next."""
+    two = texts(at(1), at(2))
+    for guards, pending in ((Guards(calls_per_turn=2), "c5"), (Guards(calls=4), "c5")):
+        told, _ = await run(*two, TURN, *two, *texts(at(3)), TURN, *two, STOP, guards=guards)
+        assert ["executed"] * 4 == [line.split()[0] for line in told[:-1]]
+        assert told[-1] == f"done stopped: call_limit (None), pending {pending}"
+
+
+async def test_turns_of_failures() -> None:
+    """Malformed calls and tools that fail count, a success begins anew, and turns without calls change nothing."""
+    failed = texts('###:{"name":"fail"}')
+    fine = [*failed, *texts(SAME), TURN]
+    source = [*failed, TURN, *fine, *texts(BAD), TURN, *texts("a"), TURN, *failed, TURN, *texts("never read"), STOP]
+    told, stream = await run(*source, guards=Guards(failed_turns=2))
+    assert [line.split()[2] for line in told if line.startswith("error")] == [
+        "tool_failed",
+        "tool_failed",
+        "invalid_json",
+        "tool_failed",
+    ]
+    assert told[-1] == "done stopped: failed_turns (None)"
+    assert "never read" not in stream.result.text
+
+
+async def test_what_is_no_fault_of_the_model_does_not_count() -> None:
+    """A call that somebody has denied is no failed turn."""
+    watch = Watch(Guards(failed_turns=1))
+    made = ToolCall(id="c", name="look", arguments={}, dialect="native")
+    for code in (Code.TOOL_DENIED, Code.TOOL_CANCELLED):
+        watch.end_turn([ToolOutcome(call=made, result=None, text="", error=code, message=None, elapsed=0.0)])
+    assert watch.why is None
+    watch.end_turn([], malformed=1)
+    assert watch.why == "failed_turns"
+
+
+async def test_without_tools_malformed_calls_end_nothing() -> None:
+    """Who runs no tools is told of calls, and that is all."""
+    told, _ = await run(*texts(BAD), TURN, *texts("a"), STOP, tools=None, guards=Guards(failed_turns=1))
+    assert told[-1] == "done finished: stop (None)"
+
+
+def spent(input: int | None, output: int | None = None, total: int | None = None) -> SourceUsage:
+    return SourceUsage(Usage(input=input, output=output, total=total))
+
+
+async def test_too_many_tokens() -> None:
+    """Once so many are spent, no call is run and no turn is read; a run that needs nothing more has finished."""
+    guards = Guards(tokens=10)
+    told, _ = await run(*texts(at(1)), spent(4, 5), TURN, *texts(at(2)), spent(None, None, 1), TURN, guards=guards)
+    assert told == ["executed c1: 1", "done stopped: token_limit (None), pending c2"]
+    told, _ = await run(*texts("a"), spent(10), TURN, *texts("b"), STOP, guards=guards)
+    assert told == ["done stopped: token_limit (None)"]
+    told, _ = await run(*texts("a"), spent(10), STOP, guards=guards)
+    assert told == ["done finished: stop (None)"]
+    told, _ = await run(*texts(at(1)), spent(None), TURN, *texts("a"), spent(9), STOP, guards=guards)
+    assert told[-1] == "done finished: stop (None)"
+
+
+async def test_too_much_time() -> None:
+    """All of it stops where it stands: the tool is cancelled, the step ends, and the source is closed."""
+    stopped = []
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append(True)
+
+    source = Script([*texts('###:{"name":"wait"}'), STOP])
+    async with ToolStream(source, tools=[wait], guards=Guards(seconds=0.01)) as stream:
+        told = story([event async for event in stream])
+    assert ([True], 1) == (stopped, source.closed)
+    assert told[-1] == "done stopped: time_limit (None)"
+    assert [Code.TOOL_CANCELLED] == [outcome.error for outcome in stream.result.outcomes]
+
+
+async def test_too_much_time_in_the_middle_of_a_turn() -> None:
+    """What is complete is pending, what is being written is cut."""
+    source = Script(texts(SAME + "\n", SAME[:8]), hold=True)
+    async with ToolStream(source, tools=[look], guards=Guards(seconds=0.01)) as stream:
+        told = story([event async for event in stream])
+    assert [line.split()[0] for line in told[-3:]] == ["not", "step", "done"]
+    assert [Code.TRUNCATED] == [error.code for error in stream.result.errors]
+    assert ("stopped", "time_limit", 1) == (
+        stream.result.reason,
+        stream.result.finish_reason,
+        len(stream.result.pending),
+    )
+
+
+async def test_time_that_is_up_when_all_is_done() -> None:
+    """A provider that does not hang up takes nothing away from a complete answer."""
+    async with ToolStream(Script([*texts("a"), STOP], hold=True), guards=Guards(seconds=0.01)) as stream:
+        told = story([event async for event in stream])
+    assert told[-1] == "done finished: stop (None)"
+
+
+async def test_a_tool_that_ends_the_run() -> None:
+    """Siblings at work come to their end, calls that have not begun are pending, and no further turn is read."""
+    done, begun = anyio.Event(), anyio.Event()
+
+    async def finish() -> ToolResult:
+        await begun.wait()
+        done.set()
+        return ToolResult(model="over", ui={"message": "Over."}, stop=True)
+
+    async def slow() -> str:
+        begun.set()
+        await done.wait()
+        await anyio.lowlevel.checkpoint()
+        return "slow"
+
+    calls = texts('###:{"name":"slow"}', '###:{"name":"finish"}', at(1), at(2))
+    told, stream = await run(*calls, TURN, *texts("never read"), STOP, tools=[slow, finish, look], concurrency=2)
+    assert sorted(told[:-1]) == ["executed c1: slow", "executed c2: {'message': 'Over.'}"]
+    assert told[-1] == "done stopped: tool_stop (None), pending c3 c4"
+    assert [False, True] == [outcome.stop for outcome in stream.result.outcomes]
+    assert ["slow", "over"] == [outcome.text for outcome in stream.result.outcomes]
+
+
+async def test_eager_calls_are_held_too() -> None:
+    """A call that comes when the run is to end does not begin; the turn is still read to its end, which it shows."""
+
+    async def finish() -> ToolResult:
+        return ToolResult(stop=True)
+
+    native = [NativeToolCall(str(number), "finish", {}, f"n{number}") for number in (1, 2)]
+    source = Script([native[0]], [], [], [], [native[1]], [*texts("so"), STOP])
+    async with ToolStream(source, tools=[finish], execute="eager") as stream:
+        told = story([event async for event in stream])
+    assert "executed n1: None" in told
+    assert told[-1] == "done stopped: tool_stop (None), pending n2"
+    assert stream.result.text == "so"
+    assert [None] == [outcome.result for outcome in stream.result.outcomes]
+    assert ["assistant", "tool", "tool"] == [message["role"] for message in stream.result.messages()]
+    assert ["null", "this call was not run"] == [message["content"] for message in stream.result.messages()[1:]]
+
+
+async def test_a_fault_is_told_as_a_fault() -> None:
+    """What the provider says of its own failure is the end of the run, also where a bound is met with it."""
+    fault = SourceError("no", status=500)
+    told, _ = await run(*texts(BAD), fault, guards=Guards(failed_turns=1))
+    assert told[-1] == "done failed: None (None)"
+
+
+async def test_streams_that_share_a_watch_are_one_run() -> None:
+    """Counts and the time go on where the last stream has stopped."""
+    watch = Watch(Guards(calls=3, repeated_calls=None, seconds=60))
+    assert (await run(*texts(SAME, SAME), STOP, guards=watch))[0][-1] == "done finished: stop (None)"
+    told, _ = await run(*texts(SAME, SAME), STOP, guards=watch)
+    assert told == ["executed c1: 0", "done stopped: call_limit (None), pending c2"]
+    assert watch.why == "call_limit"
+    assert Watch.of(watch) is watch
+
+
+def test_the_time_of_a_watch_begins_once() -> None:
+    """It is never less than none, and without a bound there is no end of it."""
+    watch = Watch(Guards(seconds=2.0))
+    assert [watch.begin(now) for now in (10.0, 11.5, 13.0)] == [2.0, 0.5, 0.0]
+    assert Watch().begin(10.0) is None
+
+
+def test_without_bounds_nothing_ends() -> None:
+    """None is no bound, for each of them."""
+    nothing = Guards(repeated_calls=None, calls_per_turn=None, calls=None, failed_turns=None)
+    watch = Watch(nothing)
+    calls = [ToolCall(id=str(number), name="look", arguments={}, dialect="native") for number in range(500)]
+    assert watch.admit(calls, tokens=10**9) == 500
+    for _ in range(50):
+        watch.end_turn([], malformed=1)
+    assert watch.why is None
+
+
+@pytest.mark.parametrize(
+    "bound", [{"calls": 0}, {"seconds": -1.0}, {"tokens": math.nan}, {"repeated_calls": 1}, {"failed_turns": 0}]
+)
+def test_bounds_that_mean_nothing(bound: dict[str, Any]) -> None:
+    """A bound is a positive number, and a call that comes once is not repeated."""
+    with pytest.raises(ValueError, match=next(iter(bound))):
+        Guards(**bound)
+
+
+def test_what_was_met_first_stays_the_reason() -> None:
+    """Later bounds do not change it, and nothing is admitted any more."""
+    watch = Watch(Guards(tokens=1))
+    watch.trip("tool_stop")
+    calls = [ToolCall(id="c", name="look", arguments={}, dialect="native")]
+    assert (watch.admit(calls, tokens=5), watch.why) == (0, "tool_stop")
+
+
+def test_a_machine_can_be_stopped_at_any_time() -> None:
+    """Before its start, in a turn, behind it and behind its end: there is one `done`, and nothing is said after it."""
+    source: list[SourceEvent] = [*texts("a", SAME), TURN, *texts("b"), STOP]
+    for length in range(len(source) + 1):
+        machine = StreamMachine(run_id="r")
+        events = [each for event in source[:length] for each in machine.feed(event)]
+        events += machine.stop("time_limit") + machine.stop("other")
+        for event in source[length:]:
+            assert machine.feed(event) == []
+        events += machine.cancel()
+        done = events[-1]
+        assert isinstance(done, Done)
+        finished = length == len(source)
+        assert (("finished", "stop") if finished else ("stopped", "time_limit")) == (done.reason, done.finish_reason)
+        assert ["done"] == [event.type for event in events if event.type == "done"]
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert [] == machine.stop("late") + machine.close()
+
+
+def test_a_guard_speaks_at_the_end_of_a_step_that_nobody_settled() -> None:
+    """A caller that just goes on opens no turn behind it."""
+    machine = StreamMachine(tools=[], execute="completed", guard=lambda malformed, goes_on: "call_limit")
+    events = [each for event in [*texts(SAME), TURN, *texts("b"), STOP] for each in machine.feed(event)]
+    assert "text 'b'" not in story(events)
+    done = (events + machine.close())[-1]
+    assert isinstance(done, Done)
+    assert ("stopped", "call_limit", 1) == (done.reason, done.finish_reason, len(done.pending))

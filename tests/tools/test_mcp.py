@@ -1,0 +1,262 @@
+"""Tools of an MCP server, whichever SDK the session is of; the SDK itself is asked in tests/sdks."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from types import SimpleNamespace as Record
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from streamtools import ToolRegistry, ToolStream, sources
+from streamtools.errors import Code
+from streamtools.events import Executed, NativeToolCall, Progress, ProviderCompleted, UIEvent
+from streamtools.tools import ToolOutcome
+
+pytestmark = pytest.mark.anyio
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def text(said: str) -> Record:
+    return Record(type="text", text=said)
+
+
+class Server:
+    """A session with the names of the SDK's first version, which pages by a cursor."""
+
+    def __init__(self, *tools: Record, result: Any = None, page: int = 100) -> None:
+        self.tools = tools
+        self.result = Record(content=[text("rain")], isError=False) if result is None else result
+        self.called: list[tuple[str, Any]] = []
+        self._page = page
+
+    async def list_tools(self, cursor: str | None = None) -> Record:
+        start = int(cursor or 0)
+        stop = start + self._page
+        more = str(stop) if stop < len(self.tools) else None
+        return Record(tools=self.tools[start:stop], nextCursor=more)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        self.called.append((name, arguments))
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+class Telling(Server):
+    """A session that tells how far its tool is, as the SDK's do."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], progress_callback: Any = None) -> Any:
+        await progress_callback(1, 2.0, "half")
+        await progress_callback(2)
+        return await super().call_tool(name, arguments)
+
+
+def listed(name: str, schema: Any = None, **more: Any) -> Record:
+    return Record(name=name, description=f"Tell {name}.", inputSchema=OBJECT if schema is None else schema, **more)
+
+
+async def run(registry: ToolRegistry, name: str, arguments: Any) -> tuple[list[UIEvent], ToolOutcome]:
+    """The events of a stream with one call, and what came of it."""
+    source = sources.events([NativeToolCall("0", name, arguments, "n0"), ProviderCompleted(finish_reason="tool_calls")])
+    async with ToolStream(source, tools=registry) as stream:
+        events = [event async for event in stream]
+    (outcome,) = stream.result.outcomes
+    return events, outcome
+
+
+async def test_a_tool_of_a_server_is_a_tool() -> None:
+    """It is offered as it describes itself, called by its own name, and answers as a local one does."""
+    server = Server(listed("weather", CITY, outputSchema={"type": "object"}))
+    registry = await ToolRegistry().add_mcp(server, prefix="eu_")
+    (tool,) = registry
+    assert ("eu_weather", "Tell weather.", CITY) == (tool.name, tool.description, tool.parameters)
+    assert {"type": "object"} == tool.output_schema
+    events, outcome = await run(registry, "eu_weather", {"city": "Paris"})
+    assert [("weather", {"city": "Paris"})] == server.called
+    assert ["rain"] == [event.result for event in events if isinstance(event, Executed)]
+    assert "rain" == outcome.text
+
+
+async def test_arguments_are_checked_here() -> None:
+    """A call that does not fit never reaches the server."""
+    server = Server(listed("weather", CITY))
+    _, outcome = await run(await ToolRegistry().add_mcp(server), "weather", {"town": "Paris"})
+    assert Code.TOOL_INPUT is outcome.error
+    assert [] == server.called
+
+
+async def test_all_pages_are_read() -> None:
+    """In the order of the server; a list that never ends is left."""
+    names = [f"tool_{n}" for n in range(5)]
+    registry = await ToolRegistry().add_mcp(Server(*map(listed, names), page=2))
+    assert names == registry.names
+
+    class Endless(Server):
+        async def list_tools(self, cursor: str | None = None) -> Record:
+            return Record(tools=[], nextCursor="more")
+
+    assert [] == (await ToolRegistry().add_mcp(Endless())).names
+
+
+async def test_pages_by_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK's second version wants the cursor inside an object of its own."""
+    monkeypatch.setitem(sys.modules, "mcp", ModuleType("mcp"))
+    monkeypatch.setitem(sys.modules, "mcp.types", Record(PaginatedRequestParams=Record))
+
+    class Second(Server):
+        async def list_tools(self, *, params: Any = None) -> Record:  # type: ignore[override]
+            return await super().list_tools(params.cursor if params else None)
+
+    names = [f"tool_{n}" for n in range(5)]
+    assert names == (await ToolRegistry().add_mcp(Second(*map(listed, names), page=2))).names
+
+
+async def test_names_are_made_valid() -> None:
+    """Each keeps a name of its own, which does not depend on the order, and the server is asked by the one it knows."""
+    long = "files." + "x" * 80
+    server = Server(*map(listed, ("files.read", "files/read", "", long, "é")))
+    registry = await ToolRegistry().add_mcp(server)
+    assert "files_read" == registry.names[0]
+    assert registry.names[1].startswith("files_read_")
+    assert all(1 <= len(name) <= 64 for name in registry.names)
+    assert 5 == len({*registry.names})
+    for name in registry.names:
+        await run(registry, name, {})
+    assert ["files.read", "files/read", "", long, "é"] == [name for name, _ in server.called]
+
+
+async def test_tools_from_outside_never_take_a_place() -> None:
+    """One whose name is taken stays out."""
+
+    async def weather() -> str:
+        return "sun"
+
+    with structlog.testing.capture_logs() as logs:
+        registry = await ToolRegistry(weather).add_mcp(Server(listed("weather"), listed("time")))
+    assert ["weather", "time"] == registry.names
+    assert "sun" == (await run(registry, "weather", {}))[1].text
+    assert ["duplicate_tool"] == [entry["event"] for entry in logs]
+
+
+async def test_a_schema_that_no_provider_takes() -> None:
+    """The tool is left out, the others are there."""
+    with structlog.testing.capture_logs() as logs:
+        registry = await ToolRegistry().add_mcp(Server(listed("bad", {"type": "string"}), listed("good")))
+    assert ["good"] == registry.names
+    assert ["mcp_tool_refused"] == [entry["event"] for entry in logs]
+
+
+async def test_options_are_for_all_of_them() -> None:
+    """Tools of others may need approval, or more trust."""
+    registry = await ToolRegistry().add_mcp(Server(listed("a"), listed("b")), requires_approval=True, trust="native")
+    assert [(True, "native")] * 2 == [(tool.requires_approval, tool.trust) for tool in registry]
+
+
+async def test_progress() -> None:
+    """What the server tells while it works goes to the interface."""
+    events, _ = await run(await ToolRegistry().add_mcp(Telling(listed("slow"))), "slow", {})
+    expected = [{"progress": 1, "total": 2.0, "message": "half"}, {"progress": 2}]
+    assert expected == [event.data for event in events if isinstance(event, Progress)]
+
+
+PICTURE = Record(type="image", mimeType="image/png", data="AAAA")
+
+
+@pytest.mark.parametrize(
+    ("result", "for_model", "for_ui"),
+    [
+        pytest.param(Record(content=[text("a"), text("b")]), "a\nb", "a\nb", id="texts"),
+        pytest.param(Record(content=[]), "", "", id="nothing"),
+        pytest.param(Record(content=[text("{}")], structuredContent={"a": 1}), '{"a":1}', {"a": 1}, id="structured"),
+        pytest.param(Record(content=[], structured_content=[1]), "[1]", [1], id="structured, version 2"),
+        pytest.param(Record(content=[text("{}")], structured_content=None), "{}", "{}", id="not structured"),
+    ],
+)
+async def test_results(result: Any, for_model: str, for_ui: Any) -> None:
+    """Structure where the server gives it, and text otherwise."""
+    events, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
+    assert for_model == outcome.text
+    assert [for_ui] == [event.result for event in events if isinstance(event, Executed)]
+
+
+class Dumped(Record):
+    """A block of content as a model of pydantic has it."""
+
+    def model_dump(self, **how: Any) -> dict[str, Any]:
+        return {"type": self.type}
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        pytest.param(Dumped(type="image", mimeType="image/png", data="AAAA"), "[image: image/png]", id="image"),
+        pytest.param(Dumped(type="audio", mime_type="audio/wav"), "[audio: audio/wav]", id="audio, version 2"),
+        pytest.param(Dumped(type="resource_link", uri="file:///a"), "[resource_link: file:///a]", id="link"),
+        pytest.param(Dumped(type="resource", resource=Record(text="inside")), "inside", id="resource with text"),
+        pytest.param(Dumped(type="resource", resource=Record(blob="AA", uri="x:y")), "[resource: x:y]", id="resource"),
+        pytest.param(object(), "[unknown]", id="of no known kind"),
+    ],
+)
+async def test_what_is_no_text(block: Any, told: str) -> None:
+    """The model is told what there is; the interface gets it whole."""
+    result = Record(content=[text("see"), block])
+    events, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
+    assert f"see\n{told}" == outcome.text
+    (shown,) = [event.result for event in events if isinstance(event, Executed)]
+    assert 2 == len(shown)
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        pytest.param(Record(content=[text("no such city")], isError=True), "no such city", id="with words"),
+        pytest.param(Record(content=[], is_error=True), "the tool failed and did not say why", id="without"),
+    ],
+)
+async def test_errors_are_for_the_model(result: Any, told: str) -> None:
+    """The words of the server, as those of a local tool's refusal."""
+    _, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
+    assert (Code.TOOL_FAILED, told) == (outcome.error, outcome.text)
+
+
+async def test_what_the_session_raises() -> None:
+    """A connection that breaks is the tool's failure, and its text stays inside."""
+    server = Server(listed("it"), result=OSError("secret"))
+    _, outcome = await run(await ToolRegistry().add_mcp(server), "it", {})
+    assert (Code.TOOL_FAILED, "tool 'it' failed") == (outcome.error, outcome.text)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"$defs": 5}, {"properties": {"a": {"anyOf": 5}}}, {"examples": 5}, 5, "x", [{"name": "a"}]]
+)
+async def test_an_odd_schema_is_one_tool_less(schema: Any) -> None:
+    """It is refused with a warning that names it, and prompts are written with the others."""
+    server = Server(listed("odd", schema), listed("weather", CITY), listed("told", outputSchema=5))
+    with structlog.testing.capture_logs() as logs:
+        registry = await ToolRegistry().add_mcp(server)
+    assert ["weather"] == registry.names
+    assert [("mcp_tool_refused", "odd"), ("mcp_tool_refused", "told")] == [
+        (line["event"], line["tool"]) for line in logs
+    ]
+    for format in ("ollama", "tool_clients", "mcp"):
+        assert 1 == len(registry.definitions(format))
+
+
+@pytest.mark.parametrize(
+    ("tools", "most"),
+    [
+        pytest.param([listed(f"t{n}") for n in range(1_500)], 1_000, id="tools"),
+        pytest.param([listed(f"t{n}", {"description": "x" * 10_000}) for n in range(200)], 104, id="characters"),
+    ],
+)
+async def test_a_list_is_bounded(tools: list[Record], most: int) -> None:
+    """In tools and in characters; what is behind is left out, with one warning."""
+    with structlog.testing.capture_logs() as logs:
+        registry = await ToolRegistry().add_mcp(Server(*tools))
+    assert most - 1 <= len(registry) <= most
+    assert ["mcp_tools_left_out"] == [line["event"] for line in logs]

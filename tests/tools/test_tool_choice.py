@@ -1,0 +1,141 @@
+"""Which tools may be called: the spellings, the impossible wishes, and the answers that do not keep to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from streamtools.calls import ToolCall, Verdict
+from streamtools.tools import ToolChoice, ToolRegistry
+from streamtools.tools.call_rules import check_choice, find_violation, parse_choice
+
+AUTO, NONE, REQUIRED = ToolChoice("auto"), ToolChoice("none"), ToolChoice("required")
+WEATHER = ToolChoice("tool", "weather")
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return city
+
+
+def call(name: str) -> ToolCall:
+    """A call of `name`."""
+    return ToolCall(id=f"call_{name}", name=name, arguments={}, dialect="hash_marker")
+
+
+@pytest.mark.parametrize(
+    ("value", "choice"),
+    [
+        (None, AUTO),
+        (WEATHER, WEATHER),
+        ("auto", AUTO),
+        ("none", NONE),
+        ("required", REQUIRED),
+        ("any", REQUIRED),
+        ("weather", WEATHER),
+        ({"type": "function", "function": {"name": "weather"}}, WEATHER),
+        ({"function": {"name": "weather"}}, WEATHER),
+        ({"function": "weather"}, WEATHER),
+        ({"type": "function", "name": "weather"}, WEATHER),
+        ({"type": "auto", "disable_parallel_tool_use": True}, AUTO),
+        ({"type": "any"}, REQUIRED),
+        ({"type": "none"}, NONE),
+        ({"type": "tool", "name": "weather"}, WEATHER),
+        ({"type": "tool", "name": "auto"}, ToolChoice("tool", "auto")),
+        ({"mode": "AUTO"}, AUTO),
+        ({"mode": "validated"}, AUTO),
+        ({"functionCallingConfig": {"mode": "ANY"}}, REQUIRED),
+        ({"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["weather"]}}, WEATHER),
+        ({"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}, NONE),
+        ({"tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["weather"]}}}, WEATHER),
+    ],
+)
+def test_every_spelling_has_one_meaning(value: Any, choice: ToolChoice) -> None:
+    """OpenAI, Responses, Anthropic and Gemini write the same four wishes."""
+    assert choice == parse_choice(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        {},
+        {"type": "function"},
+        {"type": "tool", "name": ""},
+        {"type": "tool", "name": 3},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}},
+        {"mode": "SOMETIMES"},
+        {"mode": "ANY", "allowedFunctionNames": ["a", "b"]},
+        {"mode": "AUTO", "allowedFunctionNames": ["a"]},
+        3,
+    ],
+)
+def test_what_means_nothing_is_refused(value: Any) -> None:
+    """A wish that is not understood is an error of the caller, never `auto`."""
+    with pytest.raises(ValueError, match="tool_choice is auto, none, required or a tool's name"):
+        parse_choice(value)
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools", "eager", "reason"),
+    [
+        (WEATHER, [], False, "tool_choice names 'weather'; there are no tools"),
+        (ToolChoice("tool", "wether"), [weather], False, "tool_choice names 'wether'; there are weather"),
+        (REQUIRED, [], False, "tool_choice requires a call, and there are no tools"),
+        (REQUIRED, [weather], True, "can only be enforced on a complete turn"),
+        (WEATHER, [weather], True, "can only be enforced on a complete turn"),
+    ],
+)
+def test_an_impossible_choice_is_refused(choice: ToolChoice, tools: list[Any], eager: bool, reason: str) -> None:
+    """A choice that no answer can keep to, or that comes too late for calls that run at once, raises."""
+    with pytest.raises(ValueError, match=reason):
+        check_choice(choice, ToolRegistry(tools).names, eager=eager)
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools", "eager"),
+    [(AUTO, [], True), (NONE, [], True), (REQUIRED, [weather], False), (WEATHER, [weather], False)],
+)
+def test_a_possible_choice_passes(choice: ToolChoice, tools: list[Any], eager: bool) -> None:
+    """`auto` and `none` need no tools; the others need the right ones."""
+    check_choice(choice, ToolRegistry(tools).names, eager=eager)
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        (AUTO, []),
+        (AUTO, ["weather", "time"]),
+        (NONE, []),
+        (REQUIRED, ["weather"]),
+        (REQUIRED, ["weather", "time"]),
+        (WEATHER, ["weather"]),
+    ],
+)
+def test_an_answer_that_keeps_to_the_choice(choice: ToolChoice, names: Sequence[str]) -> None:
+    """There is nothing to say."""
+    assert find_violation(choice, [call(name) for name in names]) is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "message", "fatal"),
+    [
+        (NONE, ["weather", "time"], "no tool was to be called", False),
+        (REQUIRED, [], "a tool was to be called, and none was", True),
+        (WEATHER, [], "weather was to be called, once; called: none", True),
+        (WEATHER, ["time"], "weather was to be called, once; called: time", True),
+        (WEATHER, ["weather", "weather"], "weather was to be called, once; called: weather, weather", True),
+    ],
+)
+def test_an_answer_that_breaks_the_choice(choice: ToolChoice, names: Sequence[str], message: str, fatal: bool) -> None:
+    """None of its calls may run; the run fails, except where the model called although it was not to."""
+    calls = [call(name) for name in names]
+    assert Verdict(tuple(calls), message, fatal) == find_violation(choice, calls)
+
+
+def test_a_choice_may_be_any_mapping() -> None:
+    """Not only a dict."""
+    value: Mapping[str, Any] = {"type": "any"}
+    assert parse_choice(value) == REQUIRED

@@ -1,0 +1,229 @@
+"""What a tool may know of its call, and how it speaks up before it is done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
+from streamtools.tools import Tool, ToolRegistry, tool
+from streamtools.tools.call import CallEnded, ToolContext
+from streamtools.tools.invocation import invoke
+
+pytestmark = pytest.mark.anyio
+
+
+class Told:
+    """Takes progress, and remembers it."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.all: list[Any] = []
+        self.fault = fault
+
+    async def __call__(self, data: Any) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.all.append(data)
+
+
+@tool
+async def search(query: str, context: ToolContext[dict[str, str]]) -> list[str]:
+    await context.progress({"looked": 1})
+    return [query, context.call_id, context.name, context.state["user"]]
+
+
+@tool
+def search_here(query: str, *, it: ToolContext[dict[str, str]]) -> list[str]:
+    it.progress({"looked": 1})
+    return [query, it.call_id, it.name, it.state["user"]]
+
+
+@pytest.mark.parametrize("made", [search, search_here], ids=["async", "sync"])
+async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
+    """By its annotation, whatever it is called; the model is told nothing of it, and cannot fill it."""
+    told = Told()
+    context: ToolContext[dict[str, str]] = ToolContext("call_1", made.name, state={"user": "Ann"}, report=told)
+    written = await invoke(made, {"query": "x"}, context)
+    assert ["x", "call_1", made.name, "Ann"] == written.value
+    assert [{"looked": 1}] == told.all
+    assert context.cancelled  # nobody waits for it any more
+    with pytest.raises(ToolInputError, match="Extra inputs are not permitted"):
+        await invoke(made, {"query": "x", str(made.context): {}}, ToolContext())
+
+
+async def test_execute_passes_state_and_an_id() -> None:
+    """Progress has nobody who hears it, and does no harm."""
+    result = await ToolRegistry(search_here).execute("search_here", '{"query": "x"}', state={"user": "Ann"})
+    assert ("x", "search_here", "Ann") == (result[0], result[2], result[3])
+    assert result[1].startswith("call_")
+
+
+async def test_a_context_can_be_optional_or_made_by_hand() -> None:
+    """So that the function can be called as the function that it is; progress is then dropped."""
+
+    def greet(name: str, context: ToolContext | None = None) -> bool:
+        return context is None
+
+    async def wave(context: ToolContext) -> float:
+        await context.progress("waving")
+        return context.remaining
+
+    def bow(context: ToolContext) -> float:
+        context.progress("bowing")
+        return context.remaining
+
+    assert Tool(greet)("Ann")
+    assert not await ToolRegistry(greet).execute("greet", {"name": "Ann"})
+    assert float("inf") == await Tool(wave)(ToolContext()) == bow(ToolContext())
+
+
+async def test_a_handler_with_a_schema_gets_its_context() -> None:
+    """Beside the one dict of arguments."""
+
+    def handle(arguments: dict[str, Any], context: ToolContext) -> Any:
+        return {**arguments, "id": context.call_id}
+
+    made = Tool(handle, parameters={"properties": {"q": {}}})
+    assert {"q": 1, "id": "c"} == (await invoke(made, {"q": 1}, ToolContext("c"))).value
+
+
+async def test_a_handler_may_have_hints_that_nobody_knows() -> None:
+    """Its schema says what it takes."""
+
+    def handle(arguments: "Nowhere") -> Any:  # type: ignore[name-defined]  # noqa: F821, UP037  # the subject of the test
+        return arguments
+
+    assert {"q": 1} == (await invoke(Tool(handle, parameters={}), {"q": 1})).value
+
+
+async def test_the_time_that_is_left_can_be_asked_for() -> None:
+    """It is that of the tool's own timeout, or of the caller's."""
+
+    def left(context: ToolContext) -> float:
+        return context.remaining
+
+    assert 9 < (await invoke(Tool(left), {}, ToolContext(), timeout=10)).value <= 10
+    assert 99 < (await invoke(Tool(left, timeout=100), {}, ToolContext(), timeout=10)).value <= 100
+
+
+async def test_a_thread_can_see_that_nobody_waits_any_more() -> None:
+    """After a timeout `cancelled` is set, and progress ends the thread with an exception."""
+    begun, may_look, ended = threading.Event(), threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def stubborn(context: ToolContext) -> None:
+        begun.set()
+        may_look.wait()
+        seen.append(context.cancelled)
+        try:
+            context.progress("late")
+        except CallEnded as error:
+            seen.append(str(error))
+        ended.set()
+
+    told = Told()
+    timeout = 0.01
+    while not begun.is_set():  # on a busy machine, the time may be up before there is a thread
+        with pytest.raises(ToolTimeout):
+            await invoke(Tool(stubborn, timeout=timeout), {}, ToolContext("c", "stubborn", report=told))
+        timeout *= 2
+    may_look.set()
+    await anyio.to_thread.run_sync(ended.wait)
+    assert [True, "the call of tool 'stubborn' has ended"] == seen[:2]
+    assert [] == told.all
+
+
+async def test_progress_after_the_end_is_dropped() -> None:
+    """A task that a tool has left behind tells nobody anything."""
+    contexts: list[ToolContext] = []
+
+    async def leaves(context: ToolContext) -> None:
+        contexts.append(context)
+
+    told = Told()
+    await invoke(Tool(leaves), {}, ToolContext(report=told))
+    await contexts[0].progress("late")
+    assert [] == told.all
+
+
+async def test_a_slow_listener_costs_a_tool_no_time() -> None:
+    """While progress waits to be taken, also that of several tasks at once, the clock stands still."""
+    entered, taken = [anyio.Event(), anyio.Event()], anyio.Event()
+    deadlines: list[float] = []
+
+    async def slow(data: Any) -> None:
+        entered[data].set()
+        await taken.wait()
+
+    async def twice(context: ToolContext) -> str:
+        async def tell(data: int) -> None:
+            await context.progress(data)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tell, 0)
+            tasks.start_soon(tell, 1)
+            await entered[0].wait()
+            await entered[1].wait()
+            deadlines.append(context.deadline)
+            taken.set()
+        deadlines.append(context.deadline - time.monotonic())
+        return "done"
+
+    assert "done" == (await invoke(Tool(twice, timeout=50), {}, ToolContext(report=slow))).value
+    assert float("inf") == deadlines[0]
+    assert 40 < deadlines[1] <= 50
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_progress_that_cannot_be_told_ends_the_call(swallows: bool) -> None:
+    """With the fault of whoever was to be told, also where the tool takes no notice."""
+
+    def speaks(context: ToolContext) -> str:
+        try:
+            context.progress(1)
+        except LookupError:
+            if not swallows:
+                raise
+        return "done"
+
+    with pytest.raises(LookupError, match="gone"):
+        await invoke(Tool(speaks), {}, ToolContext(report=Told(LookupError("gone"))))
+
+
+async def test_progress_that_is_no_json_is_the_tools_fault() -> None:
+    """As a result of that kind is."""
+
+    async def mumbles(context: ToolContext) -> None:
+        await context.progress(object())
+
+    with pytest.raises(ToolOutputError):
+        await invoke(Tool(mumbles), {}, ToolContext(report=Told()))
+
+
+async def test_a_tool_that_fails_after_progress_has_failed() -> None:
+    """What was told stands."""
+
+    async def stumbles(context: ToolContext) -> None:
+        await context.progress(1)
+        raise KeyError("x")
+
+    told = Told()
+    with pytest.raises(ToolFailed, match="tool 'stumbles' failed"):
+        await invoke(Tool(stumbles), {}, ToolContext(report=told))
+    assert [1] == told.all
+
+
+def test_one_context_is_enough() -> None:
+    """Two parameters for it, or one that has no name, are a slip."""
+
+    def two(a: ToolContext, b: ToolContext) -> None: ...
+    def positional(a: ToolContext, /) -> None: ...
+
+    with pytest.raises(TypeError, match="tool 'two': parameters 'a' and 'b' both take the ToolContext"):
+        Tool(two)
+    with pytest.raises(TypeError, match="tool 'positional': parameter 'a' is positional-only"):
+        Tool(positional)

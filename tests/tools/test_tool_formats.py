@@ -1,0 +1,226 @@
+"""How each provider is told of a tool, and how the seed's front end lists one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from streamtools.parsing.declared import Declared
+from streamtools.tools import Tool, ToolRegistry, tool
+from streamtools.tools.descriptions import parameters_of_schema, schema_of_parameters, type_of
+from streamtools.tools.registry import Format
+from tests.support.signatures import TOOLS
+
+
+class Place(BaseModel):
+    city: str
+
+
+class Forecast(BaseModel):
+    sky: str
+
+
+@tool(examples=[{"place": {"city": "Bern"}}])
+def weather(place: Place, unit: Literal["c", "f"] = "c") -> Forecast:
+    """Tell the weather. At length."""
+    return Forecast(sky=place.city)
+
+
+def now() -> str:
+    return "noon"
+
+
+PLACE = {"type": "object", "title": "Place", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+UNIT = {"type": "string", "enum": ["c", "f"], "default": "c"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"place": {"$ref": "#/$defs/Place"}, "unit": UNIT},
+    "required": ["place"],
+    "additionalProperties": False,
+    "$defs": {"Place": PLACE},
+}
+EXAMPLES = [{"place": {"city": "Bern"}}]
+SHOWN = {**SCHEMA, "examples": EXAMPLES}
+INLINE = {"type": "object", "properties": {"place": PLACE, "unit": UNIT}, "required": ["place"]}
+NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+SAID = {"name": "weather", "description": "Tell the weather. At length."}
+
+DEFINITIONS: dict[str, list[Any]] = {
+    "openai": [
+        {"type": "function", "function": {**SAID, "parameters": SHOWN}},
+        {"type": "function", "function": {"name": "now", "parameters": NOTHING}},
+    ],
+    "responses": [
+        {"type": "function", **SAID, "parameters": SHOWN, "strict": False},
+        {"type": "function", "name": "now", "parameters": NOTHING, "strict": False},
+    ],
+    "anthropic": [
+        {**SAID, "input_schema": SCHEMA, "input_examples": EXAMPLES},
+        {"name": "now", "input_schema": NOTHING},
+    ],
+    "gemini": [
+        {
+            "functionDeclarations": [
+                {**SAID, "parametersJsonSchema": SCHEMA},
+                {"name": "now", "parametersJsonSchema": NOTHING},
+            ]
+        }
+    ],
+    "ollama": [
+        {"type": "function", "function": {**SAID, "parameters": INLINE}},
+        {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
+    ],
+    "mcp": [
+        {
+            **SAID,
+            "inputSchema": SHOWN,
+            "outputSchema": {"type": "object", "properties": {"sky": {"type": "string"}}, "required": ["sky"]},
+        },
+        {"name": "now", "inputSchema": NOTHING},
+    ],
+    "tool_clients": [
+        {
+            **SAID,
+            "parameters": [
+                {"name": "place", "type": "object", "description": "", "isRequired": True, "schema": PLACE},
+                {"name": "unit", "type": "string", "description": "", "isRequired": False, "schema": UNIT},
+            ],
+        },
+        {"name": "now", "description": "", "parameters": []},
+    ],
+    "compact": ["- weather(place: object, unit?: string) — Tell the weather.", "- now()"],
+}
+
+
+@pytest.mark.parametrize("format", DEFINITIONS)
+def test_each_provider_is_told_in_its_own_form(format: Any) -> None:
+    """In the order of registration, with a description only where there is one."""
+    assert DEFINITIONS[format] == ToolRegistry(weather, now).definitions(format)
+
+
+@pytest.mark.parametrize("format", DEFINITIONS)
+def test_no_tools_are_no_definitions(format: Any) -> None:
+    """Not even an empty list of Gemini's."""
+    assert [] == ToolRegistry().definitions(format)
+
+
+@pytest.mark.parametrize("format", get_args(Format))
+def test_every_signature_can_be_told_to_every_provider(format: Any) -> None:
+    """As JSON, and the parser that is told of it knows the same parameters."""
+    registry = ToolRegistry(each for each in TOOLS if not each.is_unbound)
+    definitions = json.loads(json.dumps(registry.definitions(format)))
+    assert definitions == registry.definitions(format)
+    if format != "tool_clients":
+        declared = Declared(definitions)
+        assert {each.name: set(each.parameters["properties"]) for each in registry} == {
+            name: set(declared.arguments(name).properties) for name in declared.names
+        }
+
+
+def test_a_name_that_anthropic_refuses_is_refused_for_it() -> None:
+    """Other providers take parameters of any name."""
+
+    def measure(größe: int) -> None: ...
+
+    registry = ToolRegistry(measure)
+    assert "größe" in registry.definitions("openai")[0]["function"]["parameters"]["properties"]
+    with pytest.raises(ValueError, match="tool 'measure': Anthropic takes no parameter called 'größe'"):
+        registry.definitions("anthropic")
+
+
+SEED: list[dict[str, Any]] = [
+    {
+        "name": "city",
+        "type": "string",
+        "description": "Where.",
+        "isRequired": True,
+        "schema": {"type": "string", "$schema": "https://json-schema.org/draft/2020-12/schema"},
+    },
+    {"name": "tags", "type": "array", "description": "", "isRequired": False, "schema": {"type": "array"}},
+    {"name": "unit", "type": "string", "isRequired": False, "schema": {"enum": ["c", "f"]}},
+    {"name": "when"},
+]
+
+
+def test_a_parameter_list_of_the_seed_becomes_a_schema() -> None:
+    """With a handler it makes a tool, which is listed in the same way again."""
+    made = Tool(lambda arguments: arguments["city"], name="getWeather", description="Tell.", parameters=SEED)
+    assert made.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where."},
+            "tags": {"type": "array", "items": {}},
+            "unit": {"type": "string", "enum": ["c", "f"]},
+            "when": {},
+        },
+        "required": ["city"],
+    }
+    listed = parameters_of_schema(made.parameters)
+    assert [(each["name"], each["type"], each["isRequired"]) for each in listed] == [
+        ("city", "string", True),
+        ("tags", "array", False),
+        ("unit", "string", False),
+        ("when", "object", False),
+    ]
+    assert schema_of_parameters(listed[:3])["properties"] == {
+        name: part for name, part in made.parameters["properties"].items() if name != "when"
+    }
+
+
+@pytest.mark.parametrize("parameters", [[{}], [{"name": ""}], [{"name": "a"}, {"name": "a"}], ["a"]])
+def test_a_parameter_without_a_name_of_its_own_is_refused(parameters: Any) -> None:
+    """There would be no member of an object for it."""
+    with pytest.raises(ValueError, match="each parameter has a name of its own"):
+        schema_of_parameters(parameters)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": "string"}, "string"),
+        ({"type": ["integer", "null"]}, "integer"),
+        ({"type": ["integer", "string"]}, "object"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "object"),
+        ({"anyOf": [{"type": "integer"}, True]}, "object"),
+        ({"enum": ["a", "b"]}, "string"),
+        ({"const": "a"}, "string"),
+        ({"enum": [1]}, "object"),
+        ({"type": "null"}, "object"),
+        ({}, "object"),
+    ],
+)
+def test_a_schema_has_one_type_or_is_an_object(schema: dict[str, Any], kind: str) -> None:
+    """Null beside a type does not count."""
+    assert kind == type_of(schema)
+
+
+def line(**properties: Any) -> str:
+    made = Tool(lambda it: it, name="f", description="", parameters={"properties": properties, "required": ["z"]})
+    (only,) = ToolRegistry(made).definitions("compact")
+    return only
+
+
+def test_a_compact_line_tells_types() -> None:
+    """Required ones come first, then by name; an array of scalars says of which."""
+    assert line(b={"type": "integer"}, z={"type": "string"}, a=True) == "- f(z: string, a?: any, b?: integer)"
+    assert line(z={"type": "array", "items": {"type": "number"}}) == "- f(z: number[])"
+    assert line(z={"type": "array", "items": {"type": "array"}}) == "- f(z: array)"
+    assert line(z={"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}) == "- f(z: string[])"
+
+
+@pytest.mark.parametrize(
+    ("description", "shown"),
+    [
+        ("One. Two.", "One."),
+        ("Version 1.5 of it", "Version 1.5 of it"),
+        ("x" * 81, "x" * 79 + "…"),
+        ("Two\n\nparagraphs", "Two paragraphs"),
+    ],
+)
+def test_a_compact_line_has_one_short_sentence(description: str, shown: str) -> None:
+    """The first, on one line, of at most 80 characters."""
+    assert ToolRegistry(Tool(now, description=description)).definitions("compact") == [f"- now() — {shown}"]

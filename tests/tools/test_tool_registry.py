@@ -1,0 +1,317 @@
+"""Tools by name: what a user may pass, what happens to duplicates, what the model is told, and calling by hand."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, assert_type
+
+import anyio
+import pytest
+import structlog.testing
+
+from streamtools.errors import (
+    ToolCallFailed,
+    ToolFailed,
+    ToolInputError,
+    ToolOutputError,
+    ToolTimeout,
+    UnknownTool,
+)
+from streamtools.tools import Tool, ToolError, ToolRegistry, ToolResult, tool
+from tests.support.loops import other_loop_deep
+
+__all__ = ["other_loop_deep"]  # a fixture
+
+
+def weather(city: str) -> dict[str, Any]:
+    """Tell the weather."""
+    return {"city": city, "sky": "clear"}
+
+
+async def clock() -> str:
+    return "noon"
+
+
+@tool(name="weather")
+def other_weather(city: str) -> str:
+    """Guess the weather."""
+    return "rain"
+
+
+def test_a_registry_is_chainable_and_keeps_the_order() -> None:
+    """Tools come back in the order of their registration, however they were given."""
+    registry = ToolRegistry(clock).register(weather).register({"zeit": clock}, [tool(clock, name="b"), None])
+    assert registry.names == ["clock", "weather", "zeit", "b"]
+    assert registry.names == [each.name for each in registry]
+    assert len(registry) == 4
+    assert repr(registry) == "<ToolRegistry clock, weather, zeit, b>"
+    assert repr(ToolRegistry()) == "<ToolRegistry (empty)>"
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        (None, []),
+        (weather, ["weather"]),
+        (other_weather, ["weather"]),
+        ([weather, clock], ["weather", "clock"]),
+        ((each for each in [clock, weather]), ["clock", "weather"]),
+        ({"getWeather": weather}, ["getWeather"]),
+        ([ToolRegistry(weather), [clock]], ["weather", "clock"]),
+    ],
+)
+def test_users_may_pass_tools_in_many_forms(tools: Any, names: list[str]) -> None:
+    """Functions, tools, registries, mappings of names, and collections of them."""
+    assert names == ToolRegistry.of(tools).names
+
+
+def test_a_registry_is_passed_through() -> None:
+    """Tools that are added later are seen."""
+    registry = ToolRegistry()
+    assert registry is ToolRegistry.of(registry)
+
+
+@pytest.mark.parametrize("tools", [3, "weather", [b"x"]])
+def test_what_is_no_tool_is_refused(tools: Any) -> None:
+    """A name is not enough."""
+    with pytest.raises(TypeError, match="is no tool, function, registry or collection of them"):
+        ToolRegistry.of(tools)
+
+
+@pytest.mark.parametrize("name", ["Weather", "weather ", "__init__", "get", "names", "_tools", ""])
+def test_only_exact_names_are_found(name: str) -> None:
+    """Neither likeness nor the attributes of Python lead to anything."""
+    registry = ToolRegistry(weather)
+    assert name not in registry
+    assert registry.get(name) is None
+
+
+def test_a_tool_is_found_by_its_name() -> None:
+    """`get` and `in` know it."""
+    registry = ToolRegistry(other_weather)
+    assert other_weather is registry.get("weather")
+    assert "weather" in registry
+
+
+def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
+    """The newest of a name counts; the warning says which name."""
+    with structlog.testing.capture_logs() as logs:
+        registry = ToolRegistry(weather, clock, other_weather)
+    assert registry.names == ["weather", "clock"]
+    assert other_weather is registry.get("weather")
+    assert logs == [{"event": "duplicate_tool", "log_level": "warning", "tool": "weather", "on_duplicate": "replace"}]
+
+
+def test_the_same_tool_twice_is_no_duplicate() -> None:
+    """Two lists may share a tool."""
+    with structlog.testing.capture_logs() as logs:
+        ToolRegistry(other_weather, [other_weather])
+    assert logs == []
+
+
+def test_a_duplicate_may_be_kept_out() -> None:
+    """With `keep` the first of a name counts, and the warning comes all the same."""
+    with structlog.testing.capture_logs() as logs:
+        registry = ToolRegistry(other_weather, weather, on_duplicate="keep")
+    assert other_weather is registry.get("weather")
+    assert [each["on_duplicate"] for each in logs] == ["keep"]
+
+
+def test_a_duplicate_may_be_an_error() -> None:
+    """With `error` registration raises."""
+    with pytest.raises(ValueError, match="a tool named 'weather' is already registered"):
+        ToolRegistry(other_weather, weather, on_duplicate="error")
+
+
+def test_a_registry_decorates() -> None:
+    """`@registry.tool` defines and registers, with or without options, and leaves a tool that can be called."""
+    registry = ToolRegistry()
+
+    @registry.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @registry.tool(name="sub", timeout=3)
+    def subtract(a: int, b: int) -> int:
+        return a - b
+
+    assert_type(add(1, 2), int)
+    assert (add(1, 2), subtract(3, 2)) == (3, 1)
+    assert [add, subtract] == [registry.get("add"), registry.get("sub")]
+    assert subtract.timeout == 3
+
+
+def test_definitions_are_those_of_openai() -> None:
+    """One function object each, in order; a description only where there is one."""
+    assert ToolRegistry(weather, clock).definitions() == [
+        {
+            "type": "function",
+            "function": {
+                "name": "weather",
+                "description": "Tell the weather.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"city": {"type": "string"}},
+                    "required": ["city"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        {
+            "type": "function",
+            "function": {
+                "name": "clock",
+                "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+            },
+        },
+    ]
+
+
+def test_definitions_belong_to_the_caller() -> None:
+    """Changing them changes no tool."""
+    registry = ToolRegistry(weather)
+    registry.definitions()[0]["function"]["parameters"]["properties"].clear()
+    assert "city" in registry.definitions()[0]["function"]["parameters"]["properties"]
+
+
+def test_an_unknown_format_is_refused() -> None:
+    """The message lists the formats."""
+    with pytest.raises(ValueError, match="no tool definitions for 'soap'; there are openai"):
+        ToolRegistry().definitions("soap")  # type: ignore[call-overload]  # the subject of the test
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "arguments", "result"),
+    [
+        ("weather", '{"city": "Bern"}', {"city": "Bern", "sky": "clear"}),
+        ("weather", {"city": "Bern"}, {"city": "Bern", "sky": "clear"}),
+        ("weather", '"{\\"city\\": \\"Bern\\"}"', None),
+        ("clock", "", "noon"),
+        ("clock", None, "noon"),
+        ("clock", "{}", "noon"),
+        ("clock", "null", None),
+    ],
+)
+async def test_execute_calls_a_tool_by_name(name: str, arguments: Any, result: Any) -> None:
+    """JSON in, plain values out; no arguments are an empty object, and everything else is refused."""
+    registry = ToolRegistry(weather, clock)
+    if result is None:
+        with pytest.raises(ToolInputError, match=f"the arguments of '{name}' do not fit: the arguments are a string"):
+            await registry.execute(name, arguments)
+    else:
+        assert result == await registry.execute(name, arguments)
+
+
+@pytest.mark.anyio
+async def test_execute_returns_what_an_interface_would_get() -> None:
+    """Of a separated result, the interface's part; progress is dropped."""
+
+    def report() -> Any:
+        yield 1
+        return ToolResult(model="short", ui=["long"])
+
+    assert await ToolRegistry(report).execute("report") == ["long"]
+
+
+async def fails() -> None:
+    raise LookupError("s3cret")
+
+
+async def refuses() -> None:
+    raise ToolError("not on Sundays")
+
+
+async def refuses_silently() -> None:
+    raise ToolError
+
+
+async def refuses_in_a_group() -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(refuses)
+
+
+async def hangs() -> None:
+    await anyio.sleep_forever()
+
+
+def returns_an_object() -> Any:
+    return object()
+
+
+async def asks_another() -> Any:
+    return await ToolRegistry().execute("nobody")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("function", "kind", "message", "cause"),
+    [
+        (weather, ToolInputError, "the arguments of 'weather' do not fit: city: Field required", type(None)),
+        (fails, ToolFailed, "tool 'fails' failed", LookupError),
+        (refuses, ToolFailed, "not on Sundays", ToolError),
+        (refuses_silently, ToolFailed, "tool 'refuses_silently' failed", ToolError),
+        (refuses_in_a_group, ToolFailed, "not on Sundays", ToolError),
+        (asks_another, ToolFailed, "tool 'asks_another' failed", UnknownTool),
+        (hangs, ToolTimeout, "tool 'hangs' did not end within 0.01 seconds", type(None)),
+        (
+            returns_an_object,
+            ToolOutputError,
+            "tool 'returns_an_object' returned what cannot be written as JSON",
+            TypeError,
+        ),
+    ],
+)
+async def test_execute_raises_what_went_wrong(
+    function: Callable[..., Any], kind: type[ToolCallFailed], message: str, cause: type[Exception]
+) -> None:
+    """Each kind of failure has its class, names the tool, says what may be said, and chains the cause."""
+    with pytest.raises(ToolCallFailed) as caught:
+        await ToolRegistry(function).execute(function.__name__, "{}", timeout=0.01 if function is hangs else 60)
+    assert kind is type(caught.value)
+    assert function.__name__ == caught.value.name
+    assert message == str(caught.value)
+    assert isinstance(caught.value.__cause__, cause)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("tools", "name", "message"),
+    [
+        ([weather, clock], "wether", "no tool named 'wether'; there are weather, clock. Did you mean 'weather'?"),
+        ([weather, clock], "xyz", "no tool named 'xyz'; there are weather, clock"),
+        ([], "weather", "no tool named 'weather'; there are no tools"),
+        ([weather], "x" * 9999, f"no tool named '{'x' * 64}'; there are weather"),
+    ],
+)
+async def test_an_unknown_tool_is_answered_with_those_that_exist(tools: Any, name: str, message: str) -> None:
+    """A likeness is suggested, in words, and never called."""
+    with pytest.raises(UnknownTool, match=re.escape(message)) as caught:
+        await ToolRegistry(tools).execute(name, "{}")
+    assert name == caught.value.name
+
+
+@pytest.mark.anyio
+async def test_a_tools_own_timeout_counts_before_the_callers() -> None:
+    """The one who wrote the tool knows better how long it takes."""
+    with pytest.raises(ToolTimeout, match=r"within 0\.01 seconds"):
+        await ToolRegistry(Tool(hangs, timeout=0.01)).execute("hangs", timeout=3600)
+
+
+@pytest.mark.anyio
+async def test_sync_functions_do_not_block_the_loop() -> None:
+    """They run in a thread of their own, with the context variables of the caller."""
+    loop_thread = threading.get_ident()
+
+    def where() -> bool:
+        return threading.get_ident() == loop_thread
+
+    assert await ToolRegistry(where).execute("where") is False
+
+
+@pytest.mark.anyio
+async def test_a_sync_function_may_return_an_awaitable() -> None:
+    """As lambdas and simple decorators around coroutine functions do."""
+    assert await ToolRegistry({"now": lambda: clock()}).execute("now") == "noon"

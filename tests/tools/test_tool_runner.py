@@ -1,0 +1,914 @@
+"""Running calls: order, limits, endings, cancellation, and what is told to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+import structlog.testing
+from pydantic import BaseModel, field_validator, model_serializer
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code, ToolFailed
+from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
+from streamtools.tools import Runner, Tool, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "hunter2-s3cret"
+
+
+class Interface:
+    """What the interface gets, and a numbering of it."""
+
+    def __init__(self, then: Callable[[UIEvent], Any] = lambda event: None) -> None:
+        self.events: list[UIEvent] = []
+        self.number = itertools.count(1).__next__
+        self._then = then
+
+    async def send(self, event: UIEvent) -> None:
+        self.events.append(event)
+        told = self._then(event)
+        if told is not None:
+            await told
+
+    @property
+    def story(self) -> list[tuple[str, str]]:
+        """Which call each event is about."""
+        return [(event.type, _call_id(event)) for event in self.events]
+
+
+def _call_id(event: UIEvent) -> str:
+    if isinstance(event, Warning):
+        return ""
+    assert isinstance(event, Executing | Progress | Executed | Error)
+    return (event.call_id if isinstance(event, Progress | Error) else event.call.id) or ""
+
+
+def call(name: str, id: str | None = None, /, **arguments: Any) -> ToolCall:
+    """A call of `name` with an id of the same name."""
+    return ToolCall(id=id or name, name=name, arguments=arguments, dialect="hash_marker")
+
+
+def runner(interface: Interface, *tools: Any, **options: Any) -> Runner:
+    """A runner of these tools that numbers for the interface."""
+    return Runner(ToolRegistry(*tools), number=interface.number, **options)
+
+
+async def outcome_of(function: Any, /, **options: Any) -> tuple[ToolOutcome, list[UIEvent]]:
+    """How a call of one tool without arguments ends, and the events of it."""
+    interface = Interface()
+    made = function if isinstance(function, Tool) else Tool(function, name="it")
+    (outcome,) = await runner(interface, made, **options).run([call(made.name)], interface.send)
+    return outcome, interface.events
+
+
+async def weather(city: str) -> dict[str, str]:
+    return {"city": city, "message": f"Rain in {city}"}
+
+
+async def test_an_async_tool_is_executed() -> None:
+    """`executing`, then `executed` with plain values, the result's message and the time; the model gets JSON."""
+    interface = Interface()
+    ticks = iter([10.0, 12.5])
+    made = call("weather", city="Bern")
+    outcomes = await runner(interface, weather, clock=ticks.__next__).run([made], interface.send)
+    result = {"city": "Bern", "message": "Rain in Bern"}
+    assert interface.events == [
+        Executing(made, seq=1),
+        Executed(made, result, "Rain in Bern", 2.5, seq=2),
+    ]
+    assert outcomes == [
+        ToolOutcome(
+            call=made,
+            result=result,
+            text='{"city":"Bern","message":"Rain in Bern"}',
+            error=None,
+            message="Rain in Bern",
+            elapsed=2.5,
+        )
+    ]
+    assert interface.events == [read_ui_event(event.to_json()) for event in interface.events]
+
+
+async def test_no_calls_have_no_outcomes() -> None:
+    """Nothing is sent."""
+    interface = Interface()
+    assert await runner(interface).run([], interface.send) == []
+    assert interface.events == []
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"message": "Done"}, "Done"),
+        ({"message": ""}, None),
+        ({"message": 3}, None),
+        ({"text": "Done"}, None),
+        ("Done", None),
+        (["message"], None),
+        (None, None),
+        (ToolResult(model={"message": "to the model"}, ui={"message": "to the reader"}), "to the reader"),
+        (ToolResult(model={"message": "to the model"}, ui=1), None),
+    ],
+)
+async def test_a_message_is_the_results_own(result: Any, message: str | None) -> None:
+    """A text under `message` that says something is for the reader; other results have none."""
+
+    async def answer() -> Any:
+        return result
+
+    outcome, events = await outcome_of(answer)
+    assert message == outcome.message
+    assert isinstance(events[-1], Executed)
+    assert message == events[-1].message
+
+
+async def test_a_message_may_stand_in_an_object() -> None:
+    """Models and dataclasses have one too."""
+
+    class Answer(BaseModel):
+        message: str
+
+    async def answer() -> Answer:
+        return Answer(message="Done")
+
+    outcome, _ = await outcome_of(answer)
+    assert (outcome.message, outcome.result) == ("Done", {"message": "Done"})
+
+
+@pytest.mark.parametrize("value", [float("nan"), {"a": [float("-inf")]}, "half \ud800", 10**300, {1: {2, 3}}])
+async def test_every_result_can_be_sent(value: Any) -> None:
+    """What a tool returns never breaks the JSON of the event, which reads back as it was."""
+
+    async def answer() -> Any:
+        return value
+
+    _, events = await outcome_of(answer)
+    assert isinstance(events[-1], Executed)
+    assert events[-1] == read_ui_event(events[-1].to_json())
+
+
+async def test_results_are_shown_as_they_come_and_returned_as_they_were_asked_for() -> None:
+    """The interface sees the order in which tools end, the model the order of the calls."""
+    second_is_done = anyio.Event()
+
+    async def slow() -> str:
+        await second_is_done.wait()
+        return "slow"
+
+    async def quick() -> str:
+        return "quick"
+
+    def watch(event: UIEvent) -> None:
+        if isinstance(event, Executed) and event.call.name == "quick":
+            second_is_done.set()
+
+    interface = Interface(watch)
+    outcomes = await runner(interface, slow, quick).run([call("slow"), call("quick")], interface.send)
+    assert interface.story == [
+        ("executing", "slow"),
+        ("executing", "quick"),
+        ("executed", "quick"),
+        ("executed", "slow"),
+    ]
+    assert [outcome.text for outcome in outcomes] == ["slow", "quick"]
+    assert [event.seq for event in interface.events] == [1, 2, 3, 4]
+
+
+async def test_two_identical_calls_are_two_calls() -> None:
+    """Each is run and has its own outcome."""
+    count = itertools.count(1)
+
+    async def next_number() -> int:
+        return next(count)
+
+    interface = Interface()
+    calls = [call("next_number", "a"), call("next_number", "b")]
+    outcomes = await runner(interface, next_number).run(calls, interface.send)
+    assert {1, 2} == {outcome.result for outcome in outcomes}
+    assert calls == [outcome.call for outcome in outcomes]
+
+
+async def test_no_more_tools_work_at_once_than_allowed() -> None:
+    """With a limit of two the third call waits until one has ended, in the order of the calls, and so do other runs."""
+    doors = {name: anyio.Event() for name in "abcd"}
+
+    async def wait(name: str) -> str:
+        await doors[name].wait()
+        return name
+
+    interface = Interface()
+    shared = runner(interface, wait, concurrency=2)
+    async with anyio.create_task_group() as tasks:
+        for names in ("abc", "d"):
+            calls = [call("wait", name, name=name) for name in names]
+            tasks.start_soon(shared.run, calls, interface.send)
+            await anyio.wait_all_tasks_blocked()
+        assert interface.story == [("executing", "a"), ("executing", "b")]
+        for name, next_story in [("b", ("executing", "c")), ("a", ("executing", "d"))]:
+            doors[name].set()
+            await anyio.wait_all_tasks_blocked()
+            assert ("executed", name) in interface.story
+            assert next_story in interface.story
+        doors["c"].set()
+        doors["d"].set()
+    assert sorted(interface.story[-2:]) == [("executed", "c"), ("executed", "d")]
+
+
+async def test_a_failing_tool_leaves_its_siblings_alone() -> None:
+    """Its error is its own outcome."""
+
+    async def fail() -> None:
+        raise LookupError(SECRET)
+
+    interface = Interface()
+    outcomes = await runner(interface, fail, weather).run([call("fail"), call("weather", city="Bern")], interface.send)
+    assert [outcome.error for outcome in outcomes] == [Code.TOOL_FAILED, None]
+
+
+async def test_an_unknown_tool_is_answered() -> None:
+    """The model learns which tools exist and which one it may have meant; the reader only that there is none."""
+    interface = Interface()
+    (outcome,) = await runner(interface, weather).run([call("wether")], interface.send)
+    assert outcome.text == "no tool named 'wether'; there are weather. Did you mean 'weather'?"
+    assert (outcome.error, outcome.result) == (Code.UNKNOWN_TOOL, None)
+    made = call("wether")
+    assert interface.events == [
+        Executing(made, seq=1),
+        Error(Code.UNKNOWN_TOOL, "no tool named 'wether'", call_id="wether", call=made, seq=2),
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 10_000, "\x00\u202e", "__class__"])
+async def test_a_bad_name_is_only_an_unknown_tool(name: str) -> None:
+    """Whatever a model writes for a name is answered, in few words."""
+    interface = Interface()
+    (outcome,) = await runner(interface, weather).run([call(name, "id")], interface.send)
+    assert outcome.error is Code.UNKNOWN_TOOL
+    assert len(outcome.text) < 200
+
+
+async def test_arguments_that_do_not_fit_are_answered() -> None:
+    """The tool is not called, and the model learns what to correct."""
+    interface = Interface()
+    (outcome,) = await runner(interface, weather).run([call("weather", town=SECRET)], interface.send)
+    assert outcome.error is Code.TOOL_INPUT
+    assert outcome.text.endswith("do not fit: city: Field required; town: Extra inputs are not permitted")
+
+
+async def test_a_tool_cannot_change_the_call_that_is_shown() -> None:
+    """A handler of a dict owns what it gets."""
+
+    @tool(parameters={"type": "object"})
+    async def eat(arguments: dict[str, Any]) -> None:
+        arguments["food"].clear()
+
+    interface = Interface()
+    made = call("eat", food=["bread"])
+    await runner(interface, eat).run([made], interface.send)
+    assert made.arguments == {"food": ["bread"]}
+
+
+async def test_a_tool_that_takes_too_long_is_timed_out() -> None:
+    """The default holds for tools without their own; the model and the reader learn the bound."""
+
+    async def hang() -> None:
+        await anyio.Event().wait()
+
+    for made, options in ((Tool(hang), {"timeout": 0.01}), (Tool(hang, timeout=0.01), {})):
+        outcome, events = await outcome_of(made, **options)
+        assert (outcome.error, outcome.text) == (Code.TOOL_TIMEOUT, "tool 'hang' did not end within 0.01 seconds")
+        assert events[-1] == outcome.event(2)
+
+
+async def test_a_quick_tool_is_not_kept_by_a_slow_one() -> None:
+    """A sibling that hangs until its timeout is the only one to fail."""
+
+    async def hang() -> None:
+        await anyio.Event().wait()
+
+    interface = Interface()
+    calls = [call("hang"), call("weather", city="Bern")]
+    outcomes = await runner(interface, Tool(hang, timeout=0.01), weather).run(calls, interface.send)
+    assert [outcome.error for outcome in outcomes] == [Code.TOOL_TIMEOUT, None]
+
+
+async def test_a_tool_that_turns_our_timeout_into_an_error_is_timed_out() -> None:
+    """HTTP clients do that to a cancellation."""
+
+    async def hang() -> None:
+        try:
+            await anyio.Event().wait()
+        finally:
+            raise ConnectionError(SECRET)
+
+    outcome, _ = await outcome_of(Tool(hang, timeout=0.01))
+    assert outcome.error is Code.TOOL_TIMEOUT
+
+
+async def test_a_timeout_of_the_tools_own_is_a_failure() -> None:
+    """`TimeoutError` from within says nothing of our clock."""
+
+    async def times_out() -> None:
+        raise TimeoutError(SECRET)
+
+    outcome, _ = await outcome_of(times_out)
+    assert outcome.error is Code.TOOL_FAILED
+
+
+async def test_a_result_in_spite_of_the_clock_counts() -> None:
+    """A tool that shields its last step from being stopped has done its work."""
+
+    async def commit() -> str:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.02)  # past the timeout, however slow the machine
+        return "committed"
+
+    outcome, _ = await outcome_of(Tool(commit, timeout=0.01))
+    assert (outcome.error, outcome.text) == (None, "committed")
+
+
+async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
+    """The call ends in time and says that its thread goes on; what the thread returns later is dropped and counted."""
+    door, left = threading.Event(), threading.Event()
+
+    def block() -> str:
+        door.wait()
+        left.set()
+        return "too late"
+
+    interface = Interface()
+    work = runner(interface, Tool(block, timeout=0.2))
+    with structlog.testing.capture_logs() as logs:
+        try:
+            (outcome,) = await work.run([call("block")], interface.send)
+            assert (work.threads.left, work.threads.dropped) == (1, 0)
+        finally:
+            door.set()
+        await anyio.to_thread.run_sync(left.wait)
+        while work.threads.left:
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+    text = "tool 'block' did not end within 0.2 seconds; it could not be stopped, and may still be at work"
+    assert (outcome.error, outcome.abandoned, outcome.text) == (Code.TOOL_TIMEOUT, True, text)
+    assert interface.story == [("executing", "block"), ("warning", ""), ("error", "block")]
+    warning = interface.events[1]
+    assert isinstance(warning, Warning)
+    assert (warning.code, warning.count, warning.seq) == (Code.ABANDONED, 1, 2)
+    assert repr(work.threads) == "Threads(left=0, dropped=1)"
+    assert ["tool_call_failed", "tool_result_dropped"] == [each["event"] for each in logs]
+
+
+async def test_threads_left_behind_keep_no_place() -> None:
+    """As many blocked threads as may work at once do not keep the next call from its turn."""
+    door = threading.Event()
+
+    def block() -> None:
+        door.wait()
+
+    interface = Interface()
+    blocked = [call("block", str(number)) for number in range(3)]
+    try:
+        outcomes = await runner(interface, Tool(block, timeout=0.01), weather, concurrency=1).run(
+            [*blocked, call("weather", city="Bern")], interface.send
+        )
+    finally:
+        door.set()
+    assert [outcome.error for outcome in outcomes] == [Code.TOOL_TIMEOUT] * 3 + [None]
+
+
+def raises(error: BaseException) -> list[Callable[[], Any]]:
+    """One tool of each kind that raises `error`."""
+
+    async def as_coroutine() -> None:
+        raise error
+
+    def in_thread() -> None:
+        raise error
+
+    async def as_async_generator() -> AsyncIterator[int]:
+        for each in [error]:
+            raise each
+        yield 1
+
+    def as_generator() -> Iterator[int]:
+        for each in [error]:
+            raise each
+        yield 1
+
+    return [as_coroutine, in_thread, as_async_generator, as_generator]
+
+
+@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@pytest.mark.parametrize(
+    "error", [LookupError(SECRET), StopIteration(SECRET), SystemExit(SECRET), asyncio.CancelledError(SECRET)], ids=type
+)
+async def test_what_a_tool_raises_is_its_failure(error: BaseException, kind: int) -> None:
+    """Also `SystemExit`, which must not end the server, and a cancellation that nobody asked for."""
+    outcome, events = await outcome_of(raises(error)[kind])
+    assert (outcome.error, outcome.text, outcome.message) == (Code.TOOL_FAILED, "tool 'it' failed", "tool 'it' failed")
+    assert [event.type for event in events] == ["executing", "error"]
+
+
+@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+async def test_what_a_tool_refuses_with_is_said(kind: int) -> None:
+    """The text of a `ToolError` goes to the model and to the reader word for word."""
+    outcome, _ = await outcome_of(raises(ToolError("not on Sundays"))[kind])
+    assert (outcome.error, outcome.text, outcome.message) == (Code.TOOL_FAILED, "not on Sundays", "not on Sundays")
+
+
+@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+async def test_what_is_meant_for_the_program_passes(kind: int) -> None:
+    """Exceptions outside `Exception` that are not known here are nobody's result."""
+
+    class Emergency(BaseException):
+        pass
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await outcome_of(raises(Emergency())[kind])
+    assert caught.group_contains(Emergency)
+
+
+class Broken(BaseModel):
+    """A result that cannot be written."""
+
+    x: int = 1
+
+    @model_serializer
+    def write(self) -> dict[str, int]:
+        raise LookupError(SECRET)
+
+
+class Fragile(BaseModel):
+    """Arguments that break while they are read."""
+
+    x: str
+
+    @field_validator("x")
+    @classmethod
+    def check(cls, value: str) -> str:
+        raise LookupError(SECRET + value)
+
+
+def breaks_while_reading(it: Fragile) -> None:
+    raise AssertionError
+
+
+async def breaks_while_written() -> Any:
+    return Broken()
+
+
+async def breaks_while_yielding() -> AsyncIterator[Any]:
+    yield Broken()
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "code"),
+    [
+        *[(each, {}, Code.TOOL_FAILED) for each in raises(LookupError(SECRET))],
+        (breaks_while_reading, {"x": SECRET}, Code.TOOL_FAILED),
+        (breaks_while_written, {}, Code.TOOL_OUTPUT),
+        (breaks_while_yielding, {}, Code.TOOL_OUTPUT),
+        (weather, {"city": [SECRET]}, Code.TOOL_INPUT),
+    ],
+)
+async def test_no_secret_leaks(made: Callable[..., Any], arguments: dict[str, Any], code: Code) -> None:
+    """The text of an exception is in no event, no text for the model and no log line; nor are argument values in the
+    log. The log has the tool, the code, and which exception was raised where.
+    """
+
+    async def complain(call: ToolCall, outcome: ToolOutcome) -> None:
+        raise LookupError(SECRET)
+
+    interface = Interface()
+    with structlog.testing.capture_logs() as logs:
+        (outcome,) = await runner(interface, made, on_tool_result=complain).run(
+            [call(made.__name__, **arguments)], interface.send
+        )
+    assert outcome.error is code
+    endings = [event for event in interface.events if isinstance(event, Error)]
+    assert [code] == [event.code for event in endings]
+    assert SECRET not in outcome.text + str(outcome.message) + "".join(event.message for event in endings)
+    assert SECRET not in repr(logs)
+    assert [("tool_call_failed", code.value), ("on_tool_result_failed", None)] == [
+        (each["event"], each.get("code")) for each in logs
+    ]
+    assert {made.__name__} == {each["tool"] for each in logs}
+    if code is not Code.TOOL_INPUT:
+        assert logs[0]["error"] in ("LookupError", "PydanticSerializationError")
+    assert logs[1]["raised_at"].startswith(__file__)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_on_tool_result_is_told_before_the_interface(is_async: bool) -> None:
+    """Whoever keeps results has kept this one when it is seen; errors are results too."""
+    seen: list[tuple[str, str]] = []
+    interface = Interface(lambda event: seen.append((event.type, _call_id(event))))
+
+    def keep(call: ToolCall, outcome: ToolOutcome) -> None:
+        assert call is outcome.call
+        seen.append(("kept", call.id))
+
+    async def keep_slowly(call: ToolCall, outcome: ToolOutcome) -> None:
+        keep(call, outcome)
+
+    callback = keep_slowly if is_async else keep
+    await runner(interface, weather, on_tool_result=callback).run([call("weather", city="Bern")], interface.send)
+    await runner(interface, weather, on_tool_result=callback).run([call("nobody")], interface.send)
+    assert seen == [
+        ("executing", "weather"),
+        ("kept", "weather"),
+        ("executed", "weather"),
+        ("executing", "nobody"),
+        ("kept", "nobody"),
+        ("error", "nobody"),
+    ]
+
+
+async def test_what_on_tool_result_raises_is_no_error_of_the_tool() -> None:
+    """It is logged, and the outcome stands."""
+
+    def complain(call: ToolCall, outcome: ToolOutcome) -> None:
+        raise SystemExit
+
+    with structlog.testing.capture_logs() as logs:
+        outcome, events = await outcome_of(lambda: "fine", on_tool_result=complain)
+    assert (outcome.error, outcome.text) == (None, "fine")
+    assert isinstance(events[-1], Executed)
+    assert [each["error"] for each in logs] == ["SystemExit"]
+
+
+async def count_async(to: int) -> AsyncIterator[int]:
+    for number in range(1, to + 1):
+        yield number
+
+
+def count(to: int) -> Iterator[int]:
+    yield from range(1, to + 1)
+
+
+def count_and_return(to: int) -> Any:
+    yield from range(1, to + 1)
+    return f"counted to {to}"
+
+
+async def count_and_conclude(to: int) -> AsyncIterator[Any]:
+    for number in range(1, to + 1):
+        yield number
+    yield ToolResult(model=f"counted to {to}", ui=to)
+
+
+def count_and_conclude_here(to: int) -> Iterator[Any]:
+    yield from range(1, to + 1)
+    yield ToolResult(model=f"counted to {to}", ui=to)
+
+
+@pytest.mark.parametrize(
+    ("function", "result", "text"),
+    [
+        (count_async, 3, "3"),
+        (count, 3, "3"),
+        (count_and_return, "counted to 3", "counted to 3"),
+        (count_and_conclude, 3, "counted to 3"),
+        (count_and_conclude_here, 3, "counted to 3"),
+    ],
+)
+async def test_what_a_generator_yields_is_progress(function: Callable[..., Any], result: Any, text: str) -> None:
+    """Each yield is shown while the tool works; the result is what it returns, else its last yield."""
+    interface = Interface()
+    (outcome,) = await runner(interface, function).run([call(function.__name__, "c", to=3)], interface.send)
+    assert interface.events[1:-1] == [Progress("c", number, seq=number + 1) for number in (1, 2, 3)]
+    assert [interface.story[0], interface.story[-1]] == [("executing", "c"), ("executed", "c")]
+    assert (outcome.result, outcome.text) == (result, text)
+
+
+@pytest.mark.parametrize("function", [count, count_async])
+async def test_a_generator_that_yields_nothing_has_no_result(function: Callable[..., Any]) -> None:
+    """As a function that returns nothing."""
+    interface = Interface()
+    (outcome,) = await runner(interface, function).run([call(function.__name__, to=0)], interface.send)
+    assert (outcome.error, outcome.result, outcome.text) == (None, None, "null")
+
+
+async def test_a_generator_lives_in_one_thread() -> None:
+    """Connections and context variables that it opened stay usable between its yields."""
+
+    def where() -> Iterator[int]:
+        for _ in range(3):
+            yield threading.get_ident()
+
+    interface = Interface()
+    calls = [call("where", name) for name in "abcd"]
+    await runner(interface, where).run(calls, interface.send)
+    for made in calls:
+        told = [each.data for each in interface.events if isinstance(each, Progress) and each.call_id == made.id]
+        assert (len(told), len(set(told))) == (3, 1)
+
+
+@pytest.mark.parametrize(("kind", "timeout"), [("async", 0.01), ("sync", 0.3)])
+async def test_a_generator_that_takes_too_long_is_closed(kind: str, timeout: float) -> None:
+    """It is timed out in its second step, tells nothing more, and its cleanup runs."""
+    door, closed = threading.Event(), threading.Event()
+
+    async def work_async() -> AsyncIterator[int]:
+        try:
+            yield 1
+            await anyio.Event().wait()
+        finally:
+            closed.set()
+
+    def work() -> Iterator[int]:
+        try:
+            yield 1
+            door.wait()
+            yield 2
+        finally:
+            closed.set()
+
+    interface = Interface()
+    made = Tool(work_async if kind == "async" else work, name="work", timeout=timeout)
+    try:
+        (outcome,) = await runner(interface, made).run([call("work")], interface.send)
+    finally:
+        door.set()
+    await anyio.to_thread.run_sync(closed.wait)
+    await anyio.wait_all_tasks_blocked()
+    assert outcome.error is Code.TOOL_TIMEOUT
+    left_behind = [("warning", "")] if kind == "sync" else []
+    assert interface.story == [("executing", "work"), ("progress", "work"), *left_behind, ("error", "work")]
+
+
+@pytest.mark.parametrize("function", [count, count_async])
+async def test_a_slow_reader_does_not_time_a_tool_out(function: Callable[..., Any]) -> None:
+    """While an event waits to be taken, the tool's clock stands still."""
+
+    deadlines: list[float] = []
+    interface = Interface(lambda event: deadlines.append(anyio.current_effective_deadline()))
+    (outcome,) = await runner(interface, function).run([call(function.__name__, to=3)], interface.send)
+    assert outcome.error is None
+    assert [math.inf] * 5 == deadlines
+
+
+async def test_the_clock_goes_on_after_progress() -> None:
+    """Between its yields a tool has the time that was left to it."""
+    left: list[float] = []
+
+    async def watch() -> AsyncIterator[int]:
+        for number in range(3):
+            left.append(anyio.current_effective_deadline() - anyio.current_time())
+            yield number
+
+    await outcome_of(watch, timeout=60)
+    assert all(0 < each <= 60 for each in left)
+    assert left == sorted(left, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "at"),
+    [
+        (weather, "executing"),
+        (weather, "executed"),
+        (count, "executing"),
+        (count, "progress"),
+        (count, "executed"),
+        (count_async, "progress"),
+        (count_async, "executed"),
+    ],
+)
+async def test_an_interface_that_has_gone_ends_the_run(function: Callable[..., Any], at: str) -> None:
+    """What `send` raises is not mistaken for a tool's failure; what has ended is kept, the rest is accounted for."""
+
+    def hang_up(event: UIEvent) -> None:
+        if event.type == at:
+            raise anyio.BrokenResourceError
+
+    interface = Interface(hang_up)
+    made = call(function.__name__, **({"city": "Bern"} if function is weather else {"to": 1}))
+    work = runner(interface, function)
+    with structlog.testing.capture_logs() as logs, pytest.raises(ExceptionGroup) as caught:
+        await work.run([made], interface.send)
+    assert caught.group_contains(anyio.BrokenResourceError)
+    assert logs == []
+    (outcome,), (ending,) = work.settle([made])
+    assert (None if at == "executed" else Code.TOOL_CANCELLED) == outcome.error
+    assert ending == outcome.event(ending.seq)
+
+
+class Kit:
+    """Three tools that wait for a door, one of each kind that can be slow."""
+
+    def __init__(self) -> None:
+        self.door, self.thread_door = anyio.Event(), threading.Event()
+        self.stopped: list[str] = []
+
+    async def wait_async(self) -> str:
+        try:
+            await self.door.wait()
+        finally:
+            self.stopped.append("wait_async")
+        return "a"
+
+    def wait_in_thread(self) -> str:
+        self.thread_door.wait()
+        return "t"
+
+    async def wait_by_steps(self) -> AsyncIterator[int]:
+        try:
+            yield 1
+            await self.door.wait()
+            yield 2
+        finally:
+            self.stopped.append("wait_by_steps")
+
+    def wait_by_steps_in_thread(self) -> Iterator[int]:
+        yield 1
+        self.thread_door.wait()
+        yield 2
+
+    async def quick(self) -> str:
+        return "q"
+
+    @property
+    def tools(self) -> list[Callable[..., Any]]:
+        return [self.wait_async, self.wait_in_thread, self.wait_by_steps, self.wait_by_steps_in_thread, self.quick]
+
+
+@pytest.mark.parametrize("concurrency", [2, 8])
+@pytest.mark.parametrize("nth", range(1, 16))
+async def test_a_run_that_is_cancelled_accounts_for_every_call(nth: int, concurrency: int) -> None:
+    """Cancelled at any of its events, a run stops its tools, keeps what has ended, and has one outcome and one closing
+    event for each call; its places are free for the next run.
+    """
+    kit = Kit()
+    scope = anyio.CancelScope()
+
+    async def stop(event: UIEvent) -> None:
+        if len(interface.events) == nth:
+            scope.cancel()
+        if len(interface.events) == 8:
+            kit.door.set()
+            kit.thread_door.set()
+
+    interface = Interface(stop)
+    work = runner(interface, kit.tools, concurrency=concurrency)
+    calls = [call(each.__name__) for each in kit.tools]
+    try:
+        async with anyio.create_task_group() as tasks:
+            if concurrency == 2:  # two that wait would keep the others from their turn
+                tasks.start_soon(_open_when_stuck, kit)
+            with scope:
+                await work.run(calls, interface.send)
+            outcomes, unsent = work.settle(calls)
+            tasks.cancel_scope.cancel()
+    finally:
+        kit.thread_door.set()
+    assert calls == [outcome.call for outcome in outcomes]
+    endings = [event for event in [*interface.events, *unsent] if isinstance(event, Executed | Error)]
+    assert sorted(made.id for made in calls) == sorted(_call_id(event) for event in endings)
+    for outcome in outcomes:
+        (ending,) = [event for event in endings if _call_id(event) == outcome.call.id]
+        assert ending == outcome.event(ending.seq)
+        assert outcome.error in (None, Code.TOOL_CANCELLED)
+    for name in ("wait_async", "wait_by_steps"):
+        begun = any(isinstance(event, Executing) and event.call.name == name for event in interface.events)
+        assert (kit.stopped.count(name) <= 1) if begun else (name not in kit.stopped)
+    with anyio.fail_after(10):
+        again = Interface()
+        answers = await work.run([call("quick", str(number)) for number in range(concurrency + 1)], again.send)
+    assert ["q"] * (concurrency + 1) == [outcome.text for outcome in answers]
+
+
+async def _open_when_stuck(kit: Kit) -> None:
+    await anyio.wait_all_tasks_blocked()
+    kit.door.set()
+    kit.thread_door.set()
+
+
+async def test_a_cancelled_call_says_so() -> None:
+    """The model and the reader are told, also of a call that no run has seen; the log is not."""
+    interface = Interface()
+    made = call("weather", city="Bern")
+    with structlog.testing.capture_logs() as logs:
+        (outcome,), (ending,) = runner(interface, weather).settle([made])
+    text = "tool 'weather' was cancelled before it ended"
+    assert outcome == ToolOutcome(
+        call=made, result=None, text=text, error=Code.TOOL_CANCELLED, message=text, elapsed=0.0
+    )
+    assert ending == Error(Code.TOOL_CANCELLED, text, call_id="weather", call=made, seq=1)
+    assert logs == []
+
+
+async def test_to_settle_again_changes_nothing() -> None:
+    """Outcomes stay as they are, those of a finished run too, and no event is made twice."""
+    interface = Interface()
+    work = runner(interface, weather)
+    done, never_run = call("weather", "done", city="Bern"), call("weather", "never", city="Bern")
+    outcomes = await work.run([done], interface.send)
+    assert (outcomes, []) == work.settle([done])
+    first, (ending,) = work.settle([never_run, done])
+    assert _call_id(ending) == "never"
+    assert (first, []) == work.settle([never_run, done])
+    assert outcomes[0] is first[1]
+
+
+async def test_an_id_may_come_again_in_a_later_turn() -> None:
+    """Ids are unique within a turn; a new run begins a new account."""
+    interface = Interface()
+    work = runner(interface, weather)
+    cities = ["Bern", "Basel"]
+    ran = [await work.run([call("weather", city=city)], interface.send) for city in cities]
+    assert cities == [outcome.result["city"] for (outcome,) in ran]
+    assert len(interface.events) == 4
+
+
+def test_a_cancellation_by_asyncio_itself_passes() -> None:
+    """`task.cancel()`, which `wait_for` and `TaskGroup` use, stops the tools, and is no tool's failure."""
+
+    async def program() -> list[Code | None]:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        async def hang() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        interface = Interface()
+        work = runner(interface, hang)
+        task = asyncio.create_task(work.run([call("hang")], interface.send))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert stopped.is_set()
+        return [outcome.error for outcome in work.settle([call("hang")])[0]]
+
+    assert asyncio.run(program()) == [Code.TOOL_CANCELLED]
+
+
+def test_a_call_by_hand_that_asyncio_cancels_passes_it_on() -> None:
+    """Without a task group around it, `execute` still tells being stopped from a tool's own cancellation."""
+
+    async def program() -> None:
+        begun = asyncio.Event()
+
+        async def hang() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def stumble() -> None:
+            inner = asyncio.create_task(hang())
+            await begun.wait()
+            inner.cancel()
+            await inner
+
+        registry = ToolRegistry(hang, stumble)
+        with pytest.raises(ToolFailed, match="tool 'stumble' failed"):
+            await registry.execute("stumble")
+        begun.clear()
+        task = asyncio.create_task(registry.execute("hang"))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(program())
+
+
+async def test_on_tool_result_can_be_cancelled() -> None:
+    """A callback at work is stopped with the run, and the outcome that it was told of is kept and still to be sent."""
+    scope = anyio.CancelScope()
+
+    async def keep(call: ToolCall, outcome: ToolOutcome) -> None:
+        scope.cancel()
+        await anyio.Event().wait()
+
+    interface = Interface()
+    work = runner(interface, weather, on_tool_result=keep)
+    made = call("weather", city="Bern")
+    with scope:
+        await work.run([made], interface.send)
+    (outcome,), (ending,) = work.settle([made])
+    assert (outcome.error, outcome.message) == (None, "Rain in Bern")
+    assert isinstance(ending, Executed)
+
+
+async def test_a_runner_may_be_made_before_the_loop_runs() -> None:
+    """Nothing in its making needs an event loop."""
+    made: list[Runner] = []
+    interface = Interface()
+    thread = threading.Thread(target=lambda: made.append(runner(interface, weather)))
+    thread.start()
+    await anyio.to_thread.run_sync(thread.join)
+    (outcome,) = await made[0].run([call("weather", city="Bern")], interface.send)
+    assert outcome.error is None

@@ -1,0 +1,155 @@
+"""The schemas that are made of signatures, and those that users write: completed, checked, and written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools.tools import Tool
+from streamtools.tools.schemas import complete, inline, snapshot
+from tests.support.signatures import SIGNATURES, TOOLS, Schema
+
+
+@pytest.mark.parametrize(
+    ("tool", "schema"), [(tool, schema) for tool, (_, schema) in zip(TOOLS, SIGNATURES, strict=True)], ids=repr
+)
+def test_a_signature_has_its_schema(tool: Tool, schema: Schema) -> None:
+    """Each kind of parameter is told as JSON schema says it, without titles that repeat its name."""
+    assert schema == tool.parameters
+
+
+def test_there_are_many_signatures() -> None:
+    """The table keeps its promise."""
+    assert len(SIGNATURES) >= 40
+
+
+@pytest.mark.parametrize(
+    ("schema", "completed"),
+    [
+        ({"type": "array"}, {"type": "array", "items": {}}),
+        ({"type": ["array", "null"]}, {"type": ["array", "null"], "items": {}}),
+        ({"type": "array", "items": {"type": "array"}}, {"type": "array", "items": {"type": "array", "items": {}}}),
+        ({"anyOf": [{"type": "array"}, True]}, {"anyOf": [{"type": "array", "items": {}}, True]}),
+        (
+            {"properties": {"items": {"type": "array"}, "type": {"type": "string"}}},
+            {"properties": {"items": {"type": "array", "items": {}}, "type": {"type": "string"}}},
+        ),
+        (
+            {"additionalProperties": {"type": "array"}, "$defs": {"A": {"type": "array"}}},
+            {"additionalProperties": {"type": "array", "items": {}}, "$defs": {"A": {"type": "array", "items": {}}}},
+        ),
+        (
+            {"default": {"type": "array"}, "enum": [{"type": "array"}], "examples": [{"type": "array"}]},
+            {"default": {"type": "array"}, "enum": [{"type": "array"}], "examples": [{"type": "array"}]},
+        ),
+        ({"items": [{"type": "array"}]}, {"items": [{"type": "array", "items": {}}]}),
+        ({"properties": True, "items": True}, {"properties": True, "items": True}),
+    ],
+)
+def test_arrays_say_what_they_hold(schema: Schema, completed: Schema) -> None:
+    """`items: {}` is put in wherever a schema may stand, and nowhere else; the given schema stays as it was."""
+    before = repr(schema)
+    assert completed == complete(schema)
+    assert before == repr(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "array"}, "an object's, not of type 'array'"),
+        ({"type": "object", "anyOf": [{}]}, "has 'anyOf' at its top"),
+        ({"oneOf": [{}]}, "has 'oneOf' at its top"),
+        ({"properties": []}, "'properties' are an object"),
+        ({"properties": {"a": "string"}}, "'properties' are an object"),
+        ({"properties": {"a": {}}, "required": "a"}, "'required' is a list of names"),
+        ({"required": [1]}, "'required' is a list of names"),
+        ({"default": object()}, "cannot be written as JSON"),
+    ],
+)
+def test_a_schema_that_providers_refuse_is_refused(schema: Any, reason: str) -> None:
+    """When it is defined, and with the reason."""
+    with pytest.raises(ValueError, match=reason):
+        snapshot(schema)
+
+
+def test_a_schema_is_copied() -> None:
+    """What its writer changes afterwards changes no tool."""
+    mine: Schema = {"properties": {"a": {}}}
+    kept = snapshot(mine)
+    mine["properties"]["b"] = {}
+    assert kept == {"type": "object", "properties": {"a": {}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "written_out"),
+    [
+        ({"a": 1}, {"a": 1}),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/A", "description": "x"}}, "$defs": {"A": {"type": "string"}}},
+            {"properties": {"a": {"type": "string", "description": "x"}}},
+        ),
+        (
+            {
+                "properties": {"a": {"$ref": "#/definitions/A"}},
+                "definitions": {"A": {"items": {"$ref": "#/definitions/B"}}, "B": {"type": "null"}},
+            },
+            {"properties": {"a": {"items": {"type": "null"}}}},
+        ),
+        (
+            {"items": {"$ref": "#/$defs/A"}, "$defs": {"A": {"title": "A", "items": {"$ref": "#/$defs/A"}}}},
+            {"items": {"title": "A", "items": {}}},
+        ),
+        ({"items": {"$ref": "https://example.com"}}, {"items": {}}),
+        ({"items": {"$ref": "#/$defs/A"}, "$defs": {"A": True}}, {"items": {}}),
+    ],
+)
+def test_references_are_written_out(schema: Schema, written_out: Schema) -> None:
+    """Each by what it refers to, and what refers to itself by nothing at all."""
+    assert written_out == inline(schema)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"$defs": 5},
+        {"definitions": {"A": 5}},
+        {"properties": {"a": {"anyOf": 5}}},
+        {"properties": {"a": {"anyOf": [5]}}},
+        {"properties": {"a": {"items": 5}}},
+        {"properties": {"a": {"enum": 5}}},
+        {"properties": {"a": {"type": [5]}}},
+        {"properties": {"a": {"format": []}}},
+        {"properties": {"a": {"required": 5}}},
+        {"examples": 5},
+        {"examples": [5]},
+        {"$defs": {"A": {"$ref": 5}}},
+    ],
+)
+def test_a_schema_that_nobody_could_read_is_refused(odd: Any) -> None:
+    """When it is defined, and not with each prompt."""
+    with pytest.raises(ValueError, match="the schema's"):
+        snapshot(odd)
+
+
+def test_a_schema_that_nests_too_deep_is_refused() -> None:
+    """As arguments would be."""
+    deep: Schema = {}
+    for _ in range(40):
+        deep = {"properties": {"a": deep}}
+    with pytest.raises(ValueError, match="nests deeper than 64"):
+        snapshot(deep)
+
+
+def test_references_that_fan_out_are_bounded() -> None:
+    """Each definition that refers twice to the next would double what is written; behind the bound stands `{}`."""
+    levels: Schema = {
+        f"d{n}": {"type": "object", "properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "ab"}}
+        for n in range(40)
+    }
+    chain: Schema = {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(1_000)}
+    for definitions in (levels, chain):
+        schema: Schema = {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+        written = str(inline(schema))
+        assert "$ref" not in written
+        assert len(written) < 5 * (8 * 1024 + 4 * len(str(schema)))

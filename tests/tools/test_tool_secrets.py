@@ -1,0 +1,167 @@
+"""A tool that raises with a secret in its message: it is in nothing that leaves the process, nor in what it logs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from streamtools import ToolCall, ToolOutcome, ToolStream
+from streamtools.events import ProviderCompleted
+from streamtools.recording import Head, RecordingWriter, describe_request
+from streamtools.tools import Tool
+from streamtools.tools.call import ToolContext
+from tests.support.stories import Script, texts
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "hunter2-s3cret"
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+class Leaky(Exception):
+    """An exception that shows its secret however it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(SECRET)
+        self.add_note(SECRET)
+
+    def __repr__(self) -> str:
+        return SECRET
+
+
+def fail() -> None:
+    """Raise, because of something that is secret too."""
+    try:
+        raise KeyError(SECRET)
+    except KeyError as error:
+        raise Leaky from error
+
+
+async def in_coroutine() -> None:
+    fail()
+
+
+def in_thread() -> None:
+    fail()
+
+
+async def in_async_generator() -> AsyncIterator[int]:
+    yield 1
+    fail()
+
+
+def in_generator() -> Iterator[int]:
+    yield 1
+    fail()
+
+
+async def in_task_group() -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(in_coroutine)
+        tasks.start_soon(in_coroutine)
+
+
+async def as_timeout() -> None:
+    raise TimeoutError(SECRET)
+
+
+async def as_exit() -> None:
+    raise SystemExit(SECRET)
+
+
+async def as_cancellation() -> None:
+    raise asyncio.CancelledError(SECRET)
+
+
+async def when_stopped() -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        fail()
+
+
+async def as_progress(context: ToolContext) -> None:
+    await context.progress(object())
+
+
+async def in_its_result() -> Any:
+    class Result:
+        def __iter__(self) -> Iterator[Any]:
+            fail()
+            return iter(())
+
+    return Result()
+
+
+TOOLS: list[Callable[..., Any]] = [
+    in_coroutine,
+    in_thread,
+    in_async_generator,
+    in_generator,
+    in_task_group,
+    as_timeout,
+    as_exit,
+    as_cancellation,
+    when_stopped,
+    as_progress,
+    in_its_result,
+]
+
+
+async def leak(call: ToolCall, outcome: ToolOutcome) -> None:
+    fail()
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.__name__)
+async def test_what_a_tool_raises_stays_inside(
+    tool: Callable[..., Awaitable[Any]], capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """No event, no history, no result, no log line and no recording of the next request holds it."""
+    caplog.set_level(logging.DEBUG)
+    source = Script([*texts(f'###:{{"name":"{tool.__name__}"}}'), STOP])
+    made = Tool(tool, timeout=0.05 if tool is when_stopped else 60)
+    async with ToolStream(source, tools=[made], on_tool_result=leak) as stream:
+        sent = [event.to_json() async for event in stream]
+    result = stream.result
+    body = json.dumps({"messages": result.messages()}).encode()
+    request = describe_request("POST", "http://localhost/", [("content-type", "application/json")], body)
+    recording = io.BytesIO()
+    with RecordingWriter(recording, Head(source="openai", request=request)):
+        pass
+    assert result.outcomes[0].error is not None
+    shown, complained = capfd.readouterr()
+    assert "tool_call_failed" in shown
+    everything = [*sent, json.dumps(result.messages()), repr(result), recording.getvalue().decode(), caplog.text]
+    assert [] == [each for each in [*everything, shown, complained] if SECRET in each]
+
+
+async def test_what_a_thread_raises_that_was_left_behind(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits for it, and nobody is told more than that it has ended."""
+    door = threading.Event()
+
+    def block() -> None:
+        door.wait()
+        fail()
+
+    caplog.set_level(logging.DEBUG)
+    source = Script([*texts('###:{"name":"block"}'), STOP])
+    async with ToolStream(source, tools=[Tool(block, timeout=0.1)]) as stream:
+        sent = [event.to_json() async for event in stream]
+        door.set()
+    while stream.threads.left:
+        await anyio.lowlevel.checkpoint()
+    await anyio.wait_all_tasks_blocked()
+    shown, complained = capfd.readouterr()
+    assert "tool_result_dropped" in shown
+    assert [] == [each for each in [*sent, repr(stream.result), caplog.text, shown, complained] if SECRET in each]

@@ -1,0 +1,243 @@
+"""Which tools a request gets: allow and deny lists, tools from outside; and what can be said of a tool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Annotated, Any, Union
+
+import pytest
+import structlog.testing
+from pydantic import BaseModel
+from typing_extensions import TypedDict, Unpack
+
+from streamtools.errors import ToolInputError, UnknownTool
+from streamtools.tools import Tool, ToolRegistry, ToolResult, tool
+from streamtools.tools.call import ToolContext
+
+
+def a() -> str:
+    return "a"
+
+
+def b() -> str:
+    return "b"
+
+
+def c() -> str:
+    return "c"
+
+
+ALL = ToolRegistry(a, b, c)
+
+
+def test_a_request_may_be_allowed_a_few() -> None:
+    """In the order of the registry, which itself stays as it is."""
+    few = ALL.only("c", "a")
+    assert ["a", "c"] == few.names
+    assert few.get("a") is ALL.get("a")
+    few.register(Tool(b))
+    assert ["a", "b", "c"] == ALL.names
+    assert [] == ALL.only().names
+
+
+def test_a_request_may_be_denied_a_few() -> None:
+    """All others are there."""
+    assert ["a", "c"] == ALL.without("b").names
+    assert ALL.names == ALL.without().names
+
+
+@pytest.mark.parametrize("select", [ALL.only, ALL.without])
+def test_a_slip_in_a_list_is_an_error(select: Callable[..., ToolRegistry]) -> None:
+    """A misspelt name on a deny list would allow the tool that was meant."""
+    with pytest.raises(UnknownTool, match="no tool named 'A'"):
+        select("b", "A")
+
+
+def test_a_selection_keeps_its_ways_with_duplicates() -> None:
+    """It is a registry like its origin."""
+    strict = ToolRegistry(a, on_duplicate="error").only("a")
+    with pytest.raises(ValueError, match="already registered"):
+        strict.register({"a": b})
+
+
+def test_tools_from_outside_replace_nothing() -> None:
+    """Whatever the registry does with duplicates of its own; a prefix keeps them apart."""
+    for on_duplicate in ("replace", "error", "keep"):
+        registry = ToolRegistry(a, on_duplicate=on_duplicate)
+        own = registry.get("a")
+        with structlog.testing.capture_logs() as logs:
+            assert registry is registry.merge({"a": b}, c)
+        assert [("duplicate_tool", "keep")] == [(each["event"], each["on_duplicate"]) for each in logs]
+        assert ["a", "c"] == registry.names
+        assert own is registry.get("a")
+    assert ["a", "x_a", "x_b"] == ToolRegistry(a).merge(a, b, prefix="x_").names
+
+
+def test_a_tool_can_be_given_other_options() -> None:
+    """The function and all other options stay."""
+    made = Tool(a, description="Say a.", timeout=3, sequential=True, neutralise=False)
+    other = made.replace(name="z", timeout=math.inf)
+    assert ("z", "Say a.", math.inf, True, False) == (
+        other.name,
+        other.description,
+        other.timeout,
+        other.sequential,
+        other.neutralise,
+    )
+    assert (made.name, made.timeout, other()) == ("a", 3, "a")
+    assert ["y"] == ToolRegistry({"y": made}).names
+    assert (None, False, True) == (Tool(a).timeout, Tool(a).sequential, Tool(a).neutralise)
+
+
+def test_examples_are_checked_and_published() -> None:
+    """One that does not fit would teach the model a mistake."""
+
+    def add(x: int, y: int = 0) -> int:
+        return x + y
+
+    assert [{"x": 1}, {"x": 1, "y": 2}] == Tool(add, examples=[{"x": 1}, {"x": 1, "y": 2}]).parameters["examples"]
+    with pytest.raises(ValueError, match=r"tool 'add': an example is refused: .* x: Field required"):
+        Tool(add, examples=[{"y": 2}])
+
+
+class Bank:
+    """Has methods that are tools."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    @tool
+    def balance(self, currency: str) -> str:
+        """Tell the balance."""
+        return f"{self.owner}: 3 {currency}"
+
+    @tool(name="name_of_bank")
+    @staticmethod
+    def named() -> str:
+        return "Bank"
+
+
+@pytest.mark.anyio
+async def test_a_method_is_a_tool_of_each_object() -> None:
+    """It is made in the body of the class, and registered of an object."""
+    ann, bob = Bank("Ann"), Bank("Bob")
+    assert ["currency"] == list(ann.balance.parameters["properties"])
+    assert "Ann: 3 EUR" == ann.balance("EUR")
+    assert "Ann: 3 EUR" == Bank.balance(ann, "EUR")
+    assert "<Tool balance(currency: 'str') -> 'str'>" == repr(ann.balance)
+    registry = ToolRegistry(bob.balance, bob.named)
+    assert "Bob: 3 CHF" == await registry.execute("balance", {"currency": "CHF"})
+    assert "Bank" == await registry.execute("name_of_bank")
+    with pytest.raises(TypeError, match="tool 'balance' is a method: register that of an object of its class"):
+        ToolRegistry(Bank.balance)
+
+
+def bound(owner: str, **more: str) -> None: ...
+
+
+def test_what_is_not_the_models_to_fill_cannot_be_smuggled_in() -> None:
+    """Not even where any further name is welcome: not what a partial object has bound, the context, or self."""
+    import functools
+
+    def watched(context: ToolContext, **more: str) -> None: ...
+
+    class Open:
+        def method(self, **more: str) -> None: ...
+
+    cases: list[tuple[Any, str]] = [
+        (functools.partial(bound, owner="Ann"), "owner"),
+        (functools.partial(bound, "Ann"), "owner"),
+        (watched, "context"),
+        (Open().method, "self"),
+    ]
+    for function, name in cases:
+        with pytest.raises(ToolInputError, match=f"{name}: Extra inputs are not permitted"):
+            Tool(function).read({name: "x"})
+        assert {"other": "x"} == Tool(function).read({"other": "x"})[1]
+
+
+class Some(TypedDict):
+    depth: int
+
+
+def not_a_dict(x: int, y: int) -> None: ...
+def unpacked(**more: Unpack[Some]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "reason"),
+    [
+        (3, {}, "a tool is made of something that can be called, and not of 3"),
+        (not_a_dict, {"parameters": {}}, "tool 'not_a_dict': a handler takes one dict of arguments, and nothing else"),
+        (unpacked, {}, "tool 'unpacked': parameter 'more' unpacks a typed dict: take the dict as one parameter"),
+        (classmethod(lambda cls: cls), {}, "a tool is made of something that can be called"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused(function: Any, options: Any, reason: str) -> None:
+    """With the reason, when it is defined."""
+    with pytest.raises(TypeError, match=reason):
+        Tool(function, **options)
+
+
+class Public(BaseModel):
+    name: str
+
+
+class Secret(Public):
+    password: str = "s3cret"
+
+
+def rows() -> Iterator[Public]:
+    yield Secret(name="Ann")
+
+
+def test_what_a_generator_yields_is_published_by_its_type() -> None:
+    """As a result is: what a subclass adds stays inside."""
+    assert {"name": "Ann"} == Tool(rows).write_progress(Secret(name="Ann")).value
+    assert {"name": "Ann"} == Tool(rows).write(Secret(name="Ann")).value
+
+
+def maybe() -> Public | ToolResult: ...  # type: ignore[empty-body]
+def old_maybe() -> Union[ToolResult, None]: ...  # noqa: UP007  # as much code writes it
+def only_result() -> ToolResult: ...  # type: ignore[empty-body]
+def later() -> Awaitable[Public]: ...  # type: ignore[empty-body]
+def text() -> str: ...  # type: ignore[empty-body]
+def noted() -> Annotated[int, "mine"]: ...  # type: ignore[empty-body]
+def itself() -> Tool: ...  # type: ignore[empty-body]
+def untold() -> Iterator: ...  # type: ignore[type-arg,empty-body]
+
+
+class Opaque:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls)
+
+
+def opaque() -> Opaque: ...  # type: ignore[empty-body]
+
+
+PUBLIC = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "schema"),
+    [
+        (maybe, Public, PUBLIC),
+        (old_maybe, type(None), {"type": "null"}),
+        (only_result, Any, None),
+        (later, Public, PUBLIC),
+        (text, str, {"type": "string"}),
+        (noted, Annotated[int, "mine"], {"type": "integer"}),
+        (itself, Any, None),
+        (opaque, Opaque, None),
+        (rows, Public, PUBLIC),
+        (untold, Any, None),
+    ],
+)
+def test_a_declared_result_has_its_schema(function: Any, kind: Any, schema: Any) -> None:
+    """A `ToolResult` in it says nothing of the value; what has no schema is no obstacle."""
+    made: Tool[..., Any] = Tool(function)
+    assert (kind, schema) == (made.output_type, made.output_schema)

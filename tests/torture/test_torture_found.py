@@ -1,0 +1,173 @@
+"""What the torture has found, each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from streamtools import ToolStream, sources
+from streamtools.events import Done, ProviderCompleted, SourceEvent, UIEvent
+from streamtools.runs import MemoryEventLog, Run, Runs
+from tests.support.stories import Script, story, texts
+
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+async def cancel_the_others(last: asyncio.Task[None]) -> None:
+    """Cancel all tasks but this one, as asyncio does at the end of a program, and wait for the `last` of them."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.wait([last])
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+@pytest.mark.filterwarnings("ignore:coroutine .*was never awaited:RuntimeWarning")  # anyio's, of a task's first step
+def test_a_run_has_its_end_where_asyncio_cancels_every_task(steps: int) -> None:
+    """As it does at the end of a program, though that knows no shields, and strikes a task before its first step or
+    while it closes its source: the source is closed, `done` is said, and `aclose()` waits for nobody.
+    """
+
+    class Slow(Script):
+        async def aclose(self) -> None:
+            await super().aclose()
+            await asyncio.sleep(0)
+
+    source = Slow([*texts("a"), STOP])
+    stream = ToolStream(source)
+
+    async def read() -> None:
+        async with stream as events:
+            async for _ in events:
+                pass
+
+    async def main() -> None:
+        reader = asyncio.create_task(read())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await cancel_the_others(reader)
+        async with asyncio.timeout(5):
+            await stream.aclose()
+            told = story([event async for event in stream])
+        assert source.closed == 1
+        assert stream.result.reason in ("cancelled", "finished")
+        assert told == [] or told[-1].startswith("done")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+@pytest.mark.filterwarnings("ignore:coroutine .*was never awaited:RuntimeWarning")
+def test_a_run_of_runs_has_its_end_there_too(steps: int) -> None:
+    """Its stream is closed, its log ends with `done`, and nobody waits for it in vain."""
+    source = Script([*texts("a"), STOP])
+
+    async def main() -> None:
+        started: list[Run] = []
+
+        async def serve() -> None:
+            async with Runs() as runs:
+                started.append(await runs.start(ToolStream(source), owner="ann"))
+                await started[0].wait()
+
+        server = asyncio.create_task(serve())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await cancel_the_others(server)
+        async with asyncio.timeout(5):
+            told = story([event async for event in started[0].attach()])
+            result = await started[0].wait()
+        assert source.closed == 1
+        assert (told[0], told[-1].split(":")[0]) == ("start", f"done {result.reason}")
+
+    asyncio.run(main())
+
+
+def test_a_run_ends_though_its_end_cannot_be_written() -> None:
+    """A log that asyncio cancels in mid-word keeps nobody waiting."""
+
+    class Log(MemoryEventLog):
+        async def append(self, key: str, event: UIEvent, /) -> int:
+            if isinstance(event, Done):
+                ending.set()
+                await asyncio.sleep(3600)
+            return await super().append(key, event)
+
+    reading, ending = asyncio.Event(), asyncio.Event()
+
+    async def main() -> None:
+        started: list[Run] = []
+
+        async def serve() -> None:
+            async with Runs(Log()) as runs:
+                started.append(await runs.start(ToolStream(Script(texts("a"), hold=True)), owner="ann"))
+                async for _ in started[0].attach():
+                    reading.set()
+
+        server = asyncio.create_task(serve())
+        await reading.wait()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await ending.wait()
+        await cancel_the_others(server)
+        async with asyncio.timeout(5):
+            assert "cancelled" == (await started[0].wait()).reason
+
+    asyncio.run(main())
+
+
+def test_a_stray_cancellation_in_a_source_cancels_nobody() -> None:
+    """A source that awaits what somebody else has cancelled has failed, as with any other exception: the run says so,
+    and its consumer, who waits for something of its own meanwhile, is left alone.
+    """
+
+    async def main() -> None:
+        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def answer() -> AsyncIterator[str]:
+            yield "a"
+            yield await gone
+
+        async with ToolStream(sources.text(answer())) as events:
+            await anext(events)
+            gone.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            told = story([event async for event in events])
+        assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == told[-3:]
+
+    asyncio.run(main())
+
+
+def test_a_stray_cancellation_while_the_source_is_closed_cancels_nobody() -> None:
+    """What has come to its end stays so, and the consumer is left alone."""
+
+    class Source(Script):
+        async def aclose(self) -> None:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with ToolStream(Source([*texts("a"), STOP])) as events:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert "finished" == events.result.reason
+
+    asyncio.run(main())
+
+
+def test_a_stray_cancellation_in_a_run_that_is_stopped_cancels_nobody() -> None:
+    """It comes while the run is being closed: the run is cancelled, and its consumer is not."""
+
+    class Source(Script):
+        async def __anext__(self) -> Sequence[SourceEvent]:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with ToolStream(Source()) as events:
+            await events.aclose()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert "cancelled" == events.result.reason
+
+    asyncio.run(main())

@@ -1,0 +1,119 @@
+"""One rule for arguments, whichever way a call came: an object, or a string that holds one; nothing is `{}`.
+
+Never does something else become `{}`: a tool must not run with arguments that the model did not write.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools import StreamMachine, parse
+from streamtools.errors import Code, ToolInputError
+from streamtools.events import Call, Error, NativeToolCall, ProviderCompleted
+from streamtools.tools import ToolRegistry, tool
+from tests.support.cases import cases
+from tests.support.loops import other_loop_deep
+
+__all__ = ["other_loop_deep"]  # a fixture
+
+pytestmark = pytest.mark.anyio
+
+ARGUMENTS = {"city": "Bern"}
+TEXT = json.dumps(ARGUMENTS)
+
+
+@tool(parameters={})
+def echo(arguments: dict[str, Any]) -> dict[str, Any]:
+    return arguments
+
+
+MATRIX: dict[str, tuple[Any, Any]] = {
+    "map": (ARGUMENTS, ARGUMENTS),
+    "empty map": ({}, {}),
+    "string": (TEXT, ARGUMENTS),
+    "empty string": ("", {}),
+    "null": (None, {}),
+    "string of an empty map": ("{}", {}),
+    "list": ([ARGUMENTS], Code.INVALID_ARGUMENTS),
+    "empty list": ([], Code.INVALID_ARGUMENTS),
+    "number": (3, Code.INVALID_ARGUMENTS),
+    "zero": (0, Code.INVALID_ARGUMENTS),
+    "boolean": (True, Code.INVALID_ARGUMENTS),
+    "double-encoded": (json.dumps(TEXT), Code.INVALID_ARGUMENTS),
+    "string of null": ("null", Code.INVALID_ARGUMENTS),
+    "string of a list": ("[]", Code.INVALID_ARGUMENTS),
+    "string of a number": ("3", Code.INVALID_ARGUMENTS),
+    "text": ("Bern", Code.INVALID_ARGUMENTS),
+}
+"""What a model may write as arguments, and what they are."""
+
+MARKERS = {
+    "hash_marker": '###:{"toolName":"echo","parameters":%s}',
+    "tilde_fence": '~~~tool_call\n{"name":"echo","arguments":%s}\n~~~',
+    "hermes_json": '<tool_call>\n{"name": "echo", "arguments": %s}\n</tool_call>',
+}
+
+
+def outcome_of(calls: list[Any], errors: list[Any]) -> Any:
+    """Return the arguments of the one call, or the code of the one error."""
+    (only,) = [*calls, *errors]
+    return only.code if isinstance(only, Error) else only.arguments
+
+
+@pytest.mark.parametrize("dialect", MARKERS)
+def test_calls_in_text(dialect: str) -> None:
+    """The two dialects of the seeds, and the one that most models write."""
+    with cases() as case:
+        for name, (written, expected) in MATRIX.items():
+            with case(name):
+                result = parse([MARKERS[dialect] % json.dumps(written)], dialects=[dialect])
+                assert expected == outcome_of(result.calls, result.errors)
+                assert "" == result.content
+
+
+def test_native_calls() -> None:
+    """As an adapter hands them to the machine."""
+    with cases() as case:
+        for name, (written, expected) in MATRIX.items():
+            with case(name):
+                machine = StreamMachine()
+                events = [
+                    *machine.feed(NativeToolCall(key="0", id="c", name="echo", arguments=written)),
+                    *machine.feed(ProviderCompleted(finish_reason="tool_calls")),
+                    *machine.close(),
+                ]
+                calls = [event.call for event in events if isinstance(event, Call)]
+                assert expected == outcome_of(calls, [event for event in events if isinstance(event, Error)])
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "responses"])
+async def test_calls_of_finished_answers(provider: str) -> None:
+    """Each call has its outcome, and only a good one runs."""
+    with cases() as case:
+        for name, (written, expected) in MATRIX.items():
+            with case(name):
+                function = {"name": "echo", "arguments": written}
+                call = {"id": "c", "type": "function", "function": function}
+                response = {
+                    "openai": {"choices": [{"message": {"tool_calls": [call]}}]},
+                    "anthropic": {"content": [{"type": "tool_use", "id": "c", "name": "echo", "input": written}]},
+                    "responses": {"output": [{"type": "function_call", "call_id": "c", **function}]},
+                }[provider]
+                (outcome,) = await ToolRegistry(echo).process_tool_calls(response)
+                assert expected == (outcome.result if outcome.error is None else outcome.error)
+
+
+async def test_calls_by_hand() -> None:
+    """`execute` goes by the same rule."""
+    with cases() as case:
+        for name, (written, expected) in MATRIX.items():
+            with case(name):
+                registry = ToolRegistry(echo)
+                if isinstance(expected, Code):
+                    with pytest.raises(ToolInputError, match="the arguments of 'echo' do not fit"):
+                        await registry.execute("echo", written)
+                else:
+                    assert expected == await registry.execute("echo", written)

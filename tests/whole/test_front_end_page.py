@@ -1,0 +1,524 @@
+"""The page docs/front-end.md: each of its programs runs behind uvicorn and answers a client as the page says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import websockets
+
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.readme import ROOT, read_blocks
+from tests.support.serving import Served, read_frames
+
+pytestmark = pytest.mark.anyio
+
+PAGE = ROOT / "docs" / "front-end.md"
+BLOCKS = read_blocks(PAGE.read_text(encoding="utf-8"))
+PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
+ADDRESS = "http://127.0.0.1:8080/"
+ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
+
+CALL = b'data: {"choices":[{"index":0,"delta":{"content":"~~~tool_call\\n{\\"name\\": \\"get_weather\\", \
+\\"arguments\\": {\\"city\\": \\"Paris\\"}}\\n~~~"}}]}\n\n'
+TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"It is warm."}}]}\n\n'
+PAY = CALL.replace(b"get_weather", b"pay").replace(b'\\"city\\": \\"Paris\\"', b'\\"to\\": \\"Ann\\", \\"amount\\": 5')
+PICK = CALL.replace(b"get_weather", b"pick_date").replace(b"city", b"title")
+BOB = {"cookie": "session=bob"}
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that uvicorn runs on."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def serving(
+    name: str, *answers: Loopback, model: Provider | None = None, user: str = ""
+) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
+    """Serve a program of the page, whose model gives these answers; whoever brings no cookie is this `user`."""
+    async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
+        module = ModuleType("app")  # where what the program annotates is looked up
+        sys.modules[module.__name__] = module
+        try:
+            exec(compile(PROGRAMS[name].replace(ADDRESS, provider.url), "front-end.md", "exec"), vars(module))
+            app = vars(module)["app"]
+
+            async def visit(scope: Any, receive: Any, send: Any) -> None:
+                if user and "headers" in scope and b"cookie" not in dict(scope["headers"]):
+                    scope["headers"] = [*scope["headers"], (b"cookie", f"session={user}".encode())]
+                await app(scope, receive, send)
+
+            async with Served(visit) as server, httpx.AsyncClient(trust_env=False) as client:
+                client.base_url = httpx.URL(server.url)
+                client.cookies["session"] = "ann"
+                with anyio.fail_after(20):
+                    yield server, client
+        finally:
+            del sys.modules[module.__name__]
+
+
+@pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar", "asgi"])
+async def test_answers(name: str) -> None:
+    """A question is answered with the events of the run."""
+    async with serving(name) as (_, client):
+        response = await client.post("/chat", json={"messages": ASKED})
+    frames = read_frames(response.content)
+    assert "text/event-stream" == response.headers["content-type"]
+    assert ["start", "step-start", "text", "step-end", "done"] == [frame["type"] for frame in frames]
+    assert "It is warm." == frames[2]["text"]
+
+
+async def test_tools() -> None:
+    """They run on the server."""
+    async with serving("fastapi", Loopback([CALL, END]), Loopback([TEXT, END])) as (_, client):
+        response = await client.post("/chat", json={"messages": ASKED})
+    results = [frame["result"] for frame in read_frames(response.content) if frame["type"] == "executed"]
+    assert [{"message": "18 °C in Paris"}] == results
+
+
+async def test_a_websocket() -> None:
+    """A tool runs in the browser; a run is cancelled, and the conversation goes on."""
+    answers = (Loopback([CALL, END]), Loopback([TEXT, END]), Loopback([TEXT], hold=True), Loopback([TEXT, END]))
+    model = Provider(*answers)
+    async with (
+        serving("websocket", model=model) as (server, _),
+        websockets.connect(f"{server.websocket_url}/chat", proxy=None) as client,
+    ):
+
+        async def hear(last: str) -> dict[str, Any]:
+            while (frame := json.loads(await client.recv())).get("type") != last:
+                pass
+            return dict(frame)
+
+        async def say(frame: Any) -> None:
+            await client.send(json.dumps(frame))
+
+        await say({"text": "What is the weather in Paris?"})
+        call = (await hear("executing"))["call"]
+        await say({"tool_result": {"call_id": call["id"], "result": "sunny"}})
+        assert "sunny" == (await hear("executed"))["result"]
+        assert "finished" == (await hear("done"))["reason"]
+        await say({"text": "And in Rome?"})
+        await hear("text")
+        await say({"cancel": True})
+        assert "cancelled" == (await hear("done"))["reason"]
+        await client.send("Hello?")
+        error = json.loads(await client.recv())
+        assert json.dumps(error) in PAGE.read_text(encoding="utf-8")
+        await say({"text": "And in Oslo?"})
+        assert "finished" == (await hear("done"))["reason"]
+    remembered = [(each["role"], each["content"]) for each in model.bodies[-1]["messages"]]
+    assert [("user", "What is the weather in Paris?"), ("assistant", "It is warm.")] == [
+        each for each in remembered if each[0] != "system" and "get_weather" not in each[1]
+    ][:2]
+    assert ["And in Rome?", "And in Oslo?"] == [said for role, said in remembered if said.startswith("And")]
+    assert ["It is warm."] * 2 == [said for role, said in remembered if role == "assistant"][1:]
+    assert "sunny" in str(remembered)
+
+
+async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], address: str) -> tuple[bytes, str]:
+    """Begin a run, and leave it when this has come."""
+    body = b""
+    async with client.stream("POST", address, json=ask) as response:
+        async for piece in response.aiter_raw():
+            body += piece
+            if until in body:
+                break
+    return body, response.headers.get("x-run", "")
+
+
+def told(frames: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Return the events of a type."""
+    return [frame for frame in frames if frame["type"] == kind]
+
+
+async def post_chat(client: httpx.AsyncClient, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parts that `useChat` gets for its messages."""
+    body = (await client.post("/api/chat", json={"id": "c1", "messages": messages})).content
+    return read_frames(body.removesuffix(b"data: [DONE]\n\n"))
+
+
+async def test_runs() -> None:
+    """One is left, read on, read by nobody else, and stopped."""
+    async with serving("runs", Loopback([TEXT], hold=True)) as (_, client):
+        body, run = await begin(client, b"event: text", {"messages": ASKED}, "/chat")
+        seen = read_frames(body)
+        assert 404 == (await client.get(f"/chat/{run}", headers=BOB)).status_code
+        assert 404 == (await client.delete("/chat/run_x")).status_code
+        header = {"last-event-id": str(seen[-1]["seq"])}
+        async with client.stream("GET", f"/chat/{run}", headers=header) as response:
+            assert 204 == (await client.delete(f"/chat/{run}")).status_code
+            rest = read_frames(await response.aread())
+        assert seen + rest == read_frames((await client.get(f"/chat/{run}")).content)
+    assert "cancelled" == rest[-1]["reason"]
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example.org", "null", None])
+async def test_other_peoples_pages(origin: str | None) -> None:
+    """They are turned away before anything is asked, and one's own is not."""
+    ours = {"origin": "https://chat.example.org"}
+    theirs = {"origin": origin} if origin else {}
+    form: dict[str, Any] = {
+        "content": json.dumps({"messages": ASKED}),
+        "headers": {"content-type": "text/plain", **theirs},
+    }
+    async with serving("origin", Loopback([TEXT, END]), Loopback([TEXT, END])) as (server, client):
+        address = f"{server.websocket_url}/chat"
+        assert 403 == (await client.post("/chat", **form)).status_code
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            async with websockets.connect(address, proxy=None, additional_headers=theirs):
+                raise AssertionError("it is open")
+
+        frames = read_frames((await client.post("/chat", json={"messages": ASKED}, headers=ours)).content)
+        assert "finished" == frames[-1]["reason"]
+        async with websockets.connect(address, proxy=None, additional_headers=ours) as socket:
+            await socket.send(json.dumps({"messages": ASKED}))
+            while (frame := json.loads(await socket.recv()))["type"] != "done":
+                pass
+            assert "finished" == frame["reason"]
+
+
+async def test_runs_over_a_websocket() -> None:
+    """One is resumed by another connection of its owner's, and by nobody else's."""
+    answers = Loopback([TEXT], hold=True)
+    async with serving("runs", answers) as (server, _):
+
+        def visit(user: str) -> websockets.connect:
+            cookie = {"cookie": f"session={user}"}
+            return websockets.connect(f"{server.websocket_url}/chat", proxy=None, additional_headers=cookie)
+
+        async with visit("ann") as client:
+            await client.send(json.dumps({"messages": ASKED}))
+            seen = [json.loads(await client.recv()) for _ in range(3)]
+        resume = json.dumps({"resume": seen[-1]["seq"], "run_id": seen[0]["run_id"]})
+        async with visit("bob") as client:
+            await client.send(resume)
+            assert "run_not_found" == json.loads(await client.recv())["error"]["code"]
+        async with visit("ann") as client:
+            await client.send(resume)
+            await client.send(json.dumps({"cancel": True}))
+            rest = [json.loads(await client.recv()) for _ in range(2)]
+    assert ["start", "step-start", "text", "step-end", "done"] == [each["type"] for each in seen + rest]
+    assert [1, 2, 3, 4, 5] == [each["seq"] for each in seen + rest]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_approval(approved: bool) -> None:
+    """The owner of the run decides, once, about what was shown."""
+    async with serving("approval", Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
+        body, run = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
+        (asked,) = told(read_frames(body), "approval-requested")
+        address = f"/chat/{run}/calls/{asked['call']['id']}"
+        decision = {"approved": approved, "digest": asked["digest"], "reason": "" if approved else "too much"}
+        assert 404 == (await client.post(address, json=decision, headers=BOB)).status_code
+        assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
+        assert 204 == (await client.post(address, json=decision)).status_code
+        assert 409 == (await client.post(address, json=decision)).status_code
+
+
+async def test_use_chat() -> None:
+    """An answer is resumed from its start while it goes on, and stopped; then there is nothing to resume."""
+    posted = {"id": "c1", "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
+    async with serving("ai-sdk", Loopback([TEXT], hold=True)) as (_, client):
+        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
+        body, _ = await begin(client, b"text-delta", posted, "/api/chat")
+        async with client.stream("GET", "/api/chat/c1/stream") as response:
+            assert "v1" == response.headers["x-vercel-ai-ui-message-stream"]
+            assert 204 == (await client.post("/api/chat/c1/stop")).status_code
+            again = await response.aread()
+        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
+        assert 204 == (await client.post("/api/chat/c2/stop")).status_code
+    first = body[: body.rindex(b"\n\n")]
+    assert again.startswith(first)
+    assert again.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    ("asks", "part", "kind", "member", "value"),
+    [
+        (PAY, {"state": "approval-responded", "approval": {"approved": True}}, "available", "output", "paid 5 to Ann"),
+        (
+            *(PAY, {"state": "approval-responded", "approval": {"approved": False, "reason": "too much"}}),
+            *("error", "errorText", "the call of tool 'pay' was denied: too much"),
+        ),
+        (PICK, {"state": "output-available", "output": "2027-03-01"}, "available", "output", "2027-03-01"),
+        (PICK, {"state": "output-error", "errorText": "closed"}, "error", "errorText", "closed"),
+    ],
+)
+async def test_use_chat_goes_on(asks: bytes, part: dict[str, Any], kind: str, member: str, value: str) -> None:
+    """What the page says about a call that waits comes back in the last message, and is answered there."""
+    question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    async with serving("ai-sdk", Loopback([asks, END]), Loopback([TEXT, END])) as (_, client):
+        first = await post_chat(client, [question])
+        (call,) = told(first, "tool-input-available")
+        parts = [{"type": "dynamic-tool", "toolCallId": call["toolCallId"], **part}]
+        again = [question, {"id": first[0]["messageId"], "role": "assistant", "parts": parts}]
+        second = await post_chat(client, again)
+    assert first[0]["messageId"] == second[0]["messageId"]
+    (result,) = told(second, f"tool-output-{kind}")
+    assert value in result[member]
+    assert [] == told(second, "tool-input-available")
+    assert ["It is warm."] == [each["delta"] for each in told(second, "text-delta")]
+
+
+async def test_a_result_is_no_approval() -> None:
+    """Neither page takes one for the other."""
+    question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    async with serving("ai-sdk", Loopback([PAY, END])) as (_, client):
+        (call,) = told(await post_chat(client, [question]), "tool-input-available")
+        part = {"type": "dynamic-tool", "toolCallId": call["toolCallId"], "state": "output-available", "output": "paid"}
+        forged = [question, {"id": "m2", "role": "assistant", "parts": [part]}]
+        assert 409 == (await client.post("/api/chat", json={"id": "c1", "messages": forged})).status_code
+    asked: dict[str, Any] = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": []}
+    async with serving("ag-ui", Loopback([PAY, END])) as (_, client):
+        (call,) = told(read_frames((await client.post("/agent", json=asked)).content), "TOOL_CALL_START")
+        asked["messages"].append({"id": "2", "role": "tool", "toolCallId": call["toolCallId"], "content": "paid"})
+        assert 409 == (await client.post("/agent", json=asked)).status_code
+
+
+@pytest.mark.parametrize(
+    ("asks", "resume", "result"),
+    [
+        (PAY, {"payload": {"approved": True}}, "paid 5 to Ann"),
+        (PAY, {"payload": {"approved": False, "reason": "too much"}}, "was denied: too much"),
+        (PAY, {"status": "cancelled"}, "was denied"),
+        (PICK, None, None),
+    ],
+)
+async def test_ag_ui_goes_on(asks: bytes, resume: dict[str, Any] | None, result: str | None) -> None:
+    """The front end says what became of the calls that waited, and what it shows itself is not told again."""
+    tools = [{"name": "pick_date", "description": "", "parameters": {"type": "object"}}]
+    asked: dict[str, Any] = {"threadId": "t1", "messages": [{"id": "1", **ASKED[0]}], "protocolVersion": "1.0"}
+    async with serving("ag-ui", Loopback([asks, END]), Loopback([TEXT, END])) as (_, client):
+        first = read_frames((await client.post("/agent", json={**asked, "runId": "r1", "tools": tools})).content)
+        (call,) = told(first, "TOOL_CALL_START")
+        call_id, outcome = call["toolCallId"], first[-1]["outcome"]
+        function = {"name": call["toolCallName"], "arguments": told(first, "TOOL_CALL_ARGS")[-1]["delta"]}
+        thought = {"id": "2", "role": "reasoning", "content": "Hm."}
+        said = {
+            "id": "3",
+            "role": "assistant",
+            "toolCalls": [{"id": call_id, "type": "function", "function": function}],
+        }
+        asked["messages"] += [thought, said]
+        if resume is not None:
+            asked["resume"] = [{"interruptId": outcome["interrupts"][0]["id"], "status": "resolved", **resume}]
+        else:
+            assert [call_id] == outcome["pendingToolCallIds"]
+            asked["messages"].append({"id": "4", "role": "tool", "toolCallId": call_id, "content": "2027-03-01"})
+        second = read_frames((await client.post("/agent", json={**asked, "runId": "r2", "tools": tools})).content)
+        asked.pop("resume", None)
+        asked["messages"].append({"id": "5", **ASKED[0]})
+        third = read_frames((await client.post("/agent", json={**asked, "runId": "r3", "tools": tools})).content)
+    results = [each["content"] for each in told(second, "TOOL_CALL_RESULT")]
+    assert [] == results if result is None else result in results[0]
+    for frames in (second, third):
+        assert [] == told(frames, "TOOL_CALL_START")
+        assert ["It is warm."] == [each["delta"] for each in told(frames, "TEXT_MESSAGE_CONTENT")]
+
+
+async def test_ag_ui() -> None:
+    """The run has the ids of the request."""
+    asked = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "protocolVersion": "1.0"}
+    asked |= {"tools": []}
+    async with serving("ag-ui") as (_, client):
+        frames = read_frames((await client.post("/agent", json=asked)).content)
+    assert {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"}.items() <= frames[0].items()
+    assert "RUN_FINISHED" == frames[-1]["type"]
+
+
+# Two users, with the same ids, where these are the client's to choose.
+
+
+async def test_nobody_decides_about_the_chats_of_others() -> None:
+    """Bob takes the id of Ann's chat: he neither approves, nor reads, nor stops anything of hers, nor learns of it."""
+    question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    answers = Loopback([PAY, END]), *[Loopback([TEXT, END])] * 3
+    async with serving("ai-sdk", *answers) as (_, client):
+        (call,) = told(await post_chat(client, [question]), "tool-input-available")
+        said = {"state": "approval-responded", "approval": {"approved": True}}
+        parts = [{"type": "dynamic-tool", "toolCallId": call["toolCallId"], **said}]
+        approval = {"id": "c1", "messages": [question, {"id": "m2", "role": "assistant", "parts": parts}]}
+        theirs = await client.post("/api/chat", json=approval, headers=BOB)
+        assert "tool-output" not in theirs.text
+        assert "It is warm." in theirs.text
+        assert 401 == (await client.post("/api/chat", json=approval, headers={"cookie": "session="})).status_code
+
+        ours = (await client.post("/api/chat", json=approval)).text
+    assert "paid 5 to Ann" in ours
+
+
+async def test_nobody_reads_or_stops_the_chats_of_others() -> None:
+    """For whoever does not own it, it is one that never was."""
+    posted = {"id": "c1", "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
+    async with serving("ai-sdk", Loopback([TEXT], hold=True)) as (_, client):
+        await begin(client, b"text-delta", posted, "/api/chat")
+        assert 204 == (await client.get("/api/chat/c1/stream", headers=BOB)).status_code
+        assert 204 == (await client.post("/api/chat/c1/stop", headers=BOB)).status_code
+        async with client.stream("GET", "/api/chat/c1/stream") as response:
+            assert 200 == response.status_code, "it goes on"
+        for address in ("/api/chat/c1/stream", "/api/chat/c1/stop"):
+            method = "GET" if address.endswith("stream") else "POST"
+            assert 401 == (await client.request(method, address, headers={"cookie": "x=y"})).status_code
+        assert 204 == (await client.post("/api/chat/c1/stop")).status_code
+        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
+
+
+async def test_nobody_decides_about_the_threads_of_others() -> None:
+    """Bob takes the id of Ann's thread and that of her call: nothing of hers is resumed."""
+    asked: dict[str, Any] = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": []}
+    asked["protocolVersion"] = "1.0"
+    async with serving("ag-ui", Loopback([PAY, END]), *[Loopback([TEXT, END])] * 3) as (_, client):
+        first = read_frames((await client.post("/agent", json=asked)).content)
+        (interrupt,) = first[-1]["outcome"]["interrupts"]
+        approval = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+        decided = {**asked, "runId": "r2", "resume": [approval]}
+        theirs = await client.post("/agent", json=decided, headers=BOB)
+        assert "TOOL_CALL_RESULT" not in theirs.text
+        assert "It is warm." in theirs.text
+        assert 401 == (await client.post("/agent", json=decided, headers={"cookie": "x=y"})).status_code
+
+        ours = (await client.post("/agent", json=decided)).text
+    assert "paid 5 to Ann" in ours
+
+
+@pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar", "asgi", "origin"])
+async def test_programs_that_keep_nothing(name: str) -> None:
+    """What two users ask at the same time are two runs, each of which only its own response tells."""
+    origin = {"origin": "https://chat.example.org"}
+    seen: dict[str, set[str]] = {}
+
+    async def ask(client: httpx.AsyncClient, user: str) -> None:
+        headers = {"cookie": f"session={user}", **origin}
+        frames = read_frames((await client.post("/chat", json={"messages": ASKED}, headers=headers)).content)
+        seen[user] = {frame["run_id"] for frame in frames if "run_id" in frame}
+        assert ["start", "step-start", "text", "step-end", "done"] == [frame["type"] for frame in frames]
+
+    async with serving(name, *[Loopback([TEXT, END])] * 2) as (_, client), anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, client, "ann")
+        tasks.start_soon(ask, client, "bob")
+        await anyio.lowlevel.checkpoint()
+    assert [1, 1] == [len(runs) for runs in seen.values()]
+    assert not seen["ann"] & seen["bob"]
+
+
+async def test_a_websocket_is_its_users() -> None:
+    """What one says about the calls of another is about none of its own."""
+    answers = (Loopback([CALL, END]), Loopback([TEXT, END]))
+    async with serving("websocket", *answers) as (server, _):
+        address = f"{server.websocket_url}/chat"
+        async with websockets.connect(address, proxy=None) as ann, websockets.connect(address, proxy=None) as bob:
+            await ann.send(json.dumps({"text": "What is the weather in Paris?"}))
+            while (frame := json.loads(await ann.recv()))["type"] != "executing":
+                pass
+            result = {"tool_result": {"call_id": frame["call"]["id"], "result": "sunny"}}
+            await bob.send(json.dumps(result))
+            assert "unknown_call" == json.loads(await bob.recv())["error"]["code"]
+            await bob.send(json.dumps({"resume": 0, "run_id": "run_x"}))
+            assert "run_not_found" == json.loads(await bob.recv())["error"]["code"]
+            await ann.send(json.dumps(result))
+            told = [json.loads(await ann.recv())]
+            while told[-1]["type"] != "done":
+                told.append(json.loads(await ann.recv()))
+            assert ["sunny"] == [frame["result"] for frame in told if frame["type"] == "executed"]
+
+
+def test_every_program_has_two_users() -> None:
+    """Each is in one of the tests above, or in those of runs and approvals."""
+    kept = {"runs", "approval", "ai-sdk", "ag-ui", "websocket"}
+
+    assert kept | {"fastapi", "starlette", "litestar", "asgi", "origin"} == PROGRAMS.keys()
+    for name in kept - {"websocket"}:
+        assert 'cookies["session"]' in PROGRAMS[name]
+
+
+POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval"), "/chat")
+POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
+
+
+@pytest.mark.parametrize("name", POSTS)
+async def test_bodies_have_a_bound(name: str) -> None:
+    """More than 4 MiB are not read, and what is no body of the program's is no fault of the server's."""
+    async with serving(name) as (_, client):
+        client.headers["origin"] = "https://chat.example.org"
+        assert 413 == (await client.post(POSTS[name], content=b"[" + b"1," * (2 << 20))).status_code
+        assert 400 == (await client.post(POSTS[name], content=b"{")).status_code
+
+
+def test_which_programs_read_bodies() -> None:
+    """All of them with a bound, but for the one that reads none."""
+    assert {"websocket"} == PROGRAMS.keys() - POSTS.keys()
+
+
+async def test_runs_when_the_server_ends() -> None:
+    """No other is begun, and the one that goes on is read to its own end."""
+    goes_on = anyio.Event()
+    async with serving("runs", Loopback([TEXT, goes_on, END])) as (server, client):
+        state = vars(sys.modules["app"])["app"].state
+        async with client.stream("POST", "/chat", json={"messages": ASKED}) as response:
+            pieces = response.aiter_raw()
+            body = b""
+            while b"event: text" not in body:
+                body += await anext(pieces)
+            state.shutdown.begin()
+            again = await client.post("/chat", json={"messages": ASKED})
+            assert (503, "5") == (again.status_code, again.headers["retry-after"])
+            with pytest.raises(websockets.InvalidStatus, match="503"):
+                async with websockets.connect(
+                    f"{server.websocket_url}/chat", proxy=None, additional_headers={"cookie": "session=ann"}
+                ):
+                    raise AssertionError("it is open")
+            goes_on.set()
+            async for piece in pieces:
+                body += piece
+    assert "finished" == read_frames(body)[-1]["reason"]
+
+
+@pytest.mark.deep
+def test_every_program_is_typed(tmp_path: Path) -> None:
+    """Whoever checks strictly can take each as it is."""
+    for name, program in PROGRAMS.items():
+        (tmp_path / f"app_{name.replace('-', '_')}.py").write_text(program, encoding="utf-8")
+    ask = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+        *map(str, tmp_path.glob("*.py")),
+    ]
+    shown = subprocess.run(ask, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (shown.returncode, shown.stderr), shown.stdout
+
+
+def test_every_program_is_run() -> None:
+    """No block of Python is left out, and what else there is are snippets for a page."""
+    assert [] == [block.line for block in BLOCKS if (block.language == "python") != ("app" in block.notes)]
+    assert {"sh", "python", "js"} == {block.language for block in BLOCKS}
+    assert {
+        "fastapi",
+        "starlette",
+        "litestar",
+        "asgi",
+        "websocket",
+        "origin",
+        "runs",
+        "approval",
+        "ai-sdk",
+        "ag-ui",
+    } == PROGRAMS.keys()

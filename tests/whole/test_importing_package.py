@@ -1,0 +1,54 @@
+"""What importing the package brings with it. A fresh interpreter is asked, as this one has imported everything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CORE = "anyio, httpx, httpx_sse, msgspec, pydantic, structlog"
+EXTRAS = {"json_repair", "mcp", "rich", "starlette", "uvicorn", "hypothesis", "pytest", "trio", "_streamtools_pytest"}
+LATER = ("cli", "web", "testing", "outputs", "__main__")
+"""Modules and packages of ours that only those import who use them."""
+
+
+def modules_behind(code: str) -> set[str]:
+    """Return the names of all modules that are there once `code` has run."""
+    told = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return set(json.loads(ran.stdout))
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    """What `import streamtools` brings beyond what the core dependencies bring by themselves."""
+    return modules_behind("import streamtools") - modules_behind(f"import {CORE}")
+
+
+def test_no_extra_is_imported(imported: set[str]) -> None:
+    """None of what an extra installs, but for what a core dependency looks for itself (structlog's `rich`)."""
+    assert set() == EXTRAS & {name.partition(".")[0] for name in imported}
+
+
+def test_no_module_is_imported_that_few_use(imported: set[str]) -> None:
+    """Not the command line, the page, the helpers for tests, the endpoints; each is imported by who asks for it."""
+    assert [] == [name for name in imported if name.removeprefix("streamtools.").startswith(LATER)]
+
+
+def test_pydantic_s_models_come_with_the_first_tool(imported: set[str]) -> None:
+    """Reading a stream needs none of them; defining a tool does."""
+    assert "pydantic.main" not in imported
+    assert "pydantic.main" in modules_behind("import streamtools\n@streamtools.tool\ndef f() -> None: ...")
+
+
+def test_dialects_are_imported_when_they_are_asked_for(imported: set[str]) -> None:
+    """Only the two that are armed by default come with the package, and one that is named brings no other."""
+    dialects = "streamtools.parsing.dialects."
+    alone = modules_behind("from streamtools import Parser; Parser('harmony')") - imported
+    forms = ("attribute_xml", "json_after_name", "json_with_name", "parameter_xml", "pythonic")
+
+    assert f"{dialects}hash_and_tilde" in imported
+    assert not {f"{dialects}{each}" for each in forms} & imported
+    assert [f"{dialects}json_after_name"] == sorted(name for name in alone if name.startswith(dialects))

@@ -1,0 +1,474 @@
+"""Who may import whom: the architecture as a table, held against the syntax trees of the package.
+
+Read, not imported: importing any module runs `streamtools/__init__.py`, which imports nearly all of them. Imports count
+wherever they stand, in a function or for types alone too, because a stage that names a type of a later one knows of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "streamtools"
+
+VALUES = {"errors", "limits", "json_values"}
+VOCABULARY = {*VALUES, "calls", "events"}
+MAY_IMPORT: dict[str, Collection[str]] = {
+    # what flows, and what may be caught
+    "errors": (),
+    "limits": (),
+    "json_values": {"errors", "limits"},
+    "calls": VALUES,
+    "events": {"errors", "json_values", "calls"},
+    # stages that do not know one another
+    "sources": VOCABULARY,
+    "parsing": VOCABULARY,
+    "tools": VOCABULARY,
+    "recording": {"errors"},
+    # what is built of them, each on those above
+    "machine": {"errors", "json_values", "calls", "events", "parsing"},
+    "history": {"limits", "json_values", "calls", "parsing"},
+    "stream": {"errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"},
+    "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
+    "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history"},
+    "conversation": {
+        *("errors", "json_values", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
+        "conversation.models",
+    },
+    # to front ends
+    "outputs": {"errors", "json_values", "calls", "events", "machine"},
+    "serving": {"errors", "events", "tools", "stream", "outputs"},
+    "outputs.asgi": {"serving"},
+    "runs": {"serving", "stream"},
+    # what one can start, and what tests are written with
+    "apps.web": {"errors", "events", "history", "conversation", "outputs.asgi", "runs"},
+    "apps.cli": {
+        *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
+        *("conversation", "conversation.models", "outputs", "apps.web"),
+    },
+    "apps": (),
+    "testing": {
+        *("errors", "limits", "events", "sources", "parsing", "tools", "machine"),
+        *("recording", "recording.event_replay"),
+    },
+    # the doors
+    "__init__": {
+        *("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "stream"),
+        *("conversation", "outputs", "recording.event_replay"),
+    },
+    "__main__": {"apps.cli"},
+}
+"""For each module or folder, the others that it may import; the longest name that fits is a module's row."""
+
+MAY_USE: dict[str, Collection[str]] = {
+    "errors": (),
+    "limits": {"msgspec"},
+    "json_values": {"msgspec"},
+    "calls": {"msgspec"},
+    "events": {"msgspec", "pydantic", "pydantic_core"},
+    "sources": {"anyio", "msgspec"},
+    "parsing": {"json_repair"},
+    "tools": {"anyio", "httpx", "mcp", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
+    "recording": {"anyio", "msgspec"},
+    "recording.event_replay": (),
+    "machine": {"msgspec", "structlog"},
+    "history": {"msgspec"},
+    "stream": {"anyio", "msgspec", "structlog"},
+    "conversation.models": {"anyio", "httpx", "msgspec", "structlog", "tenacity"},
+    "conversation": {"anyio", "msgspec"},
+    "outputs": {"msgspec"},
+    "outputs.asgi": {"starlette"},
+    "serving": {"anyio", "msgspec", "starlette", "structlog"},
+    "runs": (),
+    "apps": (),
+    "apps.web": {"msgspec", "starlette"},
+    "apps.cli": {"anyio", "httpx", "httpx_sse", "rich", "structlog", "uvicorn"},
+    "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
+    "__init__": (),
+    "__main__": (),
+}
+"""For each row, the packages of others that it may import."""
+
+LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits"}
+"""The files of the top floor: the two doors and the vocabulary."""
+
+LONGEST = 400  # lines of a module
+FULL = 20  # modules of a folder, beside its `__init__`
+
+SEAM = {
+    "overrides": {"_resume", "_follow"},
+    "sets": {"_watch", "_wish"},
+    "uses": {"_close_source", "_executes", "_hand_out", "_machine", "_resumed", "_watch", "_wish"},
+}
+"""What a subclass of `ToolStream` in the package does with private members of it and of `Handover`; the section "The
+seam" in `stream/tool_stream.py` has what it owes for that."""
+
+RIM = {
+    *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
+    *("conversation.chatting", "conversation.decision", "conversation.emulation", "conversation.models"),
+    "outputs.completion_chunks",  # asks the clock when an answer was made
+    "sources.source",
+    *("stream.driver", "stream.handover", "stream.step", "stream.tool_stream"),
+    *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
+    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "registry", "runner", "signature", "sqlite_ledger")),
+}
+"""Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
+
+STANDARD = sys.stdlib_module_names | {"_typeshed"}  # a module that only type checkers know
+
+OUTER_WORLD = {
+    *("asyncio", "datetime", "http", "os", "pathlib", "random", "selectors", "socket", "ssl", "subprocess", "sys"),
+    *("tempfile", "threading", "time", "urllib"),
+}
+LOGGING = {"logging", "structlog"}
+IO_FUNCTIONS = {"open", "print", "input", "breakpoint"}
+
+NEVER = {"eval", "exec", "compile", "__import__"}
+"""What runs text as code; and below, modules that do so or that make objects out of bytes. Model output is data."""
+NEVER_IMPORTED = {"ast", "dill", "marshal", "pickle", "shelve", "yaml"}
+
+CORE = {
+    *("anyio", "msgspec", "pydantic", "structlog"),
+    *("annotated_types", "idna", "pydantic_core", "sniffio", "typing_extensions", "typing_inspection"),  # of theirs
+}
+"""Packages that `import streamtools` may load. The HTTP clients are dependencies, and load when they are used."""
+
+
+class Module(NamedTuple):
+    """One file of the package; `name` is dotted and begins below the package, whose own file is `__init__`."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+
+class Import(NamedTuple):
+    """One imported name: of the package, then dotted as above, or of elsewhere."""
+
+    line: int
+    name: str
+    own: bool
+
+
+def modules(root: Path) -> list[Module]:
+    """Return the files of a package."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        name = ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+        found.append(Module(name, path, _parse(path.read_text())))
+    return found
+
+
+@cache
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def imports(module: Module, names: Collection[str], *, types: bool = True) -> Iterator[Import]:
+    """Yield what a module imports, out of packages the modules themselves; without those for types alone, if asked."""
+    package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
+    for node in _nodes(module.tree, types=types):
+        if isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = node.module or ""
+            if node.level:  # `from ..x import y`, seen from `package`
+                above = ["streamtools", *filter(None, package.removeprefix("__init__").split("."))]
+                start = ".".join([*above[: len(above) - node.level + 1], *filter(None, [start])])
+            inner = start.removeprefix("streamtools").lstrip(".")
+            below = [alias.name for alias in node.names if start.partition(".")[0] == "streamtools"]
+            below = [each for each in below if ".".join(filter(None, (inner, each))) in names]
+            wanted = [f"{start}.{each}" for each in below] + ([start] if len(below) < len(node.names) else [])
+        else:
+            continue
+        for each in wanted:
+            top, _, rest = each.partition(".")
+            yield Import(node.lineno, rest or "__init__" if top == "streamtools" else each, top == "streamtools")
+
+
+def _nodes(tree: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and not types:
+            continue
+        yield node
+        yield from _nodes(node, types=types)
+
+
+def row_of(name: str) -> str | None:
+    """Return the row of the table that a module belongs to."""
+    while name and name not in MAY_IMPORT:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def breaches(root: Path) -> list[str]:
+    """Return what breaks the rules of this file, a sentence each with its place."""
+    every = modules(root)
+    names = frozenset(module.name for module in every)
+    found: list[str] = []
+    for module in every:
+        place = module.path.relative_to(root)
+        found += [f"{place}:{told}" for told in _breaches_in(module.name, module.path.name, module.tree, names)]
+    return found
+
+
+@cache
+def _breaches_in(module: str, file: str, tree: ast.Module, names: frozenset[str]) -> list[str]:
+    """Return what breaks the rules in one file; each sentence begins with its line."""
+    row = row_of(module)
+    if row is None:
+        return [" has no row in the table"]
+    inside = f"{module}.__init__" if file == "__init__.py" else module
+    sans_io = not any(inside == each or inside.startswith(each + ".") for each in RIM)
+    found: list[str] = []
+
+    def report(line: int, what: str) -> None:
+        found.append(f"{line}: {what}")
+
+    for line, name, own in imports(Module(module, Path(file), tree), names):
+        top = name.partition(".")[0]
+        if own:
+            target = row_of(name)
+            if target != row and target not in MAY_IMPORT[row]:
+                report(line, f"{row} does not import {name}")
+        elif top in NEVER_IMPORTED:
+            report(line, f"nobody imports {name}")
+        elif top not in STANDARD and top not in MAY_USE[row]:
+            report(line, f"{row} does not use {name}")
+        elif (sans_io and top in OUTER_WORLD) or (row == "parsing" and top in LOGGING):
+            report(line, f"{module} is sans-IO and does not use {name}")
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=called) if called in NEVER:
+                report(node.lineno, f"nobody calls {called}")
+            case ast.Call(func=ast.Name(id=called)) if called in IO_FUNCTIONS and sans_io:
+                report(node.lineno, f"{module} is sans-IO and does not call {called}")
+            case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith() if sans_io:
+                report(node.lineno, f"{module} is sans-IO and does not wait")
+    return found
+
+
+@pytest.fixture(scope="module")
+def known() -> list[str]:
+    """What breaks the rules as things are."""
+    return breaches(PACKAGE)
+
+
+def test_each_module_imports_only_what_its_row_allows(known: list[str]) -> None:
+    """The package keeps to the table, its sans-IO modules to theirs, and nothing in it runs text as code."""
+    assert [] == known
+
+
+def test_each_row_is_there() -> None:
+    """No row of the table speaks of a module that does not exist."""
+    names = {module.name for module in modules(PACKAGE)}
+
+    assert [] == [row for row in MAY_IMPORT if row not in names]
+    assert MAY_IMPORT.keys() == MAY_USE.keys()
+    assert [] == [each for each in RIM if each.removesuffix(".__init__") not in names | {"stream.driver"}]
+
+
+def test_each_grant_is_used() -> None:
+    """No row allows an import that nobody makes: the table tells who knows whom, and not who might."""
+    every = modules(PACKAGE)
+    names = {module.name for module in every}
+    made = {(row_of(module.name), each) for module in every for each in imports(module, names)}
+
+    used = {(row, row_of(each.name) if each.own else each.name.partition(".")[0]) for row, each in made}
+
+    granted = {(row, each) for table in (MAY_IMPORT, MAY_USE) for row, grants in table.items() for each in grants}
+    assert set() == granted - used
+
+
+def test_modules_know_one_another_in_one_direction() -> None:
+    """No module imports one that imports it, for types neither."""
+    every = modules(PACKAGE)
+    names = {module.name for module in every}
+    graph = {
+        module.name: {each.name for each in imports(module, names) if each.own} - {module.name} for module in every
+    }
+
+    order = list(graphlib.TopologicalSorter(graph).static_order())
+
+    stages = (
+        "errors",
+        "events",
+        "parsing",
+        "machine.state_machine",
+        "stream.tool_stream",
+        "serving.connection",
+        "apps.cli",
+    )
+    assert [*stages] == sorted(stages, key=order.index)
+
+
+def test_nothing_is_loose_on_the_top_floor() -> None:
+    """Beside the folders, only the vocabulary."""
+    assert {path.stem for path in PACKAGE.glob("*.py")} == LOOSE
+
+
+def test_a_module_can_be_read_in_one_go() -> None:
+    """No module is longer than one can hold in mind, and no folder holds more of them than one can survey."""
+    lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    folders = Counter(path.parent for path in PACKAGE.rglob("[!_]*.py"))
+
+    assert {} == {name: length for name, length in lengths.items() if length > LONGEST}
+    assert {} == {folder.name: count for folder, count in folders.items() if count > FULL}
+
+
+def test_a_name_means_one_module() -> None:
+    """No two modules of the package have the same name, and none has that of a folder."""
+    names = Counter(path.stem for path in PACKAGE.rglob("[!_]*.py"))
+    names.update(path.parent.name for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
+
+    assert [] == [name for name, count in names.items() if count > 1]
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "breach"),
+    [
+        ("parsing/markers.py", "from streamtools.tools import Tool", "parsing does not import tools"),
+        ("parsing/parser.py", "import streamtools.machine", "parsing does not import machine"),
+        ("parsing/dialects/base.py", "from ...sources import openai", "parsing does not import sources"),
+        ("sources/frames.py", "from streamtools import parsing", "sources does not import parsing"),
+        ("sources/frames.py", "if TYPE_CHECKING:\n    from streamtools.stream import ToolStream", "not import stream"),
+        ("tools/runner.py", "def later():\n    from streamtools.machine import StreamMachine", "not import machine"),
+        ("recording/format.py", "from . import event_replay", "recording does not import recording.event_replay"),
+        ("recording/format.py", "from streamtools.events import Text", "recording does not import events"),
+        ("events/ui_events.py", "from streamtools import ToolStream", "events does not import __init__"),
+        ("errors.py", "from . import calls", "errors does not import calls"),
+        ("machine/turn.py", "from streamtools.apps import cli", "machine does not import apps.cli"),
+        ("sources/source.py", "import httpx", "sources does not use httpx"),
+        ("stream/tool_stream.py", "from trio import sleep", "stream does not use trio"),
+        ("parsing/span.py", "import structlog", "parsing does not use structlog"),
+        ("parsing/span.py", "import logging", "parsing.span is sans-IO and does not use logging"),
+        ("parsing/reader.py", "from time import monotonic", "parsing.reader is sans-IO and does not use time"),
+        ("parsing/reader.py", "async def read(): ...", "parsing.reader is sans-IO and does not wait"),
+        ("machine/turn.py", "print('hello')", "machine.turn is sans-IO and does not call print"),
+        ("sources/openai.py", "import asyncio", "sources.openai is sans-IO and does not use asyncio"),
+        ("tools/signature.py", "eval('1')", "nobody calls eval"),
+        ("tools/signature.py", "from ast import literal_eval", "nobody imports ast"),
+        ("recording/file_reader.py", "import pickle", "nobody imports pickle"),
+        ("helpers.py", "", "helpers.py: has no row in the table"),
+    ],
+)
+def test_a_wrong_line_is_reported(tmp_path: Path, known: list[str], file: str, line: str, breach: str) -> None:
+    """A line that breaks the rules, planted into a copy of the package, is the one thing that is reported anew."""
+    copy = shutil.copytree(PACKAGE, tmp_path / "streamtools", ignore=shutil.ignore_patterns("shipped", "__pycache__"))
+    with (copy / file).open("a") as opened:
+        opened.write(f"\n{line}\n")
+
+    found = [each for each in breaches(copy) if each not in known]
+
+    assert 1 == len(found)
+    assert file in found[0]
+    assert breach in found[0]
+
+
+def trespasses(inner: ast.Module, *bases: ast.Module) -> dict[str, set[str]]:
+    """Return what the classes of one module do with private members of the `bases`, by the rows of `SEAM`."""
+    theirs = {name for base in bases for row in _members(base).values() for name in row}
+    return {row: names & theirs for row, names in _members(inner).items()}
+
+
+def _members(tree: ast.Module) -> dict[str, set[str]]:
+    """Return the private members of the classes in a module: what they define, set and use."""
+    nodes = [node for each in tree.body if isinstance(each, ast.ClassDef) for node in ast.walk(each)]
+    own = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    ]
+    methods = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    found = {
+        "overrides": methods | {node.id for node in nodes if isinstance(node, ast.Name) and _is_set(node)},
+        "sets": {node.attr for node in own if _is_set(node)},
+        "uses": {node.attr for node in own if not _is_set(node)},
+    }
+    return {row: {name for name in names if re.match("_(?!_)", name)} for row, names in found.items()}
+
+
+def _is_set(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _parsed(name: str) -> ast.Module:
+    return _parse((PACKAGE / name).read_text())
+
+
+SEEN_BY_CHAT = [_parsed(f"stream/{each}.py") for each in ("tool_stream", "handover")]
+
+
+def test_a_chat_keeps_to_the_seam() -> None:
+    """Of what is private to the stream that it is, a chat overrides, sets and uses what the seam names, and no more."""
+    found = trespasses(
+        _parsed("conversation/chatting.py"), _parsed("stream/tool_stream.py"), _parsed("stream/handover.py")
+    )
+
+    assert SEAM == found
+    heirs = {
+        module.name
+        for module in modules(PACKAGE)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        if {"ToolStream", "Chat"} & {base.id for base in node.bases if isinstance(base, ast.Name)}
+    }
+    assert heirs == {"conversation.chatting"}
+
+
+@pytest.mark.parametrize(
+    ("line", "row", "name"),
+    [
+        ("async def _produce(self, scope): ...", "overrides", "_produce"),
+        ("_wake = None", "overrides", "_wake"),
+        ("def method(self): self._ready = []", "sets", "_ready"),
+        ("def method(self): self._step += 1", "sets", "_step"),
+        ("def method(self): return self._collector", "uses", "_collector"),
+    ],
+)
+def test_a_trespass_is_found(line: str, row: str, name: str) -> None:
+    """A chat that reaches past the seam is reported, whether it overrides, sets or uses what is not its own."""
+    found = trespasses(
+        _parse(f"class Chat(ToolStream):\n    {line}"), _parsed("stream/tool_stream.py"), _parsed("stream/handover.py")
+    )
+
+    assert {row: {name}} == {each: names for each, names in found.items() if names}
+
+
+PROBE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import streamtools
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+"""Imports the package as if the packages that it is given were not installed, and prints what was loaded."""
+
+
+def test_the_core_dependencies_are_enough() -> None:
+    """`import streamtools` works where only the core dependencies are installed, and loads nothing else."""
+    others = packages_distributions().keys() - CORE - {"streamtools"}
+    command = [sys.executable, "-W", "error", "-c", PROBE, *others]
+    probe = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert "" == probe.stderr
+    assert {"httpx", "rich", "trio"} <= others
+    assert {"streamtools", "anyio"} <= set(probe.stdout.split())

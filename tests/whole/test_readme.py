@@ -1,0 +1,265 @@
+"""The README and the reference hold: their code runs and prints what they say, over HTTP where it speaks to a provider;
+so do their commands.
+
+The code of one heading runs in one namespace, on both event loops. What the README takes for granted is there: a
+`client`, `url` (a server on the loopback interface that answers with a recording, or with the stream that a note
+names), `body`, `tools`, a `websocket`, and the file `weather.jsonl`. Ids, times and durations count as equal.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from inspect import CO_COROUTINE
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import structlog
+from structlog.testing import ReturnLoggerFactory
+
+from streamtools import Code, parse, sources
+from streamtools.events import TextDelta
+from streamtools.recording import read_recording, shipped
+from tests.support.loopback import Loopback
+from tests.support.loops import OTHER_LOOP_DEEP
+from tests.support.readme import PAGES, ROOT, TABLES, Block, read_blocks, read_tables, stream_parameters
+
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+BLOCKS = read_blocks(TEXT)
+SECTIONS = {
+    heading: list(blocks)
+    for heading, blocks in itertools.groupby(
+        (block for block in BLOCKS if block.language == "python"), lambda block: block.heading
+    )
+}
+COMMANDS = [block for block in BLOCKS if block.language == "console"]
+SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
+ADDRESS = "http://127.0.0.1:8080/v1/chat/completions"
+
+UNFINISHED = "unfinished"  # a stream that says nothing more, and does not end
+
+LATITUDE = [
+    ("latitude-event", {"type": "chain-started", "uuid": "6f1c7a52"}),
+    ("latitude-event", {"type": "provider-started"}),
+    ("provider-event", {"type": "text-delta", "textDelta": "Let me look.\n~~~tool_call\n"}),
+    ("provider-event", {"type": "text-delta", "textDelta": '{"name": "get_weather", "arguments": {"city": "Paris"}}'}),
+    ("provider-event", {"type": "text-delta", "textDelta": "\n~~~"}),
+    ("provider-event", {"type": "finish", "finishReason": "stop"}),
+    ("latitude-event", {"type": "provider-completed", "tokenUsage": {"promptTokens": 30, "completionTokens": 20}}),
+    ("latitude-event", {"type": "chain-completed", "uuid": "6f1c7a52"}),
+]
+"""A run of Latitude with one turn."""
+
+ANTHROPIC: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 30, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "I will look."}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "tool_use", "id": "toolu_01", "name": "get_weather", "input": {}},
+    },
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"city":'}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '"Paris"}'}},
+    {"type": "content_block_stop", "index": 1},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 20}},
+    {"type": "message_stop"},
+]
+"""An answer of Anthropic's with a native call."""
+
+
+def stream(name: str) -> list[bytes]:
+    """Return the chunks of a provider's stream."""
+    if name == "latitude":
+        return [f"event: {event}\ndata: {json.dumps(data)}\n\n".encode() for event, data in LATITUDE]
+    if name == "anthropic":
+        return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in ANTHROPIC]
+    if name == UNFINISHED:
+        return list(itertools.takewhile(lambda chunk: b'"finish_reason":"stop"' not in chunk, stream("tilde-call")))
+    return [chunk.data for chunk in read_recording(shipped()[name]).chunks]
+
+
+class WebSocket:
+    """What a web framework would give."""
+
+    async def send_text(self, text: str) -> None:
+        """Take one message, if it is one."""
+        assert "type" in json.loads(text)
+
+
+def normal(text: str) -> str:
+    """Return text without what differs from run to run."""
+    text = re.sub(r"\b(call|run)_(?:…|[\w-]{12,16})(?![\w-])", r"\1_…", text)
+    text = re.sub(r"\bemulated_\d+_", "emulated_…_", text)
+    text = re.sub(r"\b\d+(\.\d+)? (ms|s)\b", "… s", text)
+    text = re.sub(r"\belapsed(\W+)\d[\d.e-]*", r"elapsed\1…", text)
+    return "".join(line.rstrip() + "\n" for line in text.splitlines())
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the README's code finds, in a directory of its own; logs go nowhere."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(shipped()["tilde-call"], "weather.jsonl")
+    found: dict[str, Any] = {"__name__": "readme", "body": {}, "websocket": WebSocket()}
+    exec("async def get_weather(city: str) -> dict[str, str]:\n return {'message': f'18 °C in {city}'}", found)
+    found["tools"] = [found["get_weather"]]
+    structlog.configure(logger_factory=ReturnLoggerFactory())
+    yield found
+    structlog.reset_defaults()
+
+
+@pytest.mark.anyio
+@OTHER_LOOP_DEEP
+@pytest.mark.parametrize("heading", SECTIONS)
+async def test_code_prints_what_the_readme_says(
+    heading: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each block of code runs, over HTTP if it asks a provider, and prints the block of text behind it."""
+    for block in SECTIONS[heading]:
+        name = block.notes.get("server", "tilde-call")
+        async with (
+            Loopback(stream(name), hold=name == UNFINISHED) as server,
+            httpx.AsyncClient(trust_env=False) as names["client"],
+        ):
+            names["url"] = server.url
+            if "anyio.run(" in block.text:
+                printed = await run_program(block.text.replace(ADDRESS, server.url))
+                assert server.requests
+            else:
+                await run_code(block, names)
+                printed = capsys.readouterr().out
+        assert normal(block.output or "") == normal(printed), f"README.md:{block.line}"
+
+
+async def run_program(code: str) -> str:
+    """Run a whole program in a process of its own and return what it prints."""
+    done = await anyio.run_process([sys.executable, "-W", "error", "-c", code], check=False)
+    assert b"" == done.stderr
+    return done.stdout.decode()
+
+
+async def run_code(block: Block, names: dict[str, Any]) -> None:
+    """Run code that may wait outside of any function, and the tests that it defines."""
+    source = "\n" * block.line + block.text
+    code = compile(source, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    result = eval(code, names)
+    if code.co_flags & CO_COROUTINE:
+        await result
+    for name in [name for name in names if name.startswith("test_")]:
+        await names.pop(name)()
+
+
+def test_every_block_is_looked_at() -> None:
+    """No block is of a language that no test runs, and nothing but text stands in the others."""
+    assert {"python", "console", "sh", "text", ""} >= {block.language for block in BLOCKS}
+    assert [] == [block.line for block in BLOCKS if block.language == "text" and "text" not in block.notes]
+    assert len(SECTIONS) == len({block.heading for block in BLOCKS if block.language == "python"})
+
+
+def test_the_first_program_has_15_lines() -> None:
+    """Blank ones aside."""
+    program = next(block for block in BLOCKS if block.language == "python")
+
+    assert 15 == len([line for line in program.text.splitlines() if line])
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if "text" in block.notes], ids=lambda block: block.heading)
+def test_what_a_model_is_said_to_have_written(block: Block) -> None:
+    """The text of a recording that the README quotes is that recording's."""
+    adapter = sources.adapter("openai")
+    events = [event for chunk in stream(block.notes["text"]) for event in adapter.feed(chunk)]
+
+    assert block.text == "".join(event.text for event in events if isinstance(event, TextDelta)) + "\n"
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.text.splitlines()[0])
+def test_commands_print_what_the_readme_says(block: Block, tmp_path: Path) -> None:
+    """Each command behind a `$` runs in the checkout and prints the lines below it."""
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+        program, *arguments = shlex.split(command)
+        assert "streamtools" == program
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", program, *arguments],
+            check=False,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+
+        assert normal(expected) == normal(done.stdout)
+
+
+def test_the_set_up_commands_are_those_that_ci_runs() -> None:
+    """`.ci/run` runs, part by part, the two commands that the README gives."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    demo, tests = SET_UP
+
+    assert demo in script
+    assert tests.endswith(" && .venv/bin/pytest")
+    assert tests.removesuffix(" && .venv/bin/pytest") in script
+    assert ".venv/bin/coverage run -m pytest\n" in script  # the same tests, with their coverage
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_say_what_the_code_says(name: str) -> None:
+    """The tables of the README are those that the docstrings make."""
+    assert TABLES[name]() == read_tables(TEXT)[name]
+
+
+def test_every_parameter_of_a_stream_is_listed() -> None:
+    """The table of the parameters of `ToolStream` has each of them, with its default."""
+    rows = re.findall(r"\| `(\w+)` \| `(.+?)` \|", read_tables(TEXT)["stream"])
+
+    assert stream_parameters() == dict(rows)
+
+
+def test_every_code_is_reported() -> None:
+    """No code is there for nothing."""
+    package = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "streamtools").rglob("*.py"))
+
+    assert [] == [code.value for code in Code if not re.search(rf"\bCode\.{code.name}\b", package)]
+
+
+def test_links_lead_somewhere() -> None:
+    """Each link of the README and of the pages in docs to a heading has that heading, and each to a file that file."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    headings = {page: {_anchor(line) for line in _headings(page)} for page in pages}
+    for page in pages:
+        for link in re.findall(r"\]\((?!https://)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            file, _, heading = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            assert target.exists(), link
+            assert not heading or heading in headings[target], link
+
+
+def _headings(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    fenced = {line for block in read_blocks(text) for line in block.text.splitlines()}
+    lines = text.splitlines()
+    return [line for line in lines if re.match(r"#{1,4} ", line) and line not in fenced]
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lstrip("# ").lower()).replace(" ", "-")
+
+
+def test_the_readme_itself_holds_no_call() -> None:
+    """A model that is shown the README, and repeats it, calls nothing: every call in it is quoted as code."""
+    assert [] == parse(TEXT).calls

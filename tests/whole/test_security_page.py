@@ -1,0 +1,179 @@
+"""The page docs/security.md: its fifteen rows, the commands that repeat them, its table of defaults, and its code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamtools import Guards, Limits, ToolStream, chat
+from streamtools.conversation import Timeouts
+from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
+from streamtools.runs import MemoryEventLog, Runs
+from streamtools.serving.requests import IN_THREAD
+from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
+from streamtools.tools import MemoryLedger, SQLiteLedger, Tool, mcp
+from tests.security.test_s10_template_tokens import FAMILIES
+from tests.support.readme import ROOT, read_blocks, read_tables, write_table
+from tests.whole.test_readme import names, normal, run_code
+
+__all__ = ["names"]  # a fixture
+
+PAGE = ROOT / "docs" / "security.md"
+TEXT = PAGE.read_text()
+BLOCKS = read_blocks(TEXT)
+COMMANDS = {block.heading: shlex.split(block.text) for block in BLOCKS if block.language == "sh"}
+
+
+def default(made_by: Callable[..., Any], name: str) -> Any:
+    """Return the default of a parameter."""
+    return inspect.signature(made_by).parameters[name].default
+
+
+def defaults_table() -> str:
+    """Return the table of defaults, from the code."""
+    limits, guards, times = Limits(), Guards(), Timeouts()
+    function = Tool(names_of_nothing)
+    rows: list[tuple[str, Any, str]] = [
+        ("characters of one call", limits.call, "`Limits(call=…)`"),
+        ("nesting of JSON", limits.depth, "`Limits(depth=…)`"),
+        ("digits of one number", limits.digits, "`Limits(digits=…)`"),
+        ("calls that are read in a turn", limits.calls, "`Limits(calls=…)`"),
+        ("tools of an MCP server", mcp._TOOLS, "fixed"),
+        ("characters that they say of themselves", mcp._CHARACTERS, "fixed"),
+        ("bytes of one event of a provider", limits.frame, "`Limits(frame=…)`"),
+        ("turns of a chat", default(chat, "max_steps"), "`chat(max_steps=…)`"),
+        ("calls that are run in a turn", guards.calls_per_turn, "`Guards(calls_per_turn=…)`"),
+        ("calls that are run in all", guards.calls, "`Guards(calls=…)`"),
+        ("the same call in a row", guards.repeated_calls, "`Guards(repeated_calls=…)`"),
+        ("turns in a row that fail", guards.failed_turns, "`Guards(failed_turns=…)`"),
+        ("tokens of a run", guards.tokens, "`Guards(tokens=…)`"),
+        ("seconds of a run", guards.seconds, "`Guards(seconds=…)`"),
+        ("characters that a stream says", guards.size, "`Guards(size=…)`"),
+        ("tools at once", default(ToolStream, "concurrency"), "`ToolStream(concurrency=…)`"),
+        ("seconds of a tool", default(ToolStream, "tool_timeout"), "`ToolStream(tool_timeout=…)`, `@tool(timeout=…)`"),
+        (
+            "characters of a result for the model",
+            default(ToolStream, "result_limit"),
+            "`ToolStream(result_limit=…)`",
+        ),
+        ("calls need approval", function.requires_approval, "`@tool(requires_approval=…)`"),
+        ("calls in text are trusted", function.trust == "text", "`@tool(trust=…)`"),
+        ("results are disarmed where calls in text are read", function.neutralise, "`@tool(neutralise=…)`"),
+        ("calls that a ledger in memory holds", default(MemoryLedger, "size"), "`MemoryLedger(size=…)`"),
+        (
+            "these of one owner",
+            default(MemoryLedger, "per_owner"),
+            "`MemoryLedger(per_owner=…)`, with `ledger.of(owner)`",
+        ),
+        ("seconds that a call is kept there", default(MemoryLedger, "keep"), "`MemoryLedger(keep=…)`"),
+        ("seconds that a call is kept in a file", default(SQLiteLedger, "keep"), "`SQLiteLedger(keep=…)`"),
+        ("seconds until a dead owner is noticed", default(SQLiteLedger, "lease"), "`SQLiteLedger(lease=…)`"),
+        ("seconds to connect to a provider", times.connect, "`Timeouts(connect=…)`"),
+        ("seconds to the first byte", times.first_byte, "`Timeouts(first_byte=…)`"),
+        ("seconds between bytes", times.between_bytes, "`Timeouts(between_bytes=…)`"),
+        ("runs at once", default(Runs, "max_running"), "`Runs(max_running=…)`"),
+        ("seconds that an ended run is kept", default(Runs, "keep"), "`Runs(keep=…)`"),
+        ("events of a run that are kept", default(MemoryEventLog, "max_events"), "`MemoryEventLog(max_events=…)`"),
+        ("bytes of these", default(MemoryEventLog, "max_bytes"), "`MemoryEventLog(max_bytes=…)`"),
+        ("events that wait for a reader", BUFFERED, "fixed"),
+        ("bytes of these, progress of tools among them", BUFFERED_BYTES, "fixed"),
+        (
+            "seconds that runs may finish when the server ends",
+            default(shutdown_signal, "drain"),
+            "`shutdown_signal(drain=…)`, `Runs(drain=…)`",
+        ),
+        ("bytes of a request's body", default(read_body, "max_body"), "`read_body(max_body=…)`"),
+        ("bytes of a body that is read in the event loop", IN_THREAD, "fixed"),
+        ("seconds in which a body has to come", default(read_body, "timeout"), "`read_body(timeout=…)`"),
+        ("characters of a client's frame", default(serve_websocket, "max_frame"), "`serve_websocket(max_frame=…)`"),
+        ("messages of a client that wait", default(serve_websocket, "max_waiting"), "`serve_websocket(max_waiting=…)`"),
+        (
+            "seconds of a client that takes nothing",
+            default(event_stream_response, "send_timeout"),
+            "`event_stream_response(send_timeout=…)`, `serve_websocket` too",
+        ),
+    ]
+    return write_table(
+        ["what", "default", "where it is set"], [(what, tell(value), where) for what, value, where in rows]
+    )
+
+
+def names_of_nothing() -> None:
+    """Do nothing."""
+
+
+def tell(value: Any) -> str:
+    """Return a default as the page says it."""
+    if value is None:
+        return "no bound"
+    return ("yes" if value else "no") if isinstance(value, bool) else f"{value:,.6g}" if value < 1e6 else f"{value:,}"
+
+
+def test_the_table_says_what_the_code_says() -> None:
+    """Where it does not, this is the table."""
+    assert defaults_table() == read_tables(TEXT)["defaults"], defaults_table()
+
+
+def test_all_rows_are_there() -> None:
+    """S1 to S16, in order, each with one command, whose first file is that of the row."""
+    rows = re.findall(r"^## (S(\d+) .*)$", TEXT, re.MULTILINE)
+
+    assert [str(number) for number in range(1, 17)] == [number for _, number in rows]
+    assert [heading for heading, _ in rows] == list(COMMANDS)
+    for heading, number in rows:
+        program, option, marks, first, *others = COMMANDS[heading]
+        assert ("pytest", "-m", "") == (program, option, marks)
+        assert first.startswith(f"tests/security/test_s{int(number):02}_")
+        assert all((ROOT / each).is_file() for each in (first, *others))
+
+
+@pytest.mark.deep
+def test_each_command_selects_tests() -> None:
+    """Every file and name on the page selects at least one, as it stands there."""
+    wanted = sorted({each for command in COMMANDS.values() for each in command[3:]})
+    command = [sys.executable, "-m", "pytest", "-m", "", "--collect-only", "-q", *wanted]
+    collected = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    selected = collected.stdout.splitlines()
+
+    assert 0 == collected.returncode, collected.stdout[-2000:]
+    assert [] == [each for each in wanted if not any(line.startswith(f"{each}::") for line in selected)]
+
+
+def test_what_the_page_counts() -> None:
+    """The families of templates are those of the tests."""
+    assert "sixteen families" in TEXT
+    assert 16 == len(FAMILIES)
+
+
+def test_programs_for_hosted_models_say_that_their_calls_are_native() -> None:
+    """Whoever copies one gets a model that no text makes call."""
+    hosted = re.compile(r"sources\.(?:anthropic|gemini|responses)\(|(?:AnthropicMessages|GeminiChat|OpenAIResponses)\(")
+    found = 0
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for block in read_blocks(page.read_text()):
+            if block.language == "python" and hosted.search(block.text):
+                found += 1
+                assert "native_tool_calls=True" in block.text, f"{page.name}:{block.line}"
+    assert found
+
+
+@pytest.mark.anyio
+async def test_code_prints_what_the_page_says(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """The tool that fetches pages refuses what is inside."""
+    for block in BLOCKS:
+        if block.language == "python":
+            await run_code(block, names)
+            assert normal(block.output or "") == normal(capsys.readouterr().out), f"{PAGE.name}:{block.line}"
+
+
+def test_other_pages_are_there() -> None:
+    """Its links lead to files."""
+    for target in re.findall(r"\]\((\w+\.md)", TEXT):
+        assert (PAGE.parent / target).exists()

@@ -1,0 +1,64 @@
+"""`docs/testing.md` holds: the project that it makes passes its tests as it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamtools.events import Done, Executed, Start, Text, UIEvent
+from streamtools.recording import shipped
+from streamtools.recording.event_replay import replay
+from streamtools.testing import assert_events
+from tests.support.testing_page import BLOCKS, COMMANDS, SET_UP, provider, write_project
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.mark.deep
+def test_the_project_of_the_page_passes_its_tests(pytester: pytest.Pytester) -> None:
+    """Without a recording it says what is missing, then it records one, and then it asks nobody."""
+    with provider() as server:
+        write_project(pytester.path, server.url, without=["test_snapshot.py"])
+        missing = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+        recorded = pytester.runpytest_subprocess("-p", "no:cacheprovider", *COMMANDS[0].split()[1:])
+        replayed = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v")
+
+    assert 1 == len(server.requests)
+    missing.assert_outcomes(passed=1, errors=1 + 7 + 1 + 1 + 1)
+    recorded.assert_outcomes(passed=12)
+    replayed.assert_outcomes(passed=12)
+    replayed.stdout.fnmatch_lines(["*test_no_cut_matters[[]cut=byte[]] PASSED*"])
+    assert ["recordings/test_backend/test_weather.jsonl"] == [
+        str(path.relative_to(pytester.path)) for path in pytester.path.rglob("*.jsonl")
+    ]
+
+
+def test_every_block_of_code_is_run() -> None:
+    """No block of the page stands apart from the project and its commands."""
+    assert all("file" in block.notes for block in BLOCKS if block.language == "python")
+    assert ["pytest --record-streams=once", "pytest --inline-snapshot=create", "pytest"] == COMMANDS
+    assert ['pip install "PATH_OF_THE_CLONE[web,test]" fastapi'] == SET_UP
+
+
+@pytest.mark.anyio
+async def test_the_difference_is_the_one_that_is_shown() -> None:
+    """The message of the page is the message."""
+
+    async def get_weather(city: str) -> dict[str, str]:
+        return {"message": f"18 °C in {city}"}
+
+    events: list[UIEvent] = await replay(shipped()["tilde-call"], tools=[get_weather])
+    (shown,) = [block for block in BLOCKS if block.language == "text"]
+
+    with pytest.raises(AssertionError) as caught:
+        assert_events(
+            events,
+            [
+                Start,
+                ...,
+                Text("I will look up the weather in Rome.\n\n"),
+                ...,
+                Done("finished", "stop", "stop", []),
+            ],
+        )
+    assert any(isinstance(event, Executed) for event in events)
+    assert shown.text == f"{caught.value}\n"
