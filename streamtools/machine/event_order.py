@@ -11,29 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from streamtools.errors import EventOrderError
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    CallDelta,
-    CallStart,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    FollowUp,
-    Markup,
-    Progress,
-    Raw,
-    Reasoning,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    Thinking,
-    UIEvent,
-    UsageReport,
-    Warning,
-)
+from streamtools.events import UIEvent, ui_events
 
 _BEGUN, _NAMED, _TOLD, _BAD, _COMPLETE, _ASKED, _AT_WORK, _LEFT, _ENDED = (
     "is being written",
@@ -49,13 +27,13 @@ _BEGUN, _NAMED, _TOLD, _BAD, _COMPLETE, _ASKED, _AT_WORK, _LEFT, _ENDED = (
 _WRITTEN = (_BEGUN, _NAMED, _TOLD, _BAD)  # the states in which the interface shows that it waits
 
 _LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
-    CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
-    CallDelta: ((_NAMED,), _NAMED, "arguments come behind the call-start and before the call"),
-    Call: ((_BEGUN, _NAMED), _TOLD, "a call is complete once, behind the thinking that began it"),
-    ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
-    Executing: ((_COMPLETE, _ASKED), _AT_WORK, "only a complete call of this step is run, once"),
-    Progress: ((_AT_WORK,), _AT_WORK, "only a tool that is at work makes progress"),
-    Executed: ((_AT_WORK,), _ENDED, "only a tool that is at work answers, once"),
+    ui_events.CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
+    ui_events.CallDelta: ((_NAMED,), _NAMED, "arguments come behind the call-start and before the call"),
+    ui_events.Call: ((_BEGUN, _NAMED), _TOLD, "a call is complete once, behind the thinking that began it"),
+    ui_events.ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
+    ui_events.Executing: ((_COMPLETE, _ASKED), _AT_WORK, "only a complete call of this step is run, once"),
+    ui_events.Progress: ((_AT_WORK,), _AT_WORK, "only a tool that is at work makes progress"),
+    ui_events.Executed: ((_AT_WORK,), _ENDED, "only a tool that is at work answers, once"),
 }
 """What may happen to a call: the states in which it may, the state behind it, and the rule."""
 
@@ -101,15 +79,15 @@ class Grammar:
         if self._done:
             self._refuse("nothing follows done")
         self._number(event.seq)
-        if not isinstance(event, Call):
-            self._resumes = isinstance(event, StepStart) and self._step == 0
-        if self._run and (self._place == 1) != isinstance(event, Start):
+        if not isinstance(event, ui_events.Call):
+            self._resumes = isinstance(event, ui_events.StepStart) and self._step == 0
+        if self._run and (self._place == 1) != isinstance(event, ui_events.Start):
             self._refuse("a run begins with start, which comes once")
-        if self._refused and not isinstance(event, Warning):
+        if self._refused and not isinstance(event, ui_events.Warning):
             self._refuse("where a call turned out to be text, a warning says so")
         self._refused = False
         if not self._run and isinstance(event, _OF_RUNS):
-            self._refuse("a parser tells nothing of runs and tools")
+            self._refuse("a parser reports nothing of runs and tools")
         read(self, event)
 
     def close(self) -> None:
@@ -138,7 +116,7 @@ class Grammar:
     def _read_anywhere(self, event: UIEvent) -> None:
         """`start` (whose place has been looked at), `warning` and `raw` disturb nothing."""
 
-    def _read_step_start(self, event: StepStart) -> None:
+    def _read_step_start(self, event: ui_events.StepStart) -> None:
         if self._open:
             self._refuse(f"step {self._step} has not ended")
         if self._failed:
@@ -148,7 +126,7 @@ class Grammar:
         self._step += 1
         self._open, self._over, self._goes_on = True, False, False
 
-    def _read_step_end(self, event: StepEnd) -> None:
+    def _read_step_end(self, event: ui_events.StepEnd) -> None:
         self._check_open()
         if event.step != self._step:
             self._refuse(f"the step that ends is {self._step}")
@@ -164,17 +142,17 @@ class Grammar:
         if self._failed or self._over:
             self._refuse("the answer is complete, or has failed")
 
-    def _read_usage(self, event: UsageReport) -> None:
+    def _read_usage(self, event: ui_events.UsageReport) -> None:
         if not self._step:
             self._refuse("tokens are told of a step, and none has begun")
         self._over = True
 
-    def _read_follow_up(self, event: FollowUp) -> None:
+    def _read_follow_up(self, event: ui_events.FollowUp) -> None:
         if self._open or not self._step or self._goes_on or self._failed:
             self._refuse("a follow-up stands behind a step, once, and before the next")
         self._goes_on = True
 
-    def _read_done(self, event: Done) -> None:
+    def _read_done(self, event: ui_events.Done) -> None:
         if self._open:
             self._refuse(f"step {self._step} has not ended")
         if self._waits:
@@ -188,7 +166,7 @@ class Grammar:
 
     # The calls.
 
-    def _read_thinking(self, event: Thinking) -> None:
+    def _read_thinking(self, event: ui_events.Thinking) -> None:
         call_id = event.call_id
         if call_id is None:
             if event.active == self._waits:
@@ -215,7 +193,7 @@ class Grammar:
         call_id = event.call.id if hasattr(event, "call") else event.call_id
         self._check_open()
         state = self._state(call_id)
-        if isinstance(event, Call) and self._resumes and call_id not in self._ids:
+        if isinstance(event, ui_events.Call) and self._resumes and call_id not in self._ids:
             self._ids.add(call_id)
             self._over = True  # the model says nothing in this step
             following = _COMPLETE
@@ -223,7 +201,7 @@ class Grammar:
             self._refuse(f"{rule}, and {call_id} {state}")
         self._move(call_id, following)
 
-    def _read_error(self, event: Error) -> None:
+    def _read_error(self, event: ui_events.Error) -> None:
         call_id = event.call_id
         if call_id is None:
             if self._failed:
@@ -267,16 +245,19 @@ class Grammar:
         raise EventOrderError(self._place, self._event, rule)
 
 
-_OF_RUNS = (Start, StepStart, StepEnd, ApprovalRequested, Executing, Progress, Executed, FollowUp, UsageReport, Done)
+_OF_RUNS = (
+    *(ui_events.Start, ui_events.StepStart, ui_events.StepEnd, ui_events.UsageReport, ui_events.FollowUp),
+    *(ui_events.ApprovalRequested, ui_events.Executing, ui_events.Progress, ui_events.Executed, ui_events.Done),
+)
 _READERS: dict[type[Any], Callable[[Grammar, Any], None]] = {
-    **dict.fromkeys((Start, Warning, Raw), Grammar._read_anywhere),
-    **dict.fromkeys((Text, Reasoning, Markup), Grammar._read_content),
+    **dict.fromkeys((ui_events.Start, ui_events.Warning, ui_events.Raw), Grammar._read_anywhere),
+    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.Markup), Grammar._read_content),
     **dict.fromkeys(_LIFE, Grammar._read_life),
-    StepStart: Grammar._read_step_start,
-    StepEnd: Grammar._read_step_end,
-    UsageReport: Grammar._read_usage,
-    FollowUp: Grammar._read_follow_up,
-    Thinking: Grammar._read_thinking,
-    Error: Grammar._read_error,
-    Done: Grammar._read_done,
+    ui_events.StepStart: Grammar._read_step_start,
+    ui_events.StepEnd: Grammar._read_step_end,
+    ui_events.UsageReport: Grammar._read_usage,
+    ui_events.FollowUp: Grammar._read_follow_up,
+    ui_events.Thinking: Grammar._read_thinking,
+    ui_events.Error: Grammar._read_error,
+    ui_events.Done: Grammar._read_done,
 }

@@ -16,20 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.errors import Code, EventOrderError
-from streamtools.events import (
-    Call,
-    CallDelta,
-    Done,
-    Error,
-    Markup,
-    ProviderCompleted,
-    Reasoning,
-    Text,
-    TextDelta,
-    Thinking,
-    UIEvent,
-    Warning,
-)
+from streamtools.events import ProviderCompleted, TextDelta, UIEvent, ui_events
 from streamtools.events.ui_events import coalesce
 from streamtools.limits import Limits
 from streamtools.machine.event_order import validate
@@ -130,23 +117,23 @@ def pieces(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> 
     for event in events:
         kind: Kind
         match event:
-            case Text(text=piece) | Warning(code=Code.HIDDEN_AFTER_CALL, raw=str(piece)):
+            case ui_events.Text(text=piece) | ui_events.Warning(code=Code.HIDDEN_AFTER_CALL, raw=str(piece)):
                 kind = "refused" if refused else "text"
-            case Reasoning(text=piece):
+            case ui_events.Reasoning(text=piece):
                 kind = "reasoning"
-            case Markup(text=piece):
+            case ui_events.Markup(text=piece):
                 kind = "tag" if piece.strip() else "space"
-            case Call(call=call):
+            case ui_events.Call(call=call):
                 kind, piece = "call", call.raw
-            case Error(raw=str(piece)):
+            case ui_events.Error(raw=str(piece)):
                 kind = "call"
-            case Warning(code=Code.FORGED_RESULT, raw=str(piece)):
+            case ui_events.Warning(code=Code.FORGED_RESULT, raw=str(piece)):
                 kind = "result"
-            case Warning(code=Code.SKIPPED, count=int(count)):
+            case ui_events.Warning(code=Code.SKIPPED, count=int(count)):
                 kind = "text" if before == "text" else "skipped"
                 piece = text[at : at + count]
                 assert count == len(piece), f"{count} characters skipped, and there are {len(piece)}"
-            case Warning(code=code) if code in MALFORMED:
+            case ui_events.Warning(code=code) if code in MALFORMED:
                 refused = True
                 continue
             case _:
@@ -185,9 +172,9 @@ def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:
     """With `call_deltas`, the pieces of a good call's arguments are together the JSON of its arguments."""
     told: dict[str, str] = defaultdict(str)
     for event in events:
-        if isinstance(event, CallDelta):
+        if isinstance(event, ui_events.CallDelta):
             told[event.call_id] += event.text
-        elif isinstance(event, Call):
+        elif isinstance(event, ui_events.Call):
             text = told[event.call.id]
             assert event.call.arguments == (json.loads(text, strict=False) if text else {})
 
@@ -219,6 +206,7 @@ def may_become(text: str, parts: Parts) -> bool:
     return length == len(text) or any(may_become(text[count:], rest) for count in range(first.least, length + 1))
 
 
+_HIDDEN = (ui_events.Call, ui_events.Error, ui_events.Thinking, ui_events.Warning)
 _LIMITS = Limits(call=160, depth=3, digits=5, calls=2)
 _MISSING = "assert_laws needs hypothesis, which comes with the extra `test`: pip install 'streamtools[test]'"
 
@@ -335,7 +323,7 @@ class _Laws:
             if step.held:
                 wanted = any(may_become(step.held, parts) for parts in self._markers)
                 assert wanted, f"held for nothing: {step.held!r}"
-            hidden = hidden or any(isinstance(event, Call | Error | Thinking | Warning) for event in step.new)
+            hidden = hidden or any(isinstance(event, _HIDDEN) for event in step.new)
             said += sum(len(getattr(event, "text", "")) for event in step.new)
             if not hidden:
                 pending = step.fed[said:]
@@ -358,13 +346,13 @@ class _Laws:
             events += machine.close()
             assert_in_order(events)
             done = events[-1]
-            assert isinstance(done, Done)
+            assert isinstance(done, ui_events.Done)
             assert done.reason == ("finished" if ends else "failed"), f"{done.reason} is not how the run ended"
 
     def limits(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), **self._options, limits=_LIMITS)
-        kept = [event.raw or "" for event in events if isinstance(event, Error)]
-        calls = [event.call for event in events if isinstance(event, Call)]
+        kept = [event.raw or "" for event in events if isinstance(event, ui_events.Error)]
+        calls = [event.call for event in events if isinstance(event, ui_events.Call)]
         assert all(len(raw) <= _LIMITS.call for raw in kept), f"an error keeps {max(map(len, kept))} characters"
         assert all(len(call.raw) <= _LIMITS.call for call in calls), "a call is longer than the limit"
         assert len(calls) <= _LIMITS.calls, f"{len(calls)} calls, of {_LIMITS.calls}"
