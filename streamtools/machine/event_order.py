@@ -1,8 +1,8 @@
 """The order of events, as a grammar that can be held against a run. Sans-IO.
 
-An encoder, and an interface behind it, may rely on what stands here: they need no case for a piece of a call that
-nobody has begun, for a step inside a step, or for a run that goes on behind its end. Two things have an order, and each
-is a small machine: the run with its steps, and each call. docs/events.md has both as text.
+Encoders and interfaces may rely on this order: they need no case for a piece of a call that has not begun, for a step
+inside a step, or for an event after the end of the run. The run with its steps is a small state machine, and so is each
+call. docs/events.md describes both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from streamtools.errors import EventOrderError
 from streamtools.events import UIEvent, ui_events
 
-_BEGUN, _NAMED, _TOLD, _BAD, _COMPLETE, _ASKED, _AT_WORK, _LEFT, _ENDED = (
+_BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
     "is being written",
     "is being written and has its name",
     "is complete, and the thinking has not ended",
@@ -24,16 +24,16 @@ _BEGUN, _NAMED, _TOLD, _BAD, _COMPLETE, _ASKED, _AT_WORK, _LEFT, _ENDED = (
     "was left behind by its step",
     "has ended",
 )
-_WRITTEN = (_BEGUN, _NAMED, _TOLD, _BAD)  # the states in which the interface shows that it waits
+_WRITTEN = (_BEGUN, _NAMED, _WHOLE, _MALFORMED)  # the states in which the interface shows that it waits
 
 _LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
     ui_events.CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
     ui_events.CallDelta: ((_NAMED,), _NAMED, "arguments come behind the call-start and before the call"),
-    ui_events.Call: ((_BEGUN, _NAMED), _TOLD, "a call is complete once, behind the thinking that began it"),
+    ui_events.Call: ((_BEGUN, _NAMED), _WHOLE, "a call is complete once, behind the thinking that began it"),
     ui_events.ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
-    ui_events.Executing: ((_COMPLETE, _ASKED), _AT_WORK, "only a complete call of this step is run, once"),
-    ui_events.Progress: ((_AT_WORK,), _AT_WORK, "only a tool that is at work makes progress"),
-    ui_events.Executed: ((_AT_WORK,), _ENDED, "only a tool that is at work answers, once"),
+    ui_events.Executing: ((_COMPLETE, _ASKED), _RUNNING, "only a complete call of this step is run, once"),
+    ui_events.Progress: ((_RUNNING,), _RUNNING, "only a tool that is at work makes progress"),
+    ui_events.Executed: ((_RUNNING,), _ENDED, "only a tool that is at work answers, once"),
 }
 """What may happen to a call: the states in which it may, the state behind it, and the rule."""
 
@@ -59,8 +59,8 @@ class Grammar:
         self._seq = 0
         self._step = 0
         self._open = not run  # a step is
-        self._over = False  # the answer of this step: its tokens have been told
-        self._goes_on = False  # a follow-up has been told, and no step has begun behind it
+        self._over = False  # the answer of this step: its usage has been reported
+        self._goes_on = False  # a follow-up has come, and no step has begun since
         self._waits = False  # the interface shows that it waits, for no call in particular
         self._refused = False  # a call turned out to be text, and the warning has not come
         self._resumes = False  # the first step has begun, and holds nothing but calls of an earlier run
@@ -91,7 +91,7 @@ class Grammar:
         read(self, event)
 
     def close(self) -> None:
-        """Take note that no more events come. Raises `EventOrderError` if something has not ended."""
+        """Check the end of the events. Raises `EventOrderError` if something has not ended."""
         self._event = None
         if self._refused:
             self._refuse("where a call turned out to be text, a warning says so")
@@ -114,7 +114,7 @@ class Grammar:
             self._seq = seq
 
     def _read_anywhere(self, event: UIEvent) -> None:
-        """`start` (whose place has been looked at), `warning` and `raw` disturb nothing."""
+        """Accept `start` (whose place has been checked), `warning` and `raw` in any state."""
 
     def _read_step_start(self, event: ui_events.StepStart) -> None:
         if self._open:
@@ -132,7 +132,7 @@ class Grammar:
             self._refuse(f"the step that ends is {self._step}")
         self._check_written("the step ends")
         for call_id, state in self._calls.items():
-            if state == _AT_WORK:
+            if state == _RUNNING:
                 self._refuse(f"{call_id} {state}, and executions precede the end of their step")
         self._calls = dict.fromkeys(self._calls, _LEFT)
         self._open = False
@@ -144,7 +144,7 @@ class Grammar:
 
     def _read_usage(self, event: ui_events.UsageReport) -> None:
         if not self._step:
-            self._refuse("tokens are told of a step, and none has begun")
+            self._refuse("usage is reported of a step, and none has begun")
         self._over = True
 
     def _read_follow_up(self, event: ui_events.FollowUp) -> None:
@@ -180,9 +180,9 @@ class Grammar:
             self._calls[call_id] = _BEGUN
         else:
             state = self._state(call_id)
-            if state == _TOLD:
+            if state == _WHOLE:
                 self._calls[call_id] = _COMPLETE
-            elif state in (_BEGUN, _BAD):
+            elif state in (_BEGUN, _MALFORMED):
                 self._refused = state == _BEGUN
                 del self._calls[call_id]
             else:
@@ -215,11 +215,11 @@ class Grammar:
         if event.call is None:
             if state not in (_BEGUN, _NAMED):
                 self._refuse(f"a call is malformed while it is being written, and {call_id} {state}")
-            self._move(call_id, _BAD)
+            self._move(call_id, _MALFORMED)
         else:
             if event.call.id != call_id:
                 self._refuse("an error with a call has the id of the call")
-            if state not in (_COMPLETE, _ASKED, _AT_WORK):
+            if state not in (_COMPLETE, _ASKED, _RUNNING):
                 self._refuse(f"a complete call ends once, in its step, and {call_id} {state}")
             self._move(call_id, _ENDED)
 

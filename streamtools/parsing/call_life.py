@@ -1,7 +1,7 @@
 """The life of a call, from the moment at which one begins to be written to the events that end it.
 
 The interface sees thinking(true), call-start as soon as the name is certain, call-delta for the arguments, a call or an
-error, and thinking(false): `Output` tells these, for calls in text and for native ones alike. A span of text holds one
+error, and thinking(false): `Output` makes these, for calls in text and for native calls. A span of text holds one
 call as a rule, and several where a dialect writes them as an array; `WrittenCalls` keeps them until their span ends.
 Each ends as a call or an error that holds its part of the text, so that nothing is lost and good calls survive bad
 siblings.
@@ -62,7 +62,7 @@ class Output:
     )  # fmt: skip
 
     def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
-        """Number events by `number`, or not at all, which the two most frequent kinds of events make use of."""
+        """Number events by `number`, or not at all, for which the two most frequent kinds of events have makers."""
         self.options = options
         self.call_deltas = options.call_deltas
         self.number = number or _unnumbered
@@ -98,7 +98,7 @@ class Output:
         return OpenCall(call_id, begin, provider_id)
 
     def start_call(self, call: OpenCall, name: str) -> None:
-        """Tell the name of a call, which is certain, and the arguments that have waited for it."""
+        """Report the name of a call, now that it is certain, and the arguments that came before it."""
         call.started = name
         self.events.append(CallStart(call.id, name, self.number()))
         if call.waiting:
@@ -106,7 +106,7 @@ class Output:
             call.waiting.clear()
 
     def tell_arguments(self, call: OpenCall, text: str) -> None:
-        """Tell a piece of a call's arguments, as JSON text, once its name is known."""
+        """Report a piece of a call's arguments, as JSON text, once its name is known."""
         if self.call_deltas and text:
             if call.started:
                 self.events.append(self.make_delta(call.id, text))
@@ -152,7 +152,8 @@ class WrittenCalls(RawText):
     """The calls of a span of text: what its grammar finds out about each, and what becomes of them at its end."""
 
     __slots__ = (
-        "_calls", "_dialect", "_lost_from", "_output", "_show", "current", "found", "several_lines", "stopped", "told",
+        "_calls", "_dialect", "_lost_from", "_output", "_show", "call_id", "current", "found", "several_lines",
+        "stopped",
     )  # fmt: skip
 
     _calls: list[OpenCall]  # those that have not been settled
@@ -161,13 +162,13 @@ class WrittenCalls(RawText):
     _show: Callable[[str], bool]  # takes a malformed call that is to be text; returns whether that ends everything
     _lost_from: int | None  # the first call in which a part of the stream is missing, or behind it
     current: OpenCall | None  # the call that is being written, or was written last
-    told: str | None  # the call whose arguments go on, and may be told at once
+    call_id: str | None  # the id of the call whose arguments come next, if text goes out as its deltas at once
     found: bool  # one of the calls was one, or an error in the place of one
     several_lines: bool  # known at the end
     stopped: bool  # what is still read will not be known when the text is cut elsewhere
 
     def lose(self) -> None:
-        """Take note that a part of the stream is missing here: what is put together around a gap must not run."""
+        """Mark a gap: a part of the stream is missing here, and a call around it must not run."""
         if self._lost_from is None:
             self._lost_from = sum(call.complete for call in self._calls)
 
@@ -178,7 +179,7 @@ class WrittenCalls(RawText):
         raw = self.kept_to(place)
         self.skip_from(place)
         self._settle(raw, self.origin, code, True)
-        self.take = self.told = None
+        self.take = self.call_id = None
 
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span here; its calls are settled.
@@ -245,12 +246,12 @@ class WrittenCalls(RawText):
             self.name_call(name)
 
     def name_call(self, name: str) -> None:
-        """The name of the last call is certain; it is told at once, unless the call may yet turn out to be text."""
+        """The name of the last call is certain; it is reported at once, unless the call may yet turn out to be text."""
         if self.current is not None and self._output.options.on_malformed == "error" and name.strip():
             self._output.start_call(self.current, name)
 
     def identify(self, provider_id: str) -> None:
-        """Take note of the id that the model gave to the last call."""
+        """Set the id that the model has written for the last call."""
         if self.current is not None:
             self.current.provider_id = provider_id
 

@@ -1,4 +1,4 @@
-"""The tools that the model was told about: their names, and the types of their parameters.
+"""The tools that are declared to the model: their names, and the types of their parameters.
 
 Some dialects write all values as plain text, so that only the tool's JSON schema says whether `1` is a number; some
 write calls without any marker, so that only a declared name tells one from a JSON answer. Both ask here.

@@ -289,7 +289,7 @@ _READ = {
 #
 # Most text is ordinary: no marker begins in it, and it leaves Markdown where it was, line ends and all. One regular
 # expression for each kind of text finds the first place in it of which that cannot be said. So that few places are
-# looked at for nothing, a marker is told by its head, its first characters and not one, and a line end does not count
+# looked at for nothing, a marker is recognised by its first characters and not by one, and a line end does not count
 # if the line behind it is seen to begin like ordinary text. What the text at hand does not decide counts.
 
 _BLANKS = r"[ \t]{0,32}+"

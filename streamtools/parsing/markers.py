@@ -5,8 +5,8 @@ in which every place may also be the end of the text: `ab` becomes `a(?:\\Z|b())
 the marker stands here, it may yet stand here, it does not. Every repetition has a bound, so what is held back while a
 marker may yet stand is bounded too, and no text makes the expression backtrack further than that bound.
 
-Several markers are told apart by what they begin with. Those that begin alike are one expression, which tells whether
-one of them may stand at a place; only where one may is it asked which of them is complete there.
+Several markers are grouped by their first characters. The markers of a group are one expression, which says whether one
+of them may stand at a place; only where one may is each of them tried.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
 """Returns the pattern of a part, given the one behind it."""
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "behind_call"]
 
-HEAD = 4  # characters of a marker by which it is told from others before all of it is looked for
+HEAD = 4  # first characters of a marker, by which markers are grouped
 _MARK = "()"
 """An empty group of a pattern: the match has come this far."""
 _NEVER = "(?!)"  # matches nothing
@@ -225,13 +225,13 @@ class Markers(Generic[T]):
     """Several markers, looked for at once; each with something that belongs to it."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
-        # By what they begin with: their heads, or as much of them as there is at hand; and those whose heads are whole,
-        # where what comes behind these is the head of no other.
+        # Groups by the first characters of the markers, or by fewer where the text has no more of them. `_whole` holds
+        # only the markers whose fixed beginning is not longer: for text that goes on like no other marker.
         self._begun: dict[str, Group[T]] = {}
         self._whole: dict[str, Group[T]] = {}
-        heads = [(marker.head, (marker, companion)) for marker, companion in entries]
-        for begun in {head[:length] for head, _ in heads for length in (1, 2, HEAD)}:
-            alike = [(head, entry) for head, entry in heads if head.startswith(begun) or begun.startswith(head)]
+        prefixes = [(marker.head, (marker, companion)) for marker, companion in entries]
+        for begun in {head[:length] for head, _ in prefixes for length in (1, 2, HEAD)}:
+            alike = [(head, entry) for head, entry in prefixes if head.startswith(begun) or begun.startswith(head)]
             self._begun[begun] = Group([entry for _, entry in alike])
             if whole := [entry for head, entry in alike if begun.startswith(head)]:
                 self._whole[begun] = Group(whole)

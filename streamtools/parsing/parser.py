@@ -84,15 +84,15 @@ class Parser:
                 # The next is `skim` in line: text inside a string.
                 span.room -= len(delta)
                 span.parts.append(delta)
-                if span.told is None:
-                    told: list[UIEvent] = []
+                if span.call_id is None:
+                    new: list[UIEvent] = []
                     take = span.take
                     if take is not None:
-                        self._output.events = told
+                        self._output.events = new
                         take(delta)
-                    return told
+                    return new
                 number = self._number
-                return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
+                return [CallDelta(span.call_id, delta) if number is None else CallDelta(span.call_id, delta, number())]
             if self._hidden is not None:
                 skimmed = self._hidden.skim(delta)
                 if skimmed is not None:
@@ -133,7 +133,7 @@ class Parser:
         self._begin()
 
     def lose(self) -> None:
-        """Take note that a part of the text is missing here: a call that is put together around it is an error."""
+        """Mark a gap: a part of the text is missing here, and a call around it is an error."""
         if self._span is not None:
             self._span.lose()
 

@@ -2,7 +2,7 @@
 
 Text is shown at once, except for what can still become a marker where it stands. A marker is committed to at the point
 that its dialect names; before it, a candidate that fails shows its first character, and the rest is read again. What
-comes behind the commit point is no business of prose: it is found, and told.
+comes behind the commit point is not read here: the marker is found, and returned.
 """
 
 from __future__ import annotations
@@ -259,10 +259,10 @@ class Prose:
         """Show text, and report the near misses in it, each behind its last character."""
         if self._candidates.open:
             at = 0
-            for due, says, raw in self._candidates.report(len(text)):
-                self._release(text[at:due])
-                self._output.add(Warning, Code.NEAR_MISS, says, raw=raw)
-                at = due
+            for end, message, raw in self._candidates.report(len(text)):
+                self._release(text[at:end])
+                self._output.add(Warning, Code.NEAR_MISS, message, raw=raw)
+                at = end
             text = text[at:]
         if text:
             self._release(text)

@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 
 from streamtools.parsing.markers import Marker, Part, Pattern
 
-# What ends a stretch of text wherever it comes: a value, a call, a result, or what is broken.
+# What ends a section of text wherever it comes: a value, a call, a result, or what is broken.
 #
 # It is written down as markers are, and compiled to one search, which also finds the beginnings of it at the end of
 # the text. So a read gives everything before it away, and holds back no more than may yet become one.

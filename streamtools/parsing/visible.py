@@ -225,7 +225,7 @@ class Candidate:
 class NearMissCandidates:
     """The candidates of one turn, and the reports about those that are complete."""
 
-    __slots__ = ("_candidates", "_due", "_found", "_reports", "left", "open")
+    __slots__ = ("_candidates", "_end", "_found", "_reports", "left", "open")
 
     def __init__(self) -> None:
         self.begin(0)
@@ -243,12 +243,12 @@ class NearMissCandidates:
 
     def _forget(self) -> None:
         self._candidates: list[Candidate] = []
-        self._found = ("", "")  # of the first to be complete: what is said, and its text
-        self._due = NEVER  # where that is
+        self._found = ("", "")  # of the first to be complete: the message, and its text
+        self._end = NEVER  # where that ends
 
     def add(self, look: Look, last: str, text: str, at: int, ended: bool) -> None:
         """Take note of a candidate at a place of the text at hand, if one can stand there. `last` came before it."""
-        if self._due <= at:
+        if self._end <= at:
             self._settle(at)
             if not self.left:
                 return
@@ -267,8 +267,8 @@ class NearMissCandidates:
 
     def _settle(self, at: int) -> None:
         """Make a report of what is complete before a place. Others that began before its end are the same one."""
-        if self._due <= at:
-            self._reports.append((self._due, *self._found))
+        if self._end <= at:
+            self._reports.append((self._end, *self._found))
             self.left -= 1
             self._forget()
 
@@ -295,7 +295,7 @@ class NearMissCandidates:
         self._candidates.append(candidate)
         self.open = True
         if found is not None:
-            says, end = found
-            due = candidate.origin - len(candidate.before) + candidate.at + end - at
-            if due < self._due:
-                self._due, self._found = due, (says, text[at:end])
+            message, end = found
+            place = candidate.origin - len(candidate.before) + candidate.at + end - at
+            if place < self._end:
+                self._end, self._found = place, (message, text[at:end])

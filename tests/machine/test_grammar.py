@@ -209,7 +209,7 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
         (
             [START[0], UsageReport(Usage())],
             2,
-            "event 2, usage: tokens are told of a step, and none",
+            "event 2, usage: usage is reported of a step, and none",
         ),
         (
             [*START, CallStart("c", "f")],

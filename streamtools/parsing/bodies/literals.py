@@ -194,7 +194,7 @@ class Literals:
         self._stack: list[str] = []  # what has opened each container; "(," where a comma has made a tuple of it
         self._expect = _VALUE
         self._owed = ""  # a comma, if another element comes
-        self._pending = ""  # the beginning of a token that cannot be told yet
+        self._pending = ""  # the beginning of a token that is not certain yet
         self._word: str | None = None  # the beginning of a number, a literal or a key without quotes, which may go on
         self._string: Quotes | None = None  # the string that is open
         self._raw = False  # an r has been read, and a quote comes next
