@@ -37,11 +37,11 @@ from streamtools.outputs.encoder import (
 # White space at the end of a text that grows: held back until it is known what follows. Sans-IO.
 #
 # Models set a call apart with line feeds. In a format that moves calls out of the text, they would be left standing.
-# What is held can be seen by nobody, so nobody waits for it; and because what becomes of a stretch of white space
+# What is held can be seen by nobody, so nobody waits for it; and because what becomes of a run of white space
 # depends on its length and its neighbours alone, it does not matter how the text was cut.
 
 BOUND = 1024
-"""Characters of one stretch of white space that are held; a longer one is meant, and shown."""
+"""Characters of one run of white space that are held; a longer one is meant, and shown."""
 
 WHITE = " \t\r\n"
 
@@ -51,7 +51,7 @@ class TrailingSpace:
 
     def __init__(self) -> None:
         self._held = ""
-        self._too_long = False  # the stretch that the text ends in is, and is shown
+        self._too_long = False  # the white space that the text ends in is, and is shown
         self._behind_call = False  # nothing but white space has come since a call
 
     def feed(self, text: str) -> str:

@@ -128,7 +128,7 @@ def present(**members: Any) -> dict[str, Any]:
 HIDDEN = ("follow-up",)
 """Types of events that readers get only if somebody says so."""
 
-_HEADS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
+_HEADINGS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
 
 
 class NativeEncoder:
@@ -150,7 +150,7 @@ class NativeEncoder:
         self.content_type = EVENT_STREAM if sse else "application/x-ndjson"
         self.headers: Mapping[str, str] = EVENT_STREAM_HEADERS
         self.keep_alive = KEEP_ALIVE if sse else b""
-        self._heads = {kind: _HEADS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
+        self._heading = {kind: _HEADINGS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
         self._lines = not sse
         self._ended = False
 
@@ -159,7 +159,7 @@ class NativeEncoder:
         if self._ended:
             raise closed_error()
         kind = type(event)
-        head = self._heads.get(kind)
+        head = self._heading.get(kind)
         if head is None:
             return b""
         if kind is Done:

@@ -148,7 +148,7 @@ class Credentials:
         return f"://{user}:{REDACTED}@"
 
     def _field(self, found: re.Match[str]) -> str:
-        """Return a line of a header, as commands have it, which is told from prose by a digit in it."""
+        """Return a line of a header, as commands have it; unlike prose, its value holds a digit."""
         name, value = found[1], found[2].rstrip()
         if not is_secret_header(name) or not any(map(str.isdigit, value)):
             return found[0]

@@ -1,6 +1,6 @@
 """The exchanges of a file, or of all recordings in a directory, and which of them answers a request.
 
-They are found once, and read when they are played: their heads are kept in memory, their bytes are not.
+They are found once, and read when they are played: only their heads are kept in memory.
 
 A file may also be a raw capture, the bytes that `curl -N` wrote: server-sent events, or Ollama's lines; or the payloads
 of events, one JSON value a line, as the AI SDK keeps them in its `chunks.txt`, which are framed anew. JSON lines are
@@ -198,7 +198,7 @@ Match: TypeAlias = Collection[str] | Callable[[Request, Request], bool]
 """Which of `FIELDS` have to be equal, or a function of what is asked and what was recorded."""
 
 _SHOWN = 60  # characters of a value in a message
-_TOLD = 5  # differences that a message lists
+_MOST_DIFFERENCES = 5  # differences that a message lists
 _COUNTED = 1000  # differences; behind them a request is as far away as any
 
 
@@ -257,9 +257,9 @@ def explain(asked: Request, unplayed: Iterable[Exchange], played: Collection[Exc
     name = f"{nearest} (which has been played)" if nearest in played else str(nearest)
     if not different[nearest]:
         return f" {'once more' if nearest in played else 'but `match` refuses it'}: the same is {name}"
-    lines = [f"    {each}" for each in different[nearest][:_TOLD]]
-    if len(different[nearest]) > _TOLD:
-        lines.append(f"    and {len(different[nearest]) - _TOLD} more")
+    lines = [f"    {each}" for each in different[nearest][:_MOST_DIFFERENCES]]
+    if len(different[nearest]) > _MOST_DIFFERENCES:
+        lines.append(f"    and {len(different[nearest]) - _MOST_DIFFERENCES} more")
     return "\n".join([f"; the nearest is {name}:", *lines])
 
 

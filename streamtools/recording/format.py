@@ -125,7 +125,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """Any line; which one is told by the keys that are there."""
+    """Any line; its keys say which kind."""
 
     streamtools: Any = None
     at: float | None = None

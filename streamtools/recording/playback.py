@@ -126,7 +126,7 @@ class PlaybackOptions(TypedDict, total=False):
 class Playback:
     """How to play. Raises ValueError for a value that is not allowed, and for two faults that end the same stream.
 
-    A place that the body does not reach is told by a `RecordingError` at its end: a fault that never came would let a
+    A place that the body does not reach raises `RecordingError` at its end: a fault that never came would let a
     test pass for the wrong reason.
     """
 
@@ -231,7 +231,7 @@ def unreached(name: str, fault: str, place: int, size: int) -> str:
     return f"{name}: {fault}={place} was not reached: the response has {size:,} bytes"
 
 
-_STRETCH = 4096  # bytes after which others run: often enough to be cancelled, seldom enough to be fast byte by byte
+_YIELD_EVERY = 4096  # bytes after which others run: often enough to be cancelled, seldom enough to be fast byte by byte
 _TURNS = 4
 """How often others get their turn before a virtual clock moves on. A task that waits for the bytes needs two, because
 trio shuffles those that are ready; one that waits for that task as many again."""
@@ -259,7 +259,7 @@ class ReplayBytes:
         self._pieces = recut(spoil(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None
         self._given = 0  # bytes
-        self._stretch = _STRETCH
+        self._since_yield = _YIELD_EVERY
         waited_for = (playback.clock, playback.drip, playback.stall_after)
         self._timed = playback.speed > 0 or any(each is not None for each in waited_for)
         self._begun: float | None = None  # when the clock that counts was at the beginning
@@ -284,12 +284,12 @@ class ReplayBytes:
                 raise anyio.ClosedResourceError
             if delay > 0:
                 await anyio.sleep(delay)
-        if self._stretch >= _STRETCH and piece is not None and not late:
+        if self._since_yield >= _YIELD_EVERY and piece is not None and not late:
             await anyio.lowlevel.checkpoint()
-            self._stretch = 0
+            self._since_yield = 0
         if (data := self._take(piece, late)) is None:
             raise StopAsyncIteration
-        self._stretch += len(data)
+        self._since_yield += len(data)
         return data
 
     def __next__(self) -> bytes:

@@ -298,7 +298,7 @@ class Entry:
                 self._exchanges.write()
 
     def fail(self, error: BaseException) -> None:
-        """Write that it ended with this exception, of which only the name is told; who is cancelled has left."""
+        """Write the end with the name of this exception; a reader that is cancelled has left."""
         if isinstance(error, Exception):
             self.end("timeout" if is_timeout(error) else "reset", type(error).__name__)
         else:

@@ -92,8 +92,8 @@ def leave_out(request: Request) -> Request:
     body = change_unread(request, without)
     if not names:
         return request
-    told = f"{len(names)} of its parts, which cannot be looked through: {', '.join(names)}"
-    return msgspec.structs.replace(request, body=body, left_out=told)
+    left_out = f"{len(names)} of its parts, which cannot be looked through: {', '.join(names)}"
+    return msgspec.structs.replace(request, body=body, left_out=left_out)
 
 
 def change_unread(request: Request, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -147,12 +147,12 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 
 
 def _part(message: Message) -> dict[str, Any]:
-    told = {
+    fields = {
         "name": message.get_param("name", header="content-disposition"),
         "filename": message.get_param("filename", header="content-disposition"),
         "type": message.get_content_type() if "content-type" in message else None,
     }
-    part: dict[str, Any] = {key: collapse_rfc2231_value(value) for key, value in told.items() if value is not None}
+    part: dict[str, Any] = {key: collapse_rfc2231_value(value) for key, value in fields.items() if value is not None}
     if message.is_multipart():
         return part | {"value": _parts(message)}
     payload = message.get_payload(decode=True)

@@ -1,4 +1,4 @@
-"""HTTP transports that record what a client is told, and that answer it from recordings instead of the network.
+"""HTTP transports that record what a client receives, and that answer it from recordings instead of the network.
 
     transport = RecordingTransport(httpx.AsyncHTTPTransport(), "chat.jsonl")  # and later ReplayTransport("chat.jsonl")
     async with httpx.AsyncClient(transport=transport) as client:

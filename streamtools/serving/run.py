@@ -22,7 +22,7 @@ from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog, Journal, MemoryReader
-from streamtools.stream.driver import STRETCH, Driver, Startable, close, read_into
+from streamtools.stream.driver import YIELD_EVERY, Driver, Startable, close, read_into
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Decidable, Decision, Question, Suspension
 from streamtools.tools.call import is_failure, loggable
@@ -66,7 +66,7 @@ class Attachment:
 
     async def __anext__(self) -> UIEvent:
         self._taken += 1
-        if not self._taken % STRETCH:
+        if not self._taken % YIELD_EVERY:
             await anyio.lowlevel.checkpoint()
         memory = self._memory
         event = None if memory is None else memory.take()
@@ -344,7 +344,7 @@ class Run(Decidable):
         if self._journal.done is None and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # of what cannot be read once it was left
                 scope.cancel()  # what it has said is not waited for
-                await read_into(driver.events, self.take, stretch=_REST)
+                await read_into(driver.events, self.take, yield_every=_REST)
         if self._journal.done is None:
             reason: DoneReason = "cancelled"
             if driver.is_exhausted or (self._fault is not None and not driver.is_cut):

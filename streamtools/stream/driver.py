@@ -25,12 +25,12 @@ Item = TypeVar("Item")
 Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
 """What can be run: a `ToolStream`, a chat, a replay, or a function with `@asynccontextmanager` that yields one."""
 
-STRETCH = 256  # items of something that never waits, until others get their turn and a cancellation its chance
+YIELD_EVERY = 256  # items of something that never waits, until others get their turn and a cancellation its chance
 CLOSING = 10.0  # seconds that what was read may take to close
 
 
 async def read_into(
-    items: AsyncIterable[Item], take: Callable[[Item], Awaitable[object]], *, stretch: int = STRETCH
+    items: AsyncIterable[Item], take: Callable[[Item], Awaitable[object]], *, yield_every: int = YIELD_EVERY
 ) -> bool:
     """Hand the items over one by one, until `take` returns True; return whether they came to their end instead."""
     count = 0
@@ -38,7 +38,7 @@ async def read_into(
         if await take(item):
             return False
         count += 1
-        if not count % stretch:
+        if not count % yield_every:
             await anyio.lowlevel.checkpoint()
     return True
 

@@ -31,7 +31,7 @@ _id_of = attrgetter("id")
 
 
 class StepCalls:
-    """Runs what is due to a machine, within the bounds of a watch, and notes what came of it; one step after the other.
+    """Runs the calls that a machine lets run, within the bounds of a watch, and notes the outcomes, step by step.
 
     Where the stream `executes` no calls, no turn counts as failed. `resumed` is what an earlier run has left. The
     options that a runner still needs are given to `make_runner`, which is called for the first calls: most runs have
@@ -65,7 +65,7 @@ class StepCalls:
         self._note = note
         self._runner: Runner | None = None
         self._outcomes: dict[str, ToolOutcome] = {}  # of those that have ended
-        self._of_last: list[ToolOutcome] = []  # of the step that has been accounted for
+        self._last_outcomes: list[ToolOutcome] = []  # of the step that has ended
         self._beside = 0  # runs of tools beside the stream
         self._all_run: anyio.Event | None = None
 
@@ -79,8 +79,8 @@ class StepCalls:
         return self._runner
 
     async def run_due(self, beside: TaskGroup, send: Send) -> list[UIEvent]:
-        """Run what is due: in the group `beside` the stream while the turn goes on, and to the end of the step once the
-        turn is complete; return how the step ends, if it does.
+        """Run the calls that may run: in the group `beside` the stream while the turn goes on, and to the end of the
+        step once the turn is complete; return how the step ends, if it does.
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_due()
@@ -119,19 +119,19 @@ class StepCalls:
         if len(known) < len(self.running):
             outcomes, unsent = self._runner.settle([call for call in self.running if call.id not in known])
             known.update((outcome.call.id, outcome) for outcome in outcomes)
-        self._of_last = list(map(known.__getitem__, map(_id_of, self.running)))
-        self._note(self._of_last)
+        self._last_outcomes = list(map(known.__getitem__, map(_id_of, self.running)))
+        self._note(self._last_outcomes)
         self.running, self._outcomes = [], {}
         return unsent
 
     def _find_bound(self, malformed: int, goes_on: bool) -> str | None:
-        """Return why the run has to end with the step that has just been accounted for, if a bound has been met.
+        """Return why the run has to end with the step that has just ended, if a bound has been met.
 
         So many of its calls were `malformed`, and the run `goes_on` with another turn if nothing stops it.
         """
         if self._executes:
-            self._watch.end_turn(self._of_last, malformed)
-            self._of_last = []
+            self._watch.end_turn(self._last_outcomes, malformed)
+            self._last_outcomes = []
         if goes_on:
             self._watch.count_tokens(self.machine.spent if self._counts_tokens else None)
         return self._watch.why

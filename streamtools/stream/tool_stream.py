@@ -154,7 +154,7 @@ class ToolStream(Handover, Decidable):
                 run_id=run_id,
                 **options,
             ),
-            choose_dialects(dialects),  # in which results may have been told before, too
+            choose_dialects(dialects),  # in which earlier results may have been written, too
             executes=self._executes,
             watch=self._watch,
             approvals=self._approvals,

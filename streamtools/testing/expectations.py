@@ -116,7 +116,7 @@ def _show_struct(struct: msgspec.Struct) -> str:
 
 
 _AHEAD = 200  # events among which one that is expected is looked for, so that long runs cost no square of their length
-_TOLD = 200  # characters of a body that is none of ours
+_LONGEST_SHOWN = 200  # characters of a body that is none of ours
 _AROUND = 3  # lines as expected that are shown on either side of one that is not
 
 
@@ -169,7 +169,7 @@ def _only_events(events: Any) -> list[UIEvent]:
 
 def _beginning(data: bytes) -> str:
     text = data.decode(errors="replace")
-    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 class _Row(NamedTuple):

@@ -100,7 +100,7 @@ Kind: TypeAlias = Literal["text", "reasoning", "tag", "space", "call", "refused"
 
 
 class Piece(NamedTuple):
-    """A stretch of the input, and what became of it."""
+    """A section of the input, and what became of it."""
 
     kind: Kind
     text: str
@@ -170,12 +170,12 @@ def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
 
 def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:
     """With `call_deltas`, the pieces of a good call's arguments are together the JSON of its arguments."""
-    told: dict[str, str] = defaultdict(str)
+    written: dict[str, str] = defaultdict(str)
     for event in events:
         if isinstance(event, ui_events.CallDelta):
-            told[event.call_id] += event.text
+            written[event.call_id] += event.text
         elif isinstance(event, ui_events.Call):
-            text = told[event.call.id]
+            text = written[event.call.id]
             assert event.call.arguments == (json.loads(text, strict=False) if text else {})
 
 
@@ -222,8 +222,8 @@ def assert_laws(
 
     Checked are, with so many `examples` each: totality (no text makes it raise), chunk invariance (it does not matter
     how the text is cut), conservation (each character is in exactly one event), promptness (nothing is held back but
-    what may become a marker, and a call is told with its last character), the paired lifecycle of calls, one truthful
-    ending of a run, limits, that what it writes, it reads, and that the results that it writes call nothing.
+    what may become a marker, and a call is reported with its last character), the paired lifecycle of calls, one
+    truthful ending of a run, limits, that what it writes, it reads, and that the results that it writes call nothing.
 
     `calls` is a hypothesis strategy of names and arguments, for a dialect that cannot write any, and `tools` declares
     their tools; without, there are tools with arguments of all types. The texts are the same each time.
@@ -370,7 +370,7 @@ class _Laws:
         for part in document.parts:
             parser.feed(part if isinstance(part, str) else part.text)
             written += not isinstance(part, str)
-            assert written == len(parser.calls), "a call is complete, and not told"
+            assert written == len(parser.calls), "a call is complete, and not reported"
 
     def results_call_nothing(self, document: Document, places: list[int]) -> None:
         for name in (part.name for part in document.parts if not isinstance(part, str)):

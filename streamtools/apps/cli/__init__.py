@@ -74,7 +74,7 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
 
 
 def _leave_behind_threads(status: int) -> None:
-    """End the process now if it would wait for threads that were told to stop and did not."""
+    """End the process now if it would wait for threads that should have stopped and did not."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(_PATIENCE)

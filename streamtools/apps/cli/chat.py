@@ -74,7 +74,7 @@ def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> i
             if conversation.stopped:
                 raise KeyboardInterrupt
             return status
-        return max(map(conversation.answer, _questions(conversation.told, screen, output)), default=0)
+        return max(map(conversation.answer, _questions(conversation.greeting, screen, output)), default=0)
 
 
 class _Conversation:
@@ -94,7 +94,7 @@ class _Conversation:
         self._complaints = complaints
         self._history: list[Message] = self._named.beginning
         self._fault: OSError | None = None  # why the recording breaks off
-        self.told = f"{self._named.told}. Ctrl-C stops an answer; {_QUIT} ends the chat."
+        self.greeting = f"{self._named.label}. Ctrl-C stops an answer; {_QUIT} ends the chat."
         """Who answers, and how one gets away again."""
         self.stopped = False
         """Whether somebody has stopped the last answer."""
@@ -140,7 +140,7 @@ class _Conversation:
         self._fault = self._fault or transport.fault
 
 
-def _questions(told: str, screen: Transcript | None, output: TextIO) -> Iterator[str]:
+def _questions(greeting: str, screen: Transcript | None, output: TextIO) -> Iterator[str]:
     """Yield what is asked, line by line, until somebody quits. Only on a terminal somebody is asked for it."""
     if sys.stdin is None:
         return
@@ -148,7 +148,7 @@ def _questions(told: str, screen: Transcript | None, output: TextIO) -> Iterator
     if terminal is not None:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 - `input` uses it: lines can be edited, and earlier ones found
-        terminal.remark(told)
+        terminal.remark(greeting)
     while True:
         if terminal is not None:
             terminal.prompt()

@@ -68,7 +68,7 @@ class Transcript:
         self._names: dict[str, str] = {}  # of the tools at work
         self._raw = 0
         self._shows_raw = raw
-        self._later: list[events.Warning] = []  # what repeats visible text is told behind it
+        self._later: list[events.Warning] = []  # what repeats visible text is shown behind it
 
     def show(self, event: events.UIEvent) -> None:
         """Write what `event` tells, if it tells anything, at once."""
@@ -240,8 +240,8 @@ class Transcript:
     def _error(self, event: events.Error) -> str:
         words, message = self._words(event), one_line(event.message)
         status = "" if event.status is None else f", status {event.status}"
-        told = words if message in words else f"{words}: {message}"
-        return f"{told} ({event.code}{status})"
+        text = words if message in words else f"{words}: {message}"
+        return f"{text} ({event.code}{status})"
 
 
 def _plain(markdown: str) -> str:
@@ -305,8 +305,8 @@ def _calls(result: TurnResult) -> str:
         _count(failed, "failed", "failed"),
         _count(len(result.pending), "pending", "pending"),
     ]
-    told = ", ".join(part for part in parts if part)
-    return (_count(len(result.calls), "call") or "no calls") + (told and f": {told}")
+    details = ", ".join(part for part in parts if part)
+    return (_count(len(result.calls), "call") or "no calls") + (details and f": {details}")
 
 
 def _tokens(usage: events.Usage | None) -> str:

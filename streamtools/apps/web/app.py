@@ -253,7 +253,7 @@ class _Chats:
         return JSONResponse(
             {
                 "server": self._server,
-                "told": self._answerer.told,
+                "label": self._answerer.label,
                 "note": self._answerer.note,
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
                 "dropped": conversation.dropped if conversation is not None else 0,
@@ -288,7 +288,7 @@ class _Chats:
                 with suppress(Exception):
                     await before.run.wait()
             answer = self._answerer.answer(question, conversation.history, suggestion=asked.suggestion)
-            told = len(answer.history)
+            asked_with = len(answer.history)
             run = await self._runs.start(answer, owner=conversation.key)
         except (TooManyRuns, ClosedError):
             if not conversation.turns:  # nobody has its key
@@ -296,7 +296,7 @@ class _Chats:
             raise HTTPException(503, "too many answers are being given at the same time") from None
         finally:
             conversation.is_asking = False
-        conversation.add(Turn(question, run, answer, told))
+        conversation.add(Turn(question, run, answer, asked_with))
         if self._conversations.find(conversation.key) is None:  # forgotten meanwhile: there was no run to be stopped
             run.cancel()
             raise HTTPException(409, "the conversation was ended meanwhile")

@@ -28,8 +28,8 @@ class Answerer(Protocol):
     """Who answers."""
 
     @property
-    def told(self) -> str:
-        """Who that is, in a few words."""
+    def label(self) -> str:
+        """The name of whoever answers, in a few words."""
 
     @property
     def note(self) -> str:
@@ -44,12 +44,12 @@ class Answerer(Protocol):
 
 
 class Turn(NamedTuple):
-    """A question, and the run that answers it. `told` is how many messages the model was told with it."""
+    """A question, and the run that answers it. `asked` is how many messages the model was asked with."""
 
     question: str
     run: Run
     answer: Chat
-    told: int
+    asked: int
 
 
 class Conversation:
@@ -71,10 +71,10 @@ class Conversation:
 
     @property
     def history(self) -> list[Message]:
-        """What the model is told of before; a question without an answer is forgotten."""
+        """The messages that precede the next question; a question without an answer is forgotten."""
         for turn in reversed(self.turns):
             history = turn.answer.history
-            if any(isinstance(message, Assistant) for message in history[turn.told :]):
+            if any(isinstance(message, Assistant) for message in history[turn.asked :]):
                 return history
         return []
 
