@@ -52,8 +52,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
                 raise ValueError(str(error)) from None
 
         return core_schema.no_info_plain_validator_function(
-            validate,
-            serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
+            validate, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
         )
 
     @classmethod

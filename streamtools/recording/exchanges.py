@@ -26,19 +26,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from streamtools.errors import RecordingError
-from streamtools.recording.file_reader import (
-    BLOCK,
-    Chunks,
-    Lines,
-    Name,
-    OpenRecording,
-    Place,
-    find_exchanges,
-    open_file,
-    open_lines,
-    open_place,
-    read_whole,
-)
+from streamtools.recording import file_reader
+from streamtools.recording.file_reader import BLOCK, Chunks, Lines, Name, OpenRecording, Place
 from streamtools.recording.format import Chunk, End, EndKind, Head, Recording, Request
 from streamtools.recording.redact import redact_request
 from streamtools.recording.request_bodies import leave_out
@@ -64,7 +53,7 @@ class OpenCapture(OpenRecording):
 
 def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
     """Open a recording, or else a raw capture, whose `source` is `DETECT`; raise `RecordingError`."""
-    file = open_file(path)
+    file = file_reader.open_file(path)
     name = os.fspath(path)
     try:
         start = file.peek(BLOCK)
@@ -77,13 +66,13 @@ def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
         payloads = (line.removeprefix(_BOM).strip() for line in iter(Lines(name, file).next, None))
         framed = (b"data: %b\n\n" % payload for payload in payloads)
         return OpenCapture(name, Head(source=DETECT), _captured(framed), file)
-    return open_lines(Lines(name, file), strict=strict)
+    return file_reader.open_lines(Lines(name, file), strict=strict)
 
 
 def read_stream_file(path: Name, *, strict: bool = True) -> Recording:
     """Return what `open_stream_file` would open, whole in memory; raise `RecordingError`."""
     with open_stream_file(path, strict=strict) as opened:
-        return read_whole(opened.name, opened.head, opened.chunks)
+        return file_reader.read_whole(opened.name, opened.head, opened.chunks)
 
 
 def _captured(pieces: Iterator[bytes]) -> Chunks:
@@ -137,7 +126,7 @@ class Exchange:
 
     def open(self) -> OpenRecording:
         """Open it to be read once; raise `RecordingError`."""
-        return open_stream_file(self.path) if self.place is None else open_place(self.path, self.place)
+        return open_stream_file(self.path) if self.place is None else file_reader.open_place(self.path, self.place)
 
 
 def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
@@ -181,7 +170,7 @@ def _exchanges_of_file(path: str, secrets: Sequence[Secret] = ()) -> list[Exchan
     with open_stream_file(path) as opened:
         if isinstance(opened, OpenCapture):
             return [Exchange(path, 1, opened.head, alone=True)]
-    places = find_exchanges(path)
+    places = file_reader.find_exchanges(path)
     found: list[Exchange] = []
     for number, place in enumerate(places, start=1):
         request = place.head.request

@@ -23,19 +23,10 @@ from typing import BinaryIO, Self, TypeAlias
 import msgspec
 
 from streamtools.errors import ClosedError
+from streamtools.recording import format as form
 from streamtools.recording.exchanges import DETECT, OpenCapture, exchanges_of
 from streamtools.recording.file_reader import OpenRecording
-from streamtools.recording.format import (
-    Chunk,
-    End,
-    EndKind,
-    Head,
-    Request,
-    encode_chunk,
-    encode_end,
-    encode_head,
-    milliseconds,
-)
+from streamtools.recording.format import Chunk, End, EndKind, Head, Request
 from streamtools.recording.playback import recut
 from streamtools.recording.redact import credentials_of_headers, keep_headers, redact_head, redact_request, redact_text
 from streamtools.recording.scrubbing import Scrubber, Secret
@@ -84,7 +75,7 @@ class RecordingWriter:
         """
         self._secrets = list(redact)
         self._scrubber = Scrubber(self._secrets)
-        first = encode_head(redact_head(head, self._secrets, keep_unreadable=keep_unreadable))
+        first = form.encode_head(redact_head(head, self._secrets, keep_unreadable=keep_unreadable))
         self._owned = isinstance(target, str | os.PathLike)
         self._file = open_anew(target) if isinstance(target, str | os.PathLike) else target
         self._waiting: deque[tuple[float, int]] = deque()  # time and length of chunks that are not written yet
@@ -105,7 +96,7 @@ class RecordingWriter:
         at = self._check(at)
         self._take(self._scrubber.close(complete=kind == "end"))
         end = End(kind, at, redact_text(error, self._secrets))
-        self._write(encode_end(end, size=self._size, digest=self._digest.hexdigest()))
+        self._write(form.encode_end(end, size=self._size, digest=self._digest.hexdigest()))
         self._ended = True
         self.close()
 
@@ -127,7 +118,7 @@ class RecordingWriter:
 
     def _check(self, at: float) -> float:
         """Return a time as it is written, unless everything has been."""
-        at = milliseconds(at)
+        at = form.milliseconds(at)
         if self._ended:
             raise ClosedError("the recording has been closed")
         return at
@@ -142,7 +133,7 @@ class RecordingWriter:
             start += size
             self._digest.update(data)
             self._size += size
-            self._write(encode_chunk(Chunk(at, data)))
+            self._write(form.encode_chunk(Chunk(at, data)))
         del self._certain[:start]
 
     def _write(self, line: bytes) -> None:

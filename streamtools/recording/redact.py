@@ -21,13 +21,7 @@ import msgspec
 
 from streamtools.recording.credentials import DEEPEST, LEAST, REDACTED, Credentials
 from streamtools.recording.format import Head, Request, Response
-from streamtools.recording.request_bodies import (
-    body_fields,
-    change_unread,
-    is_form,
-    is_multipart,
-    leave_out,
-)
+from streamtools.recording.request_bodies import body_fields, change_unread, is_form, is_multipart, leave_out
 from streamtools.recording.scrubbing import LONGEST, Known, Secret, Secrets, know, scrub
 
 MOST = 8192
