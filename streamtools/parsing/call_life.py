@@ -1,4 +1,4 @@
-"""The life of a call, from the moment at which one begins to be written to the events that end it.
+"""The life of a call, from its first character to the events that end it.
 
 The interface sees thinking(true), call-start as soon as the name is certain, call-delta for the arguments, a call or an
 error, and thinking(false): `Output` makes these, for calls in text and for native calls. A span of text holds one
@@ -21,7 +21,7 @@ from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, keeps_arguments, 
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import RawText
 
-_IDS = 16  # that are made of one block of random bytes: to ask the system for it is what an id costs
+_IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
 _unnumbered = repeat(0).__next__
 
 
@@ -54,7 +54,7 @@ class OpenCall:
 
 
 class Output:
-    """The events of the current `feed`, numbered, and what the turn has come to."""
+    """The numbered events of the current `feed`, and the calls and errors of the turn."""
 
     __slots__ = (
         "call_deltas", "calls", "count", "errors", "events", "make_delta", "make_text", "new_id", "number", "options",
@@ -78,7 +78,7 @@ class Output:
         """Begin a turn."""
         self.calls: list[ToolCall] = []
         self.errors: list[Error] = []
-        # No block of ids outlives its turn, in which nobody forks a process that would make the same.
+        # A block of ids is used for one turn only, so that a forked process does not make the same ids.
         new_id = self.options.new_id
         self.new_id = _call_ids().__next__ if new_id is new_call_id else new_id
         self.count = 0  # calls that were begun
@@ -149,7 +149,7 @@ _MESSAGES = {
 
 
 class WrittenCalls(RawText):
-    """The calls of a span of text: what its grammar finds out about each, and what becomes of them at its end."""
+    """The calls of a span of text: what its grammar reads of each, and how they end with the span."""
 
     __slots__ = (
         "_calls", "_dialect", "_lost_from", "_output", "_show", "call_id", "current", "found", "several_lines",
@@ -163,9 +163,9 @@ class WrittenCalls(RawText):
     _lost_from: int | None  # the first call in which a part of the stream is missing, or behind it
     current: OpenCall | None  # the call that is being written, or was written last
     call_id: str | None  # the id of the call whose arguments come next, if text goes out as its deltas at once
-    found: bool  # one of the calls was one, or an error in the place of one
+    found: bool  # there was a call, or an error in its place
     several_lines: bool  # known at the end
-    stopped: bool  # what is still read will not be known when the text is cut elsewhere
+    stopped: bool  # text that is still read does not count: it depends on where the text is cut
 
     def lose(self) -> None:
         """Mark a gap: a part of the stream is missing here, and a call around it must not run."""
@@ -184,7 +184,7 @@ class WrittenCalls(RawText):
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span here; its calls are settled.
 
-        Without `code`, each is a call or what it is itself to blame for; with it all are errors, except, if there are
+        Without `code`, each is a call, or an error of its own; with it all are errors, except, if there are
         `survivors`, those that are complete.
         """
         if self.stores:
@@ -200,7 +200,7 @@ class WrittenCalls(RawText):
                 self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
 
     def finish(self, code: Code | None = None) -> None:
-        """End the last call here and hand it out, where the span goes on; it is what `close` would make of it."""
+        """End the last call here, as `close` does, and report it; the span goes on."""
         if self.stores:
             origin = self.origin
             raw = self.hand_out()
@@ -256,7 +256,7 @@ class WrittenCalls(RawText):
             self.current.provider_id = provider_id
 
     def blame(self, code: Code, message: str) -> None:
-        """What makes the last call an error, whatever comes; the first reason counts."""
+        """Make the last call an error; the first reason counts."""
         if self.current is not None and self.current.fault is None:
             self.current.fault = Rejected(code, message)
 

@@ -287,7 +287,7 @@ class Group(Generic[T]):
 
     def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
         """Return what `Markers.at` does."""
-        begins = self.begun  # called as a variable: what looks like a method is looked for in the type first
+        begins = self.begun  # called as a variable: what looks like a method is looked up in the type first
         if begins(text, at) is None:
             return False
         if text.find(self._tail, at) < 0 and not ended:

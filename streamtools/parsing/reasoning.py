@@ -136,8 +136,8 @@ class ReasoningText:
         self._keep_markup = keep_markup
         self.held = ""  # text that may yet end it
         self._last = ""  # the character that has come last
-        self._watch = closing.watch  # None when something has looked like a call
-        self._seen = "\n"  # what may yet look like one, and the character before it
+        self._watch = closing.watch  # None once something has looked like a call
+        self._seen = "\n"  # text that may become one, and the character before it
         self.leaves = closing.leaves if self._watch is None else always
         """Finds nothing in text that can be skimmed."""
 

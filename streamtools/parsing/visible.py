@@ -1,7 +1,7 @@
-"""What becomes of text that is no call: shown, as a rule.
+"""Visible text: shows text that is no call, and reports near misses in it.
 
-Two policies can stand in the way. `after_call` hides or stops at what follows a call, because weak models invent the
-tool's result there; `trim` takes the white space next to a call out of the visible text.
+Two policies change what is shown. `after_call` hides the text behind a call or stops there, because weak models invent
+the result of the tool; `trim` removes white space next to a call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamtools.parsing.reader import not_white_space
 
 
 class Visible:
-    """Shows released text by the policies that are not the default ones."""
+    """Shows released text where a policy is not the default."""
 
     def __init__(self, output: Output, options: Options) -> None:
         self._output = output
@@ -51,7 +51,7 @@ class Visible:
             self._output.add(Text, text)
 
     def show_raw(self, text: str) -> bool:
-        """Take a malformed call that is to be text, to the letter; return whether that stops everything."""
+        """Show the raw text of a malformed call; return whether the turn is stopped with it."""
         if self._called and self._after_call != "show":
             self._withhold(text)
             self._report_hidden()
@@ -66,7 +66,7 @@ class Visible:
 
     @property
     def refuses(self) -> bool:
-        """Whether the next text that is not white space stops everything."""
+        """Whether the next text that is not white space stops the turn."""
         return self._called and self._after_call == "stop"
 
     def begin_call(self) -> None:
@@ -75,11 +75,11 @@ class Visible:
         self._drop(self._take_space())
 
     def end_call(self) -> None:
-        """It ended here."""
+        """A call ended here."""
         self._called = self._behind_call = True
 
     def flush(self) -> None:
-        """Something that is neither text nor a call comes here, or the turn ends."""
+        """Release what is withheld: something other than text or a call comes here, or the turn ends."""
         self._report_hidden()
         if self._space:
             self._output.add(Text, self._take_space())
@@ -138,7 +138,7 @@ class Visible:
         self._hidden, self._hidden_length = [], 0
 
 
-# What looked like a call and was none: reported, so that a model's drift can be counted.
+# Near misses: text that looks like a call and is none. They are reported, so that the drift of a model can be counted.
 #
 # A near miss is text. It is shown at once, like all text, and the report comes behind the character that decides it,
 # so nothing is held back for it. A candidate begins only at a character at which the search for markers stops anyway,
@@ -151,7 +151,7 @@ Look: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | 
 """Given a text, a place and whether the text has ended: what stands there and its end, None if it may, or False."""
 
 Known: TypeAlias = tuple[Marker, str]
-"""What comes near to a call, and what is said about it."""
+"""The marker of a near miss, and the message of its warning."""
 
 NEVER: Final = 2**62
 """A place that no text comes to."""
