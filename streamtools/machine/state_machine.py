@@ -267,7 +267,7 @@ class StreamMachine(RunnableCalls):
             case _:
                 if not self._open:
                     events += self._open_turn()
-                if not self.stopped:  # by the guard, at the end of a step that nobody had settled
+                if not self.stopped:  # by the guard, at the end of a step that was not settled
                     return events + self._feed_turn(event) if events else self._feed_turn(event)
         return events
 

@@ -1,15 +1,15 @@
-"""What the protocols for chat interfaces have in common: whatever begins, ends. Sans-IO.
+"""The common base of protocols for chat interfaces, in which everything that begins ends. Sans-IO.
 
-Our events say a thing once: a piece of text is text, and the next event that is none ends it. The protocols of front
-ends want a beginning and an end of each block of text, of each step and of each call, and their clients fail, or wait
-for ever, where one of them is missing. This module notes what is open and ends it, in whatever way the run ends; a
-protocol says in a subclass how each beginning and each end is written.
+In our events, a block of text has no end of its own: the next event of another type ends it. The protocols of front
+ends have a beginning and an end of each block of text, each step and each call, and their clients fail, or wait for
+ever, where one is missing. This module keeps track of what is open and ends it, however the run ends; a protocol is a
+subclass that writes each beginning and each end.
 
 White space alone is no block of text: models put line feeds around their calls, and an interface would show an empty
 message for each. It waits for the first character that can be seen, and is dropped if there is none.
 
-Nothing here relies on the order of the events: a reader whose events begin in the middle of a run, because those before
-are kept no more, gets a body that its client can read.
+Nothing here relies on the order of the events: where they begin in the middle of a run, because earlier ones are kept
+no more, the client can read the body all the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP
 Channel: TypeAlias = Literal["text", "reasoning"]
 
 UNNAMED = "unknown"
-"""What a call is called that ended before its name was known; protocols do not let a call have none."""
+"""The name of a call that ended before its name was known; protocols require one."""
 
 
 class KnownCall(msgspec.Struct):
@@ -48,7 +48,7 @@ _LEFT = {
     "stopped": "Not run: the run was stopped.",
     "cancelled": "Not run: the run was cancelled.",
 }
-_MAX_WHITE = 256  # characters that wait for others which can be seen
+_MAX_WHITE = 256  # characters of white space that wait for a visible character
 _NO_RESULT = "The run ended without a result of this call."
 
 
@@ -68,7 +68,7 @@ class PairedEncoder(ABC):
         self._step_finish: str | None = None
         self._channel: Channel | None = None
         self._blocks = 0
-        self._white: dict[Channel, str] = {}  # with which a block may begin
+        self._white: dict[Channel, str] = {}  # white space with which a block may begin
         self._calls: dict[str, KnownCall] = {}
         self._known = {known_calls} if isinstance(known_calls, str) else set(known_calls)
         self._questions: dict[str, events.ApprovalRequested] = {}
@@ -210,7 +210,7 @@ class PairedEncoder(ABC):
         if done is not None and done.reason == "finished":
             for call in done.pending:
                 parts.append(self._introduce(call))
-                del self._calls[call.id]  # somebody else's to run, and no fault
+                del self._calls[call.id]  # left for the client to run, which is no fault
         text = _LEFT.get(done.reason, _NO_RESULT) if done is not None else _NO_RESULT
         for known in [*self._calls.values()]:
             parts.append(self._refuse(events.Error(Code.TRUNCATED, text, known.id)))

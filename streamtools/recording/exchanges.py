@@ -44,7 +44,7 @@ _FIRST_TYPES = {
 _OUR_OWN = {"seq", "run_id"}
 
 DETECT = "detect"
-"""The source where nobody has said whose the stream is: that shows when it is read."""
+"""The source of a stream whose provider is not given: it is detected when the stream is read."""
 
 
 class OpenCapture(OpenRecording):
@@ -188,7 +188,7 @@ Match: TypeAlias = Collection[str] | Callable[[Request, Request], bool]
 
 _SHOWN = 60  # characters of a value in a message
 _MOST_DIFFERENCES = 5  # differences that a message lists
-_COUNTED = 1000  # differences; behind them a request is as far away as any
+_COUNTED = 1000  # differences that are counted; more make a request no less similar
 
 
 class Difference(NamedTuple):
@@ -229,7 +229,7 @@ def differences(asked: Request, recorded: Request, fields: Sequence[str] = FIELD
 
 
 def explain(asked: Request, unplayed: Iterable[Exchange], played: Collection[Exchange]) -> str | None:
-    """Return the words for the exchange that is the most like what is `asked`, and how it differs; None without one."""
+    """Return a text on the exchange most similar to what is `asked`, and how it differs; None without any."""
     different = {
         exchange: list(itertools.islice(differences(asked, exchange.request), _COUNTED))
         for exchange in (*unplayed, *played)

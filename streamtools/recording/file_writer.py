@@ -1,11 +1,10 @@
 """Write a recording while the stream goes on.
 
 Each line is handed to the system as soon as it is certain, so that a recording whose writer is killed holds everything
-up to that moment; what it lacks then is its end line, and every reader can see that. A chunk waits for the end of the
-line of the stream in which it ends, and, where that ends in the beginning of what may be a key, until it is certain
-whether it is one: of that a killed writer loses the last chunk, and those before it that hold the same line or
-beginning; `scrubbing` tells how long they may be. `import_stream` makes recordings of streams that were saved, and of
-recordings whose redaction is out of date.
+up to that moment; it only lacks its end line, which every reader notices. A chunk waits for the end of the line of the
+stream in which it ends, and, if that may be the beginning of a key, until it is certain whether it is one. A killed
+writer loses the chunks that wait; `scrubbing` has the bounds. `import_stream` makes recordings of streams that were
+saved, and of recordings whose redaction is out of date.
 """
 
 from __future__ import annotations

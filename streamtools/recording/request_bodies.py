@@ -75,7 +75,7 @@ def split_parts(headers: Headers, content: bytes) -> list[dict[str, Any]]:
 
 
 def leave_out(request: Request) -> Request:
-    """Return a request without what of its body cannot be read, and with the words that say so."""
+    """Return a request without the parts of its body that cannot be read; `left_out` names them."""
     if request.body_base64:
         size = len(base64.b64decode(request.body_base64))
         kind = request.headers.get("content-type", "no declared type").partition(";")[0]

@@ -185,7 +185,7 @@ class ReplayTransport(Transport):
     comes, until this one leaves too or its time is up. The other options are those of `Playback`, for every exchange;
     `vary(exchange)` may return others for one. Its `read_timeout` is that of the request.
 
-    HTTP clients and SDKs may turn what goes wrong here into errors of their own, so `check` tells it at the end.
+    HTTP clients and SDKs may turn what goes wrong here into errors of their own, so `check` raises it at the end.
     Raises `RecordingError` for recordings that cannot be read, and ValueError for wrong options.
     """
 
@@ -221,7 +221,7 @@ class ReplayTransport(Transport):
 
     @property
     def missed(self) -> list[str]:
-        """The words for each fault that was put in and whose place nobody has come to. Raises `RecordingError`."""
+        """A message for each injected fault whose place was not reached. Raises `RecordingError`."""
         found: list[str] = []
         for exchange, played in self._spoilt:
             if (missed := played.missed()) is None:
@@ -266,7 +266,7 @@ class ReplayTransport(Transport):
         return body.response()
 
     def _release(self) -> None:
-        """Close the files of responses that nobody has closed."""
+        """Close the files of responses that are still open."""
         while self._open:
             self._open.pop().close()
 

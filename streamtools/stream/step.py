@@ -1,11 +1,11 @@
-"""The calls of the step that is open, from the moment at which they may run to the outcome of each.
+"""The calls of the open step, from the moment at which they may run to their outcomes.
 
 Calls that may run while the model is still speaking are run beside the stream, which goes on; those of a complete turn
 are run before anything else is read. Either way the step ends when all of them have, with one outcome for each call
 that has begun, in call order. A call that was held back is pending: by a bound of the run, by a tool that has ended
 it, or because somebody has to decide about it first.
 
-Nothing here knows the stream, which would then hold itself: events are sent to, or returned to, whoever asks.
+Nothing here refers to the stream, so that there is no reference cycle: events are sent or returned to the caller.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StepCalls:
         self.running: list[ToolCall] = []
         """Calls of this step that the runner has been given."""
         self.machine = make_machine(guard=self._find_bound)
-        """Asks us at the end of each step whether a bound has been met; the stream feeds it."""
+        """The machine, which calls `_find_bound` at the end of each step; the stream feeds it."""
         self._executes = executes
         self._watch = watch
         self._counts_tokens = watch.guards.tokens is not None
@@ -72,7 +72,7 @@ class StepCalls:
     @property
     def runner(self) -> Runner:
         """What runs the calls of all steps."""
-        if self._runner is None:  # not made beforehand: it knows us, and a run without calls is freed at once
+        if self._runner is None:  # made late: it refers to us, and a run without calls is then freed at once
             self._runner = self._make_runner(
                 number=self.machine.number, approvals=self._approvals, trusted=self._trusts, scope=self._run_of
             )
