@@ -289,9 +289,8 @@ class StreamMachine(RunnableCalls):
             case TextDelta(text):
                 return self._feed_text(text)
             case ReasoningDelta(text, signature, block, redacted):
-                if not (text or signature or block):
-                    return []
-                return [Reasoning(text, self.number(), signature, block, redacted)]
+                has_content = text or signature or block
+                return [Reasoning(text, self.number(), signature, block, redacted)] if has_content else []
             case SourceUsage(usage):
                 self._usage = usage
                 return []

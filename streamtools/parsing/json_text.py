@@ -74,7 +74,7 @@ class JsonText(Nesting):
         self._numeric = True
         self.in_string = self.escaped = self.passes = False
         self.string_begin = -1
-        self.facts: list[Fact] = []  # what has been read of calls, and nobody has taken note of
+        self.facts: list[Fact] = []  # what has been read of calls since `facts` was taken
         self._calls = 0  # the depth at which calls stand: 0, or 1 in an array
         self._expects = True  # in an array: an element may begin
         self._first = True  # in an array: none has
@@ -88,7 +88,8 @@ class JsonText(Nesting):
         self.kept: list[str] = []  # the pieces of the key or the name that comes
 
     def pass_over(self, text: str, place: int) -> bool:
-        """Read all of `text`, at `place`, if it nests nothing and tells the envelope nothing; return whether it did.
+        """Read all of `text`, at `place`, if it opens no container and does not matter to the envelope; return whether
+        it did.
 
         That is what continues a string, with escapes in it, or deep in the value anything but brackets and literals.
         """
@@ -121,8 +122,8 @@ class JsonText(Nesting):
     def scan(self, reader: Reader, over_line: bool = False) -> State:
         """Read as far as the text goes; `over_line` reads the line feed that the last call returned for.
 
-        One loop over all kinds of tokens: most pieces of text hold one or two, and a call for each would cost more than
-        the token does.
+        One loop over all kinds of tokens: most pieces of text hold one or two, and a function call costs more than a
+        token.
         """
         stack, inside = self._stack, self._inside
         text, at, base = reader.text, reader.at, reader.base

@@ -1,4 +1,4 @@
-"""What a marker looks like, all of it, or the beginning of one at the end of the text; and several markers at once.
+"""Markers: matches a whole marker, or the beginning of one at the end of the text; and several markers at once.
 
 A marker is written down once, as a sequence of literals and bounded repetitions, and compiled to a regular expression
 in which every place may also be the end of the text: `ab` becomes `a(?:\\Z|b())`. One match then answers in three ways:
@@ -26,8 +26,8 @@ Match: TypeAlias = Callable[..., re.Match[str] | None]
 class Some:
     """Between `least` and `most` characters out of a class, which is written as inside `[...]` of a pattern.
 
-    It takes all that it can, and gives back only what a fixed character right behind it needs: so where it ends does
-    not have to be tried again and again.
+    It takes as many as it can, and gives back only what a fixed character right behind it needs, so that no other ends
+    are tried.
     """
 
     characters: str
@@ -71,7 +71,7 @@ _NEVER = "(?!)"  # matches nothing
 
 @dataclass(frozen=True)
 class Marker:
-    """What commits the text to a span of its own, where it counts.
+    """The text that begins a span, where it counts.
 
     `ahead` belongs to the commit point but is not read with the marker. `where` says whether the marker counts
     anywhere, only behind the indentation of a line, or only behind white space at the start of a message or behind a
@@ -276,7 +276,7 @@ class Group(Generic[T]):
 
     @cached_property
     def _tail(self) -> str:
-        """What all of them end with, as far as it is fixed."""
+        """The end that all of them have in common, as far as it is fixed."""
         ends = {(marker.parts + marker.ahead)[-1] for marker, _ in self._entries}
         end = ends.pop()
         return end if isinstance(end, str) and not ends else ""

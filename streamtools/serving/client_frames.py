@@ -129,7 +129,7 @@ def _check(is_right: bool, name: str, what: str) -> None:
 
 
 def _check_id(name: str, value: object) -> None:
-    _check(isinstance(value, str) and 0 < len(value) <= _MAX_ID, name, "an id, as an event tells it")
+    _check(isinstance(value, str) and 0 < len(value) <= _MAX_ID, name, "an id, as in an event")
 
 
 def _check_keys(name: str, value: dict[str, Any], keys: set[str]) -> None:

@@ -1,9 +1,8 @@
-"""The laws that hold for every text, every dialect and every cut: one function for each, which fails where it does not.
+"""The laws that hold for every text, every dialect and every cut: for each a function that fails where it is broken.
 
-`assert_laws` holds a dialect against them, over texts with its calls, good and bad, cut anywhere. What a parser or a
-machine says is taken from its events alone; `pieces` puts them back together to the text that was read. `may_become` is
-the law of promptness: it walks along a marker, slowly, apart from the regular expressions to which the parser compiles
-markers, so that the two can be compared.
+`assert_laws` checks a dialect over texts with its calls, good and bad, cut anywhere. Only the events of a parser or a
+machine are checked; `pieces` puts them together to the text that was read. `may_become` is the law of promptness: it
+reads a marker part by part, independently of the regular expressions of the parser, to be compared with them.
 """
 
 from __future__ import annotations

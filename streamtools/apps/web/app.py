@@ -8,7 +8,7 @@
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event} or {"approve": false, "reason": "…"}
 
-A conversation belongs to whoever has its cookie, which no script can read and no other site can use.
+A conversation belongs to the browser with its cookie, which no script can read and no other site can use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\
 
 
 class Guard:
-    """Stands before the application, and says who may ask it and what browsers may do with its answers.
+    """Wraps the application: checks requests, and tells browsers by headers what they may do with its answers.
 
     A server on the loopback interface is reached by every page that the browser of its user has open. So a host that is
     a name has to be known (a foreign name may be made to point here: DNS rebinding), what changes something has to come
@@ -129,7 +129,7 @@ _SCRIPTS = (
     "vendor/purify.min.js",
     *(f"static/{name}.js" for name in ("words", "dom", "markdown", "cards", "inspector", "turn", "server", "page")),
 )
-_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # what a browser's tools would ask for
+_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # which the tools of a browser would request
 
 
 class Page(NamedTuple):

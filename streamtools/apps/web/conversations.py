@@ -33,7 +33,7 @@ class Answerer(Protocol):
 
     @property
     def note(self) -> str:
-        """What somebody has to know who asks, in a sentence or two; it may be empty."""
+        """A note for the user, in a sentence or two; may be empty."""
 
     @property
     def suggestions(self) -> Sequence[Suggestion]:
@@ -53,7 +53,7 @@ class Turn(NamedTuple):
 
 
 class Conversation:
-    """What was said so far. `key` cannot be guessed; whoever has it may read and go on."""
+    """The turns so far. `key` cannot be guessed, and gives access to the conversation."""
 
     def __init__(self, max_turns: int) -> None:
         self.key = secrets.token_urlsafe(24)
