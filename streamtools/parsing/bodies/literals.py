@@ -1,10 +1,9 @@
 """Literals of a programming language, as JSON: `{'units': None, "days": (1, 2,)}` is `{"units":null,"days":[1,2]}`.
 
-What a language's strings and words look like is data. Python's are the ones that models write most, and JSON's are
-among them, but for three words. `Literals` is a push converter: it is given text as it arrives, writes JSON as soon as
-that is certain, and looks at nothing twice but at a token that is cut, which is bounded. It knows the grammar and not
-only the tokens, since what it writes is valid JSON whatever it reads; what it cannot read is never guessed. No `eval`,
-no `ast`: this is the output of a model.
+The strings and words of a language are parameters. Models mostly write those of Python, which include those of JSON but
+for three words. `Literals` is a push converter: it takes text as it arrives, writes JSON as soon as that is certain,
+and reads only a token that is cut twice, which is bounded. It reads the whole grammar, so that it writes valid JSON
+whatever it reads, and it never guesses. No `eval`, no `ast`: this is the output of a model.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _pieces = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
 
 @dataclass(frozen=True)
 class Quotes:
-    """What begins and ends a string; whether a back-slash in it begins an escape, or only keeps a quote from it."""
+    """The marks around a string, and whether a back-slash in it begins an escape, or only protects a quote."""
 
     mark: str
     escapes: bool = True
@@ -71,7 +70,7 @@ class Quotes:
 
 @dataclass(frozen=True)
 class Syntax:
-    """What literals look like. Of quotes that begin with one another, the longest counts."""
+    """The forms of literals. Of quotes that begin with one another, the longest counts."""
 
     quotes: tuple[Quotes, ...]
     words: Mapping[str, str]
