@@ -394,5 +394,5 @@ class ReplayBytes:
             case End("timeout"):
                 raise TimeoutError("nothing more came, as recorded")
             case End("left"):
-                raise ConnectionResetError("whoever read what was recorded left here")
+                raise ConnectionResetError("the recorded reader left here")
         return None

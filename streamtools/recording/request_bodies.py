@@ -28,7 +28,7 @@ LARGEST = 16 * 1024 * 1024
 """Bytes of a body that is unpacked, and of one whose parts are read. Providers take up to 20 MB, packed by nobody."""
 
 _LONG = re.compile(rb"(?:\A|[\r\n])content-[a-z-]{1,40}+:(?:[^\r\n]|\r?\n[ \t]|\r[ \t]){1024}", re.IGNORECASE)
-"""A header of a part that nobody sends: `email` reads the parameters of one in the square of their number."""
+"""A header of a part that is too long to be real; `email` takes quadratic time for the parameters of one."""
 
 _BOM = b"\xef\xbb\xbf"
 _FORM = "application/x-www-form-urlencoded"

@@ -216,7 +216,7 @@ class ReplayTransport(Transport):
 
     @property
     def unplayed(self) -> list[Exchange]:
-        """The exchanges that nobody has asked for, in their order."""
+        """The exchanges that have not been asked for, in their order."""
         return [exchange for exchange in self._exchanges if exchange not in self._played]
 
     @property

@@ -83,7 +83,7 @@ def _leave_behind_threads(status: int) -> None:
 
 
 def _discard(output: TextIO | None) -> None:
-    """Let what is left in the buffers of a closed output go nowhere, or Python would complain of it at its exit."""
+    """Discard what is left in the buffers of a closed output, so that Python does not complain at its exit."""
     assert output is not None  # it could be written to before
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -78,7 +78,7 @@ def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> i
 
 
 class _Conversation:
-    """What has been said, and who answers."""
+    """The messages so far, and the model that answers."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class _Conversation:
         self._history: list[Message] = self._named.beginning
         self._fault: OSError | None = None  # why the recording breaks off
         self.greeting = f"{self._named.label}. Ctrl-C stops an answer; {_QUIT} ends the chat."
-        """Who answers, and how one gets away again."""
+        """The line at the start: which model answers, and how to leave."""
         self.stopped = False
-        """Whether somebody has stopped the last answer."""
+        """Whether the last answer was stopped."""
 
     def answer(self, question: str) -> int:
-        """Show the answer to a question, and return the exit status that it deserves."""
+        """Show the answer to a question, and return its exit status."""
         status = self._complaints.status_of(self._named.model().name, anyio.run(self._ask, question))
         if (fault := self._fault) is not None:
             raise Refused(f"the recording cannot be written: {fault.strerror or fault}", status=1)
@@ -141,7 +141,7 @@ class _Conversation:
 
 
 def _questions(greeting: str, screen: Transcript | None, output: TextIO) -> Iterator[str]:
-    """Yield what is asked, line by line, until somebody quits. Only on a terminal somebody is asked for it."""
+    """Yield questions, line by line, until the user quits. There is a prompt only on a terminal."""
     if sys.stdin is None:
         return
     terminal = screen if sys.stdin.isatty() and output.isatty() else None

@@ -82,7 +82,7 @@ class Complaints:
         self._stream = stream  # None if the process was started without one
         self._cause: str | None = None
         self.make_room: Callable[[], object] | None = None
-        """Called before a line, by whoever has an unfinished one on the same terminal."""
+        """Called before a line is written; set by a writer that may have an unfinished line on the same terminal."""
 
     @property
     def on_terminal(self) -> bool:

@@ -105,7 +105,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
-"""Recordings in the order in which somebody should see them; the others follow."""
+"""Recordings in the order in which the page offers them; the others follow."""
 
 POSTCARD = Suggestion("postcard", "A tool that asks you first (written by hand)", "Send Ann a postcard from Lima.")
 

@@ -152,7 +152,7 @@ class Transcript:
         self._line(Line(f"❯ {printable(text)}".replace("\n", "\n  "), "bold"))
 
     def prompt(self) -> None:
-        """Leave a blank line above the place where somebody is to write a line."""
+        """Leave a blank line above the prompt."""
         self._enter("prompt")
         self._line_feeds = 1
         self._block = None

@@ -180,7 +180,7 @@ _Body = TypeVar("_Body")
 MAX_QUESTION = 100_000
 """Characters of a question."""
 
-_ABANDONED = 900.0  # seconds that an answer goes on which nobody reads
+_ABANDONED = 900.0  # seconds that an answer without a reader goes on
 _KEPT = 12 * 3600.0  # seconds that the events of an answer are kept
 
 

@@ -1,4 +1,4 @@
-"""What has been asked and answered, kept in memory for whoever holds the key of a conversation.
+"""Conversations, kept in memory, each for the holder of its key.
 
 An answer is a run, and what it said stands in the log of the runs: here is only which runs there were, and the history
 that goes to the model with the next question.
@@ -29,7 +29,7 @@ class Answerer(Protocol):
 
     @property
     def label(self) -> str:
-        """The name of whoever answers, in a few words."""
+        """The name of the model or the recordings, in a few words."""
 
     @property
     def note(self) -> str:
@@ -87,7 +87,7 @@ class Conversation:
 
 
 class Conversations:
-    """All of them, by their keys: the `most` that were used last, none that nobody has used for `max_age` seconds."""
+    """All conversations by their keys: the `most` that were used last, within `max_age` seconds."""
 
     def __init__(
         self,
