@@ -31,7 +31,7 @@ Begun: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
 _Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
 """What begins at a place, and the place behind its marker; None if something may yet begin there, False if nothing.
 
-None as the thing that begins is a closing tag of reasoning without an opening one.
+In the tuple, None stands for a closing tag of reasoning that was not opened.
 """
 
 _HERE: Final[tuple[int, _Mark]] = (0, False)

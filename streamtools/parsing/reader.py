@@ -25,7 +25,7 @@ _INDENTS = r"[ \t\r]{0,256}"
 
 
 Awaited: TypeAlias = Callable[..., "re.Match[str] | None"]
-"""Matches what a text may become, at its beginning; a group matches where more text changes nothing."""
+"""Matches at the beginning of a text what it may become; a group matches where more text does not matter."""
 
 
 class Closing:

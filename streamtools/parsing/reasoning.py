@@ -1,8 +1,8 @@
 """What the model thinks before it answers: text between tags, in a channel of its own.
 
 Reasoning never yields calls, because models rehearse there what they then decide not to do. What would have been a call
-outside is reported once, at the end of the reasoning, so that a model which puts its calls in the wrong place differs
-from one that makes none.
+outside is reported once, at the end of the reasoning, so that a model which puts its calls in the wrong place can be
+distinguished from one that makes none.
 """
 
 from __future__ import annotations

@@ -150,8 +150,8 @@ class Handover:
         raise NotImplementedError
 
     def _wake(self) -> None:
-        """Wake all readers that wait and have not been woken. A reader that was woken and then cancelled makes one wake
-        of another reader superfluous.
+        """Wake all readers that wait and have not been woken. A reader that was woken and then cancelled wakes another
+        one in vain, once.
         """
         assert self._news is not None
         while self._woken < self._waiting:

@@ -2,8 +2,8 @@
 
 The strings and words of a language are parameters. Models mostly write those of Python, which include those of JSON but
 for three words. `Literals` is a push converter: it takes text as it arrives, writes JSON as soon as that is certain,
-and reads only a token that is cut twice, which is bounded. It reads the whole grammar, so that it writes valid JSON
-whatever it reads, and it never guesses. No `eval`, no `ast`: this is the output of a model.
+and reads nothing twice but a token that is cut, which is bounded. It reads the whole grammar, so that it writes valid
+JSON whatever it reads, and it never guesses. No `eval`, no `ast`: this is the output of a model.
 """
 
 from __future__ import annotations
