@@ -176,6 +176,10 @@ class WrittenCalls(RawText):
         """Report that a limit is met at `place`, or behind all that has come; from there on nothing is stored."""
         if place is None:
             place = self.received
+        if not (self.origin or self._calls):  # in a wrapper, before its first call
+            self.begin_call(0)
+            if not self.stores:
+                return
         raw = self.kept_to(place)
         self.skip_from(place)
         self._settle(raw, self.origin, code, True)

@@ -41,6 +41,7 @@ class DialectSet:
         self.by_place: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
         self._closings: dict[Tag, ReasoningEnd] = {}
         self._entries: list[Entry] = []
+        ids = {dialect.id for dialect in dialects}
         thoughts: list[Tag] = []  # tags that open reasoning
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
@@ -50,9 +51,11 @@ class DialectSet:
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
                     self._entries.append(Entry(tag.marker, (tag, dialect, 0), even_in_code))
             for opener in _openers(dialect, signatures, names):
+                if opener.unless in ids:
+                    continue
                 self._entries.append(Entry(opener.marker, (opener, dialect, 0), even_in_code))
                 for count in range(opener.line_feeds):
-                    marker = Marker(("\n" * (count + 1), *opener.parts), ahead=opener.ahead)
+                    marker = opener.marker.behind_line_feeds(count + 1)
                     self._entries.append(Entry(marker, (opener, dialect, count + 1), even_in_code))
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         self.holds_line_feeds = any(_is_call(entry) and entry.meaning[2] for entry in self._entries)

@@ -76,21 +76,25 @@ class Marker:
 
     `ahead` belongs to the commit point but is not read with the marker. `where` says whether the marker counts
     anywhere, only behind the indentation of a line, or only behind white space at the start of a message or behind a
-    call; `not_after` is a pattern of the single characters that it must not follow.
-    Raises ValueError for a marker that does not begin with a literal, or does not end with one or with a line end.
+    call; `not_after` is a pattern of the single characters that it must not follow. `tag` is how many of `parts` and
+    `ahead` are a complete tag; where the stream ends behind it, a call was cut off. None counts them: up to the first
+    literal that ends what a bracket in the first one began.
+    Raises ValueError for a marker that does not begin with a literal, or does not end with one, with a line end, or
+    with one character out of a class.
     """
 
     parts: tuple[Part, ...]
     ahead: tuple[Part, ...] = ()
     where: Where = "anywhere"
     not_after: str = ""
+    tag: int | None = None
 
     def __post_init__(self) -> None:
         if not self.parts or not isinstance(self.parts[0], str) or not self.parts[0]:
             raise ValueError(f"a marker begins with at least one fixed character, and this one is {self.parts!r}")
         *before, last = self.parts + self.ahead
         for each in [word or before[-1] for word in last.words] if isinstance(last, OneOf) else [last]:
-            if not isinstance(each, str | LineEnd):
+            if not isinstance(each, str | LineEnd) and not (isinstance(each, Some) and each.least == each.most == 1):
                 raise ValueError(f"a marker ends with a fixed character or a line end, and this one ends with {each!r}")
 
     @property
@@ -110,6 +114,24 @@ class Marker:
         last = (self.parts + self.ahead)[-1]
         return "\n" if isinstance(last, LineEnd) else last[-1] if isinstance(last, str) else ""
 
+    def cut_pattern(self) -> str:
+        """Return a pattern, without groups, for a complete tag and what may follow it in the marker, up to the end.
+
+        It matches nothing where the marker has no tag.
+        """
+        tag = (self.parts + self.ahead)[: self.tag_length]
+        return f"(?={_joined(tag, complete)}){self.begun_pattern()}" if tag else _NEVER
+
+    @property
+    def tag_length(self) -> int:
+        """How many of its parts are a complete tag; 0 if it has none."""
+        return _length_of_tag(self.parts + self.ahead) if self.tag is None else self.tag
+
+    def behind_line_feeds(self, count: int) -> Marker:
+        """Return the marker of the same with line feeds before it, which belong to it."""
+        tag = self.tag_length
+        return Marker(("\n" * count, *self.parts), ahead=self.ahead, tag=tag + 1 if tag else 0)
+
     def search_pattern(self) -> str:
         """Return a pattern, without groups, that finds the whole marker, and ends before what is ahead."""
         before = "(?:^[ \\t]{0,32})" if self.where == "line_start" else ""
@@ -124,6 +146,14 @@ class Marker:
     def behind(self) -> str:
         """A pattern for what may stand before it."""
         return f"(?<!{self.not_after})" if self.not_after else ""
+
+
+def _length_of_tag(parts: Sequence[Part]) -> int:
+    """Return how many of `parts` are a complete tag in brackets; 0 where no bracket begins it."""
+    first = str(parts[0])
+    bracket = "]" if first[0] == "[" else ">" if first[0] in "<]" else None
+    ends = (count for count, part in enumerate(parts, 1) if isinstance(part, str) and part[-1:] == bracket)
+    return next(ends, 0)
 
 
 class Pattern:
@@ -328,6 +358,10 @@ class Group(Generic[T]):
         group = found.lastindex
         assert group is not None  # each marker has two
         return self._entries[group // 2 - 1][1], found.start(group - 1)
+
+    def cut(self, text: str, at: int) -> T | None:
+        """Return what belongs to the marker whose complete tag stands at this place, where the stream ends in it."""
+        return next((each for marker, each in self._entries if re.compile(marker.cut_pattern()).match(text, at)), None)
 
     def _compile(self, pattern: PartPattern) -> Match:
         return re.compile("|".join(each.behind + whole(each, pattern) for each, _ in self._entries)).match

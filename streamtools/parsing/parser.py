@@ -196,7 +196,9 @@ class Parser:
                     self._think(begun)
                 else:
                     known = dialect if begun.kind == "call" else None
-                    self._span = span = Span(marker, known, self._output, self._declared, visible.show_raw)
+                    self._span = span = Span(
+                        marker, known, self._output, self._declared, visible.show_raw, begun.announces
+                    )
                     self._body = begun.body(span)
                     if not hasattr(self._body, "__next__"):
                         raise TypeError(f"the body of opener {begun.parts[0]!r} is no generator")

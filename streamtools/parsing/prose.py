@@ -8,15 +8,17 @@ commit point the marker is returned; the text behind it is not read here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import Markup, Warning
+from streamtools.parsing.bodies import cut_off
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.dialect_set import BEHIND_CALL, CALLS_ONLY, START, DialectSet, Meaning
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
-from streamtools.parsing.markers import Group
+from streamtools.parsing.markers import Group, Markers
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.reasoning import ReasoningEnd
@@ -223,6 +225,8 @@ class Prose:
         markers = self._dialects.by_place[place] or self._dialects.markers(place)
         back = not at and self.last != ""
         found = markers.find(self.last[-1] + text, 1, self._ended) if back else markers.find(text, at, self._ended)
+        if found is False and self._ended:
+            found = self._cut_at(markers, (self.last[-1] if back else "") + text, at + back)
         if isinstance(found, Group):
             self._awaited = None if self._thinks_anywhere else found
             return None
@@ -230,6 +234,16 @@ class Prose:
             self._awaited = None
             return self._thought_at(text, at)
         return found and (found[0], found[1] - back)
+
+    def _cut_at(self, markers: Markers[Meaning], text: str, at: int) -> tuple[Meaning, int] | Literal[False]:
+        """Return the call that the end of the stream cuts off behind its complete tag, if one begins here."""
+        awaited = markers.find(text, at, False)
+        meaning = awaited.cut(text, at) if isinstance(awaited, Group) else None
+        if meaning is None:
+            return False
+        opener, dialect, line_feeds = meaning
+        assert isinstance(opener, Opener)  # tags have no such end
+        return (replace(opener, body=cut_off), dialect, line_feeds), len(text)
 
     def _thought_at(self, text: str, at: int) -> _Mark:
         if not self._thinks or text[at] not in self._dialects.tags.firsts:

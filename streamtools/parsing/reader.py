@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Generator, Iterable
 from typing import TypeAlias, cast
 
-from streamtools.parsing.markers import Marker, Part, Pattern
+from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern
 
 # What ends a section of text wherever it comes: a value, a call, a result, or what is broken.
 #
@@ -32,10 +32,16 @@ class Closing:
     """What `Reader.content` and `Reader.until` look for."""
 
     def __init__(
-        self, *ends: Form, before: Iterable[Form] = (), line_feed: bool = False, blank_line: bool = False
+        self,
+        *ends: Form,
+        before: Iterable[Form] = (),
+        line_feed: bool = False,
+        blank_line: bool = False,
+        last: tuple[Part, ...] = (),
     ) -> None:
         """Look for one of `ends`, or for nothing, where one of `before` follows, which is read again.
 
+        At the end of the stream it may be `last` with white space behind it, with which one of `ends` begins.
         With `line_feed`, one that stands before it belongs to it. A `blank_line` is one too: the line feed before it.
         """
         behind, ahead = [list(map(_marker, forms)) for forms in (ends, before)]
@@ -50,6 +56,7 @@ class Closing:
             begun = [rf"\n?(?:{'|'.join(begun)})", r"\n"]
         if line_feed or blank_line:
             firsts.add("\n")
+        self.last = Pattern(*([Maybe(("\n",))] if line_feed else []), *last, SPACES) if last else None
         # One group, behind what is read; without it, the text may yet become that.
         compiled = re.compile(f"(?:{'|'.join(whole)})()|(?:{'|'.join(begun)})\\Z")
         self.search = compiled.search
@@ -187,6 +194,13 @@ class Reader:
                 self.at = found.end(1)
                 return True
             if self.ended:
+                if (
+                    found is not None
+                    and closing.last is not None
+                    and closing.last.match(self.text, end, True) == len(self.text)
+                ):
+                    self.before_closing, self.at = self.base + end, len(self.text)
+                    return True
                 if self.at < len(self.text):
                     take(self.text[self.at :])
                 self.at = len(self.text)

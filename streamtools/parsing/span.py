@@ -29,11 +29,18 @@ class Span(WrittenCalls):
     __slots__ = ("_broken", "_over_line", "_state", "declared", "depth", "finished", "scanner")
 
     def __init__(
-        self, marker: str, dialect: str | None, output: Output, declared: Declared, show: Callable[[str], bool]
+        self,
+        marker: str,
+        dialect: str | None,
+        output: Output,
+        declared: Declared,
+        show: Callable[[str], bool],
+        announces: bool = True,
     ) -> None:
         """Begin behind `marker`; a span without a `dialect` is no call but a result that the model wrote itself.
 
-        `show` takes the text of a malformed call that is to be text, and returns whether that ends everything.
+        A call begins with the marker if it `announces` one. `show` takes the text of a malformed call that is to be
+        text, and returns whether that ends everything.
         """
         limits = output.options.limits
         self.text = self.marker = marker
@@ -62,7 +69,7 @@ class Span(WrittenCalls):
         self._calls = []
         self._lost_from = self.current = None
         self.found = self.stopped = False
-        if dialect is not None:
+        if dialect is not None and announces:
             self.current = call = output.begin_call()
             self._calls.append(call)
             if output.count > limits.calls:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, WORD, Either, Family, Marker, Run, Tag, ends_of_turn
+from tests.families.base import SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
 
 _GAP = Run(" \t\r\n", 1, 32)
 _NAMED = Run("<>", 1, 160, others=True)
@@ -10,7 +10,7 @@ _MARK = ("｜DSML｜", Run(" ", 0, 1))
 _WRAPPER = Either(("tool_calls", "function_calls", "calls"))
 
 _ATEM_ENDS = ("<|eom|>", "<|eot|>")
-_ATEM_NAME = Run(WORD + ".:é", 1, 128)
+_ATEM_NAME = Run(" \t\r\n<>|", 1, 128, others=True)
 
 
 def _markup(prefix: str, wrapper: str) -> tuple[str, ...]:
@@ -54,8 +54,8 @@ FAMILY = Family(
     },
     markers={
         "deepseek_dsml": (
-            Marker(("<", *_MARK, _WRAPPER, ">", SPACES, "<"), line_feeds=2),
-            Marker(("<", *_MARK, "invoke", _GAP, "name="), line_feeds=2),
+            Marker(("<", *_MARK, _WRAPPER, ">", SPACES, "<"), line_feeds=2, ends_reasoning=True),
+            Marker(("<", *_MARK, "invoke", _GAP, "name="), line_feeds=2, ends_reasoning=True),
         ),
         "minimax_m2_xml": (Marker(("<minimax:tool_call>", SPACES, "<"), line_feeds=1),),
         "anthropic_xml": (
@@ -64,7 +64,10 @@ FAMILY = Family(
             Marker(("<invoke", _GAP, "name=", _NAMED, "/>")),
             Marker(("<function_results>", SPACES, "<"), kind="result"),
         ),
-        "atem_xml": (Marker(("<atem:function_calls>", SPACES, "<")),),
+        "atem_xml": (
+            Marker(("<|start|>assistant to=", _ATEM_NAME, "<|message|>")),
+            Marker(("to=", _ATEM_NAME, "<|message|>"), where="start"),
+        ),
         "minicpm5_xml": (
             Marker(("<function", _GAP, "name=", _NAMED, ">", SPACES, Either(("<param", "</function")))),
             Marker(("<function", _GAP, "name=", _NAMED, "/>")),
@@ -76,11 +79,11 @@ FAMILY = Family(
         "minicpm5_xml": ends_of_turn("<|im_end|>"),
         "atem_xml": (
             Tag(("to=self<|message|>",), closings=_ATEM_ENDS, where="start"),
-            Tag(("to=", _ATEM_NAME, "<|message|>"), where="start"),
+            Tag(("to=user<|message|>",), where="start"),
             Tag(("<|start|>assistant to=self<|message|>",), closings=_ATEM_ENDS),
-            Tag(("<|start|>assistant to=", _ATEM_NAME, "<|message|>")),
+            Tag(("<|start|>assistant to=user<|message|>",)),
             *(Tag((end,)) for end in _ATEM_ENDS),
-            Tag(("</atem:function_calls>",)),
+            Tag(("</atem:function_calls>",), where="behind_call"),
         ),
     },
 )  # fmt: skip

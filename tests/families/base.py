@@ -44,6 +44,8 @@ class Marker(NamedTuple):
     """Not behind a letter, a digit or a hash."""
     line_feeds: int = 0
     """How many line feeds before it are put there by the model's template."""
+    wraps: bool = False
+    """It is that of a wrapper, in which calls have markers of their own."""
     ends_reasoning: bool = False
     """Inside open reasoning it ends it."""
 

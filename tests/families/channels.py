@@ -17,6 +17,14 @@ _HARMONY_ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _HARMONY_BEGINS = ("<|start|>", "<|channel|>")
 _STARTS: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
 
+_ANALYSIS = "<|channel|>analysis"
+_THOUGHTS: tuple[tuple[Part, ...], ...] = (
+    *((*start, _ANALYSIS, *_FORMAT) for start in _STARTS),
+    *((*start, *_CHANNEL, _GAP, _ANALYSIS, *_FORMAT) for start in _STARTS),
+    *((*start, _ANALYSIS, *_TO, _PEOPLE, *_FORMAT) for start in _STARTS),
+    ("<|start|>assistant", *_TO, _PEOPLE, _GAP, _ANALYSIS, *_FORMAT),
+)
+
 _K3_ATTRIBUTES = Run("<", 0, 192, others=True)
 
 FAMILY = Family(
@@ -30,6 +38,7 @@ FAMILY = Family(
             "<|start|>assistant to=f<|message|>", "<|start|>user<|message|>", "<|channel|>commentary to=user", "to=",
             "to=functions.f<|channel|>commentary<|message|>",
             "<|channel|>commentary to=f<|channel|>commentary<|message|>",
+            "<|channel|>final<|channel|>analysis<|message|>", "<|channel|>analysis to=user<|message|>",
         ),
         "cohere_action_json": (
             "<|START_ACTION|>", "<|START_ACTION|>[", "<|START_ACTION|>\n{", "<|END_ACTION|>", "]<|END_ACTION|>", "<|ST",
@@ -66,11 +75,10 @@ FAMILY = Family(
     },
     tags={
         "harmony": (
-            *(
-                Tag((*start, "<|channel|>analysis", *_FORMAT), closings=_HARMONY_ENDS, before=_HARMONY_BEGINS)
-                for start in _STARTS
-            ),
-            *(Tag((*start, *_CHANNEL, *_FORMAT)) for start in _STARTS),
+            *(Tag(header, closings=_HARMONY_ENDS, before=_HARMONY_BEGINS) for header in _THOUGHTS),
+            *(Tag((*start, *_CHANNEL, *more, *_FORMAT)) for start in _STARTS for more in ((), (_GAP, *_CHANNEL))),
+            Tag(("analysis", *_FORMAT), closings=_HARMONY_ENDS, before=_HARMONY_BEGINS, where="start"),
+            *(Tag((word, *_FORMAT), where="start") for word in ("final", "commentary")),
             *(Tag((*start, *_CHANNEL, *_TO, _PEOPLE, *_FORMAT)) for start in _STARTS),
             *(Tag((*start, *_CHANNEL, *_TO, _PEOPLE, _GAP, *_CHANNEL, *_FORMAT)) for start in _STARTS),
             Tag(("<|start|>assistant", *_TO, _PEOPLE, _GAP, *_CHANNEL, *_FORMAT)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Family, Marker, ends_of_turn
+from tests.families.base import SPACES, Family, Marker, Tag, ends_of_turn
 
 FAMILY = Family(
     markup={
@@ -18,6 +18,10 @@ FAMILY = Family(
     markers={
         "hermes_json": tuple(Marker(("<tool_call>", SPACES, first), line_feeds=1) for first in "{["),
     },
-    tags={"hermes_json": ends_of_turn("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>")},
+    tags={
+        "hermes_json": (
+            Tag(("<|role_end|>",)), *ends_of_turn("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
+        )
+    },
     envelopes=frozenset({"hermes_json"}),
 )  # fmt: skip

@@ -80,7 +80,7 @@ FAMILY = Family(
                 closings=("Here is my response:", "Here's my response:"),
                 where="start",
             ),
-            Tag(("<response>",)), Tag(("</response>",)),
+            Tag(("<|/tool_call|>",)), Tag(("<response>",)), Tag(("</response>",)),
             *ends_of_turn("<|end_of_text|>"),
         ),
         "granite20b_function_call": ends_of_turn("<|endoftext|>"),
@@ -96,7 +96,7 @@ FAMILY = Family(
         "cohere_legacy_action": ends_of_turn("<|END_OF_TURN_TOKEN|>"),
         "hunyuan_a13b_list": (Tag(("<answer>",)), Tag(("</answer>",)), *ends_of_turn("<|eos|>")),
         "ernie45_json": (
-            Tag(("<response>",)), Tag(("</response>",)),
+            Tag(("<response>",)), Tag(("</response>",)), Tag(("<|role_end|>",)),
             *ends_of_turn("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
         ),
         "longcat_json": (Tag(("<longcat_think>",), closings=("</longcat_think>",)), *ends_of_turn("</longcat_s>")),

@@ -110,9 +110,7 @@ FAMILY = Family(
         ),
     },
     markers={
-        "mistral_list": tuple(
-            Marker(("[TOOL_CALLS]", SPACES, *each)) for each in (("[", SPACES, Either(("{", "]"))), ("{",))
-        ),
+        "mistral_list": (Marker(("[TOOL_CALLS]", SPACES, Either(("[", "{")))),),
         "mistral_args": (
             Marker(("[TOOL_CALLS]", GAP, NAME, GAP, Either(("[ARGS]", "[CALL_ID]", "{"))), ends_reasoning=True),
             Marker(("[TOOL_RESULTS]",), kind="result"),
@@ -143,7 +141,7 @@ FAMILY = Family(
             Marker(("<｜tool▁output▁begin｜>",), kind="result"),
         ),
         "kimi_k2": (
-            Marker((*_SECTION, GAP, "<|tool_call_begin|>"), ends_reasoning=True),
+            Marker(_SECTION, wraps=True, ends_reasoning=True),
             Marker(("<|tool_call_begin|>", GAP, NAME, GAP, "<|tool_call_argument_begin|>"), ends_reasoning=True),
         ),
         "functionary_v32": (
@@ -157,9 +155,9 @@ FAMILY = Family(
             Marker(("function call", SPACES, "{", SPACES, '"'), where="line_start"),
         ),
         "inkling": (
-            Marker(("<|message_model|>", GAP, NAME, GAP, "<|content_invoke_tool_json|>", SPACES, "{")),
-            Marker(("<|message_model|>", GAP, "<|content_invoke_tool_json|>", SPACES, "{")),
-            Marker(("<|content_invoke_tool_json|>", SPACES, "{")),
+            Marker(("<|message_model|>", GAP, NAME, GAP, "<|content_invoke_tool_json|>")),
+            Marker(("<|message_model|>", GAP, "<|content_invoke_tool_json|>")),
+            Marker(("<|content_invoke_tool_json|>",)),
         ),
     },
     tags={
@@ -167,7 +165,10 @@ FAMILY = Family(
         "mistral_args": (Tag(("[THINK]",), closings=("[/THINK]",)), *ends_of_turn("</s>")),
         "deepseek_v3": _DEEPSEEK_TAGS,
         "deepseek_v31": _DEEPSEEK_TAGS,
-        "kimi_k2": (Tag(_END_OF_SECTION), Tag((*_SECTION, GAP, *_END_OF_SECTION)), *ends_of_turn("<|im_end|>")),
+        "kimi_k2": (
+            Tag(_END_OF_SECTION), Tag(("<|tool_call_end|>",)), Tag(("<|tool_call_argument_begin|>",)),
+            *ends_of_turn("<|im_end|>"),
+        ),
         "functionary_v32": (
             Tag((">>>all", LINE_END)), Tag(("all", LINE_END), where="start"), *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         ),

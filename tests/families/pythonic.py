@@ -82,7 +82,7 @@ FAMILY = Family(
     tags={
         "gemma4": (
             Tag(("<|channel>", Either(("thought\n", ""))), closings=("<channel|>",)),
-            Tag(("<tool_call|>",)), Tag(("<|tool_response>",)), *ends_of_turn("<turn|>"),
+            Tag(("<channel|>",)), Tag(("<tool_call|>",)), Tag(("<|tool_response>",)), *ends_of_turn("<turn|>"),
         ),
         "functiongemma": (
             Tag(("<end_function_call>",)), Tag(("<start_function_response>",)), *ends_of_turn("<end_of_turn>")
@@ -90,7 +90,13 @@ FAMILY = Family(
         "pythonic": _LLAMA_ENDS,
         "pythonic_llama4": _LLAMA_ENDS,
         "olmo3_pythonic": ends_of_turn("<|im_end|>", "<|endoftext|>"),
-        "lfm2_pythonic": ends_of_turn("<|im_end|>"),
+        "lfm2_pythonic": (
+            *(
+                Tag(("<|tool_call_start|>", SPACES, *inside, "<|tool_call_end|>"))
+                for inside in ((), ("[", SPACES, "]", SPACES))
+            ),
+            *ends_of_turn("<|im_end|>"),
+        ),
     },
     plain=frozenset(
         {"pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic", "gemma4", "functiongemma"}

@@ -88,13 +88,10 @@ FAMILY = Family(
         "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, "<function=")),),
         "llama31_function_tag": (Marker(("<function=", _WORD_NAME, ">", SPACES, "{")),),
         "glm_xml": _GLM,
-        "poolside_xml": (
-            *(marker._replace(ends_reasoning=False) for marker in _GLM),
-            *(Marker(("<tool_call>", SPACES, first), line_feeds=1) for first in "{["),
-        ),
+        "poolside_xml": (Marker(("<tool_call>",), line_feeds=1),),
         "step3_xml": (
             Marker((
-                "<｜tool_call_begin｜>", SPACES, "function<｜tool_sep｜>", SPACES,
+                "<｜tool_call_begin｜>", SPACES, Either(("function<｜tool_sep｜>", "")), SPACES,
                 "<steptml:invoke", Run(" \t\r\n", 1, 32), "name",
             )),
         ),
@@ -104,7 +101,7 @@ FAMILY = Family(
     },
     tags={
         "step3_xml": (*(Tag((tag,)) for tag in _STEP_TOKENS), *ends_of_turn("<|EOT|>")),
-        "glm_xml": ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>"),
+        "glm_xml": (Tag(("<|role_end|>",)), *ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>")),
         "hunyuan_xml": (Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),),
         "qwen3_coder_xml": _QWEN_TAGS,
         "k_exaone2_xml": _QWEN_TAGS,

@@ -264,6 +264,7 @@ def corners(ids: Ids) -> Iterator[Case]:
         begin = len(opening)
         yield Case(document.text, how, document, (begin + 1, begin + 3, begin + len(rich.text) - 2))
         yield Case(f"{opening}{half}", how)
+        yield Case(f"{opening}{half[: len(half) // 2]}", how)
         yield Case(f"{opening}{half}x y", how)
         yield Case(f"`x {call}` {call}", how | {"in_code": "text"}, places=(1, 3, 20))
         yield Case(f"```\n{call}\n```\n\ud83d", how | {"in_code": "text"})

@@ -169,7 +169,7 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("<function_calls>", id="the wrapper alone"),
+        pytest.param("<function_calls> are", id="the wrapper alone"),
         pytest.param("<function_calls>\nget_weather()", id="another dialect's call in the wrapper"),
         pytest.param("<function_calls></function_calls>", id="nothing in the wrapper"),
         pytest.param("<invoke>", id="no attributes"),
@@ -342,7 +342,7 @@ def test_arguments_arrive_while_they_are_written() -> None:
     "text",
     [
         'Call <invoke name="x"> to begin, then <b>text</b>.\n\nMore.',
-        '<invoke name="x">',
+        '<invoke name="x"> begins',
         "<function name='f'> defines it.",
     ],
 )

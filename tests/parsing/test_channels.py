@@ -113,6 +113,9 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
             f"<|channel|>final<|message|>a{START}<|channel|>final<|message|>b", ["ab"], id="two without an end"
         ),
         pytest.param("<|channel|>final", ["<|channel|>final"], id="cut in its header"),
+        pytest.param("<|channel|>analysis<|channel|>final<|message|>a<|return|>", ["a"], id="two channels"),
+        pytest.param("final<|message|>a<|return|>", ["a"], id="begun by the prompt"),
+        pytest.param("final a", ["final a"], id="a word at the start"),
         pytest.param("<|channel|>final x=1<|message|>a", ["<|channel|>final x=1<|message|>a"], id="no header at all"),
         pytest.param(LONG, [LONG], id="too long"),
         pytest.param(f"{TO_F} to=<|message|>", [f"{TO_F} to=<|message|>"], id="two recipients"),
@@ -132,6 +135,13 @@ def test_visible_messages(text: str, expected: list[Brief]) -> None:
     [
         pytest.param("<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="ended"),
         pytest.param(START + "<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="with its start"),
+        pytest.param("<|channel|>final<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="the last"),
+        pytest.param(
+            START + "<|channel|>analysis<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="twice"
+        ),
+        pytest.param("<|channel|>analysis to=user<|message|>a<|end|>b", [thought("a"), "b"], id="to the user"),
+        pytest.param(START + " to=user<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="in the role"),
+        pytest.param("analysis<|message|>a<|end|>b", [thought("a"), "b"], id="begun by the prompt"),
         pytest.param("<|channel|>analysis <|constrain|>x<|message|>a<|end|>b", [thought("a"), "b"], id="with a format"),
         pytest.param("<|channel|>analysis<|message|>a<|end", [thought("a<|end")], id="cut in its end"),
         pytest.param("<|channel|>analysis<|message|>a" + F, [thought("a"), f], id="ended by a call"),

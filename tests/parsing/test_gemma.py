@@ -96,7 +96,7 @@ def test_malformed_calls(inner: str, expected: Brief) -> None:
         pytest.param(
             "<|tool_call>call:f{} " + gemma("f{}"), [f, warning("missing_close"), f], id="another opening tag"
         ),
-        pytest.param("<|tool_call>call:f", ["<|tool_call>call:f"], id="cut before the brace"),
+        pytest.param("<|tool_call>call:f", [error("truncated")], id="cut before the brace"),
         pytest.param("<|tool_call>call:f()", ["<|tool_call>call:f()"], id="a parenthesis"),
         pytest.param("<|tool_call>{}", ["<|tool_call>{}"], id="JSON"),
         pytest.param("<|tool_call>call:{", ["<|tool_call>call:{"], id="no name"),

@@ -98,7 +98,7 @@ def test_a_limit_in_a_closing_tag(length: int) -> None:
             '<tool_call>{"name":"nobody.knows-it"}</tool_call>', [call("nobody.knows-it")], id="an undeclared name"
         ),
         pytest.param(f"<think>Hm.</think>\n\n{F}", [thought("Hm."), f], id="behind reasoning"),
-        pytest.param(f"{F}<tool_call>", [f, "<tool_call>"], id="another opening tag at the end"),
+        pytest.param(f"{F}<tool_call>", [f, error("truncated")], id="another opening tag at the end"),
     ],
 )
 def test_calls(text: str, expected: list[Brief]) -> None:
@@ -109,7 +109,8 @@ def test_calls(text: str, expected: list[Brief]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("<tool_call>", id="the tag alone"),
+        pytest.param("<tool_call", id="half of the tag"),
+        pytest.param("<tool_call> is a tag", id="the tag alone"),
         pytest.param("<tool_call></tool_call>", id="nothing in it"),
         pytest.param("<tool_call>\nf\n</tool_call>", id="a word in it: another dialect's"),
         pytest.param("<tool_call><function=f></function></tool_call>", id="a tag in it: another dialect's"),
@@ -243,9 +244,9 @@ def test_the_stream_ends_in_the_tag(text: str, expected: list[Brief]) -> None:
 
 
 def test_every_beginning_of_a_call_is_text_or_truncated_or_the_call() -> None:
-    """Cut before the commit point it is text, cut in the JSON an error, cut behind it the call."""
+    """Cut in the tag it is text, cut behind the tag or in the JSON an error, cut behind that the call."""
     text = '<tool_call>\n{"name":"f","arguments":{"a":"b"}}\n</tool_call>'
-    commit, complete = text.index("{") + 1, text.rindex("}") + 1
+    commit, complete = text.index(">") + 1, text.rindex("}") + 1
     for end in range(len(text)):
         result = parse("Now " + text[:end], dialects=HERMES)
         found = (

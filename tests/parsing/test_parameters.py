@@ -126,18 +126,24 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(value("x</parameter>y" + END + " z"), [broken, " z"], id="a closing tag in a value"),
-        pytest.param(wrapped(f"<function=f>{A}</parameter></function>\n{F}"), [broken, f], id="one too many"),
+        pytest.param(
+            value("x</parameter>y" + END + " z"), [call("f", a="x</parameter>y"), " z"], id="a closing tag in a value"
+        ),
+        pytest.param(
+            wrapped(f"<function=f>{A}</parameter></function>\n{F}"),
+            [call("f", a="x\n</parameter>"), f],
+            id="one too many",
+        ),
         pytest.param(wrapped(f"<function=f>x{F}"), [broken, f], id="no tag behind the name"),
         pytest.param(wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken], id="no bracket"),
         pytest.param(wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken], id="none for a value"),
-        pytest.param(wrapped(f"<function=f>{A}x") + " y", [broken, " y"], id="up to the end of the wrapper"),
+        pytest.param(wrapped(f"<function=f>{A}x") + " y", [cut], id="the end of the wrapper before prose"),
         pytest.param(wrapped(f"{F}oops"), [f, broken], id="text behind a function"),
         pytest.param(wrapped(f"{F}oops{F}"), [f, broken, f], id="text between functions"),
         pytest.param(f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"], id="prose in a wrapper"),
         pytest.param(f"<tool_call>{F}It", [f, broken, unclosed], id="text at the end of the stream"),
-        pytest.param(f"<function=f>{A} a\n\nb", [broken, "\nb"], id="a bare function ends with a blank line"),
-        pytest.param(f"<function=f>{A} a</function> b", [broken, " b"], id="a bare function ends with its tag"),
+        pytest.param(f"<function=f>{A} a\n\nb", [cut], id="a blank line in a value"),
+        pytest.param(f"<function=f>{A} a</function> b", [cut], id="the tag of a bare function in a value"),
     ],
 )
 def test_what_is_broken(text: str, expected: list[Brief]) -> None:

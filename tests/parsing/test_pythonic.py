@@ -146,7 +146,7 @@ def test_what_is_cut(text: str, expected: list[Brief]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("<function_calls>", id="the tag alone"),
+        pytest.param("<function_calls> are it", id="the tag alone"),
         pytest.param("<function_calls>\n<invoke name='f'>", id="the other dialect of the tag"),
         pytest.param("<function_calls>{}</function_calls>", id="JSON"),
         pytest.param("<function_calls>f g()", id="two words"),

@@ -185,7 +185,9 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
         return True
     if sum(map(len, _settled(reports))) >= options.get("limits", DEFAULT_LIMITS).call:
         return True  # it was complete when the limit was met, and is not closed
-    if any(marker.kind == "result" and begins_with(pending, marker.parts) for marker in _markers(options)):
+    if any(
+        (marker.kind == "result" or marker.wraps) and begins_with(pending, marker.parts) for marker in _markers(options)
+    ):
         return True
     told = [event for event in reports if not isinstance(event, Markup)]
     if options.get("on_malformed") == "text" and told and isinstance(told[-1], Text):
@@ -226,7 +228,7 @@ def _is_late(step: Step) -> bool:
         return False
     behind = step.new[kinds.index(Call) :]
     unclosed = any(isinstance(event, Warning) and event.code is Code.MISSING_CLOSE for event in behind)
-    return any(isinstance(event, Text) and not (unclosed and event.text.startswith("<")) for event in behind)
+    return any(isinstance(event, Text) and not (unclosed and event.text.lstrip()[:1] in "<") for event in behind)
 
 
 def _ids(options: dict[str, Any]) -> Iterable[str]:

@@ -111,3 +111,9 @@ def forged_result(close: str) -> Body:
         span.close()
 
     return body
+
+
+def cut_off(span: Span) -> Generator[None, None, None]:
+    """Read a call of which the stream has brought no more than its tag."""
+    span.close(Code.TRUNCATED)
+    yield from ()

@@ -15,7 +15,7 @@ tool's JSON schema. All arguments may stand together as one JSON object instead,
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from xml.sax.saxutils import unescape
 
 from streamtools.errors import Code
@@ -24,9 +24,9 @@ from streamtools.parsing.bodies.elements import GAP, Content, Elements, read_att
 from streamtools.parsing.bodies.values import NO_STRING, STRING, Value
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
+from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
-from streamtools.parsing.span import Span
+from streamtools.parsing.span import Body, Span
 
 _SAID = {"true": STRING, "false": NO_STRING}
 
@@ -37,7 +37,7 @@ class Invocations:
     `wrapper` are the names of the tags around calls, `invoke` and `parameter` those of calls and arguments. `prefix`
     stands behind the angle bracket of all of them, and if they are `spaced`, perhaps a space behind it; `lead` stands
     before the bracket. With `xml`, entities and CDATA sections are read in values. With `elements`, arguments are
-    elements that have the names of parameters.
+    elements that have the names of parameters. `read_name` returns the name of the tool that the attribute means.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Invocations:
         spaced: bool = False,
         xml: bool = False,
         elements: bool = False,
+        read_name: Callable[[str], str] = str,
     ) -> None:
         gap: tuple[Part, ...] = (Some(" ", 0, 1),) if spaced else ()
         begin, end = (f"{lead}<{prefix}", *gap), (f"{lead}</{prefix}", *gap)
@@ -65,10 +66,10 @@ class Invocations:
         self._parameter = Pattern(*parameter_begin)
         self._value = Content(*end, parameter, SPACES, ">", xml=xml)
         self._next = Closing(close, before=((*self.invoke, "name"), self.unwrap))
-        self._invoke_name = invoke
+        self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None
         self._says = f"</{prefix}{invoke}>", f"</{prefix}{'|'.join(wrapper)}>"
-        self._unwrap_begun = begun(self.unwrap)
+        self._wrap_begun, self._unwrap_begun = begun(self.wrapper), begun(self.unwrap)
         self._begun = begun(self.unwrap, close, (*self.invoke, "name"), (*parameter_begin, "name"))
 
     def bare(self, span: Span) -> Generator[None, None, None]:
@@ -76,6 +77,22 @@ class Invocations:
         end = yield from self._read_call(span)
         yield from skip_rest(span, end, self._next)
         settle(span, end, self._says[0])
+
+    def addressed(self, *ends: str) -> Body:
+        """Return the grammar of a message to a tool, from behind its header: a wrapper, or an error up to its end."""
+        wrap, closing = Pattern(*self.wrapper), Closing(before=ends)
+
+        def body(span: Span) -> Generator[None, None, None]:
+            yield from span.peek()
+            if (yield from span.accept(wrap)):
+                yield from self.wrapped(span)
+            else:
+                cut = span.ended and self._wrap_begun(span.text, span.at) is not None
+                span.at = len(span.text) if cut else span.at
+                goes_on = not cut and (yield from span.until(closing))
+                span.close(Code.UNRECOGNISED_TOOL_CALL if goes_on else Code.TRUNCATED)
+
+        return body
 
     def wrapped(self, span: Span) -> Generator[None, None, None]:
         """Read calls, from behind the opening tag of their wrapper."""
@@ -105,7 +122,7 @@ class Invocations:
         attributes, end = yield from read_attributes(span)
         if not end:
             return _end_of_tag(span)
-        name = attributes.get("name", "")
+        name = self._read_name(attributes.get("name", ""))
         span.call(name)
         char = ">"
         if end == ">":
@@ -182,7 +199,12 @@ _ARGUMENT, _JSON = "<|open|>argument", "<|open|>json"
 _TAGS = (_ARGUMENT, _JSON, _CLOSE, *_OTHERS)
 _PATTERNS = tuple(map(Pattern, _TAGS))
 _SEP = Pattern("<|sep|>")
-_END_OF_VALUE, _END_OF_JSON = Closing(_CLOSE_VALUE), Pattern(_CLOSE_JSON)
+_END_OF_VALUE = Closing(
+    Marker((_CLOSE_VALUE,), ahead=(SPACES, OneOf(_TAGS))),
+    Marker((_CLOSE,), ahead=(SPACES, OneOf(_OTHERS))),  # where that of the value is missing
+    last=(_CLOSE,),
+)
+_END_OF_JSON = Pattern(_CLOSE_JSON)
 _RESUME = Closing(_CLOSE, before=_OTHERS)
 _ATTRIBUTES = Word("^<", 4096)  # an angle bracket is escaped there
 _each_attribute = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall  # keys read once
@@ -231,6 +253,8 @@ def _read_xtml(span: Span) -> Generator[None, None, End]:
         value = Value(schema.property(key), span, said=_TYPES.get(attributes.get("type", "")))
         if not (yield from span.content(_END_OF_VALUE, value.take)):
             return End.CUT
+        if not span.read_since(span.before_closing).startswith(_CLOSE_VALUE):
+            span.go_back(span.before_closing)
         value.end()
     if span.in_call:
         (members or Members(span)).end()

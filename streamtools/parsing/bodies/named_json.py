@@ -154,6 +154,18 @@ class Enclosed:
         while (yield from self._call(span)) and (yield from self._go_on(span)):
             pass
 
+    def section(self, span: Span) -> Generator[None, None, None]:
+        """Read calls from behind the opening tag of the wrapper, which may hold none."""
+        yield from span.peek()
+        place = span.place
+        if (yield from span.choose(*self._others)) < 0 and self._is_cut(span):
+            span.begin_call(0)
+            span.close(Code.TRUNCATED)
+            return
+        span.go_back(place)
+        while (yield from self._go_on(span)) and (yield from self._call(span)):
+            pass
+
     def _call(self, span: Span) -> Generator[None, None, bool]:
         """Read a call to its end; return whether the span goes on behind it."""
         code = yield from self._named.read(span, self._close)

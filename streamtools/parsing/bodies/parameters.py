@@ -1,11 +1,12 @@
 """Calls in tags that hold a name behind an equals sign: `<function=f><parameter=a>1</parameter></function>`.
 
-They stand in a wrapper, or alone. A value is text up to the first closing tag; one line feed at each end of it belongs
-to the tags. Its type is that of the tool's JSON schema.
+They stand in a wrapper, or alone. A value is text up to the first closing tag behind which structure follows: the next
+parameter, or the end of the function or of its wrapper. Other closing tags are a part of the value, as in a file that a
+model writes. One line feed at each end of a value belongs to the tags. Its type is that of the tool's JSON schema.
 
 Models forget closing tags. The call counts all the same where the next tag leaves no doubt: a parameter of the tool
-begins that the call does not have yet, the function ends before its wrapper does, or another function begins. In doubt
-it does not count: text between parameters is an error and not a part of an argument.
+begins that the call does not have yet, the function ends before its wrapper does, another function begins, or the
+wrapper ends and the message with it.
 
 Another form has names between tags: `NAME<arg_key>a</arg_key><arg_value>1</arg_value>`. White space between the tags
 is ignored; other text there makes the call an error, up to its end.
@@ -32,14 +33,21 @@ _END_OF_BROKEN = Closing("</function>", blank_line=True)
 
 
 class Functions:
-    """Functions and their parameters; `wrapper` is the name of the tag around functions."""
+    """Functions and their parameters; `wrapper` is the name of the tag around functions, and `ends` end a message.
 
-    def __init__(self, wrapper: str = "tool_call") -> None:
+    With `verbatim`, a line feed behind a value belongs to the tags only if one before it does.
+    """
+
+    def __init__(self, wrapper: str = "tool_call", *, ends: tuple[str, ...] = (), verbatim: bool = False) -> None:
         self._open, self._close = f"<{wrapper}>", f"</{wrapper}>"
         self._next = Pattern(self._close), _FUNCTION, Pattern(self._open)
-        self._value_alone = Closing("</parameter>", "<parameter=", line_feed=True)
+        follows = OneOf(("<parameter=", "</function", self._close, "<function=", self._open))
+        value = Marker(("</parameter>",), ahead=(SPACES, follows))
         inside = Marker(("</function>",), ahead=(SPACES, OneOf((self._close, "<function="))))
-        self._value = Closing("</parameter>", "<parameter=", inside, line_feed=True)
+        unclosed = Marker((self._close,), ahead=(SPACES, OneOf((self._open, "<function=", *ends))))
+        wrapped, alone = (value, "<parameter=", inside, unclosed), (value, "<parameter=")
+        self._value = [Closing(*wrapped, line_feed=each, last=(self._close,)) for each in (not verbatim, True)]
+        self._value_alone = [Closing(*alone, line_feed=each) for each in (not verbatim, True)]
         self._broken = Closing("</function>", before=("<function=", self._close))
         self._junk = Closing("</function>", before=("<function=", self._open, self._close), blank_line=True)
 
@@ -83,10 +91,13 @@ class Functions:
 class _Function:
     """Reads one function from behind `<function=`."""
 
-    def __init__(self, span: Span, closing: Closing, *behind: Pattern) -> None:
-        """`closing` ends a value; `behind` is what may come in the place of the closing tag of the function."""
+    def __init__(self, span: Span, closings: list[Closing], *behind: Pattern) -> None:
+        """`closings` end a value, the second of them one that begins with a line feed.
+
+        `behind` is what may come in the place of the closing tag of the function.
+        """
         self._span = span
-        self._closing = closing
+        self._closings = closings
         self._behind = behind
         self._given: set[str] = set()
         self._schema = UNKNOWN
@@ -127,8 +138,8 @@ class _Function:
             if parameter.endswith("/"):  # <parameter=a/>
                 parameter = None
             else:
-                yield from span.accept(_LINE_FEED)
-                closed, parameter = yield from self._read_value(value)
+                line_feed = yield from span.accept(_LINE_FEED)
+                closed, parameter = yield from self._read_value(value, self._closings[line_feed])
                 if not closed:
                     return End.CUT
             value.end()
@@ -136,14 +147,14 @@ class _Function:
         span.end_call()
         return End.CLOSED
 
-    def _read_value(self, value: Value) -> Generator[None, None, tuple[bool, str | None]]:
+    def _read_value(self, value: Value, closing: Closing) -> Generator[None, None, tuple[bool, str | None]]:
         """Read a value and what closes it; return whether it came, and the next parameter if its tag did."""
         span = self._span
-        while (yield from span.content(self._closing, value.take)):
+        while (yield from span.content(closing, value.take)):
             found = span.read_since(span.before_closing)
             if not found.endswith("="):
-                if found.endswith("</function>"):
-                    span.at -= len("</function>")  # read as the end of the function
+                if "</parameter>" not in found:  # read as the end of the function, or of its wrapper
+                    span.at -= len(found.removeprefix("\n"))
                 return True, None
             name = yield from span.word(_NAME)
             if self._may_begin(name) and (yield from span.accept(_END)):
@@ -177,11 +188,18 @@ _SUFFIX = Maybe((":", Some(r"A-Za-z0-9_\-", 1, 32)))
 class Pairs:
     """A name and pairs of tags; with `suffixed`, the name of each tag may end with more: `<arg_key:opensource>`.
 
-    A call that lacks only its closing tag, because another one or the end of the wrapper stands there, is a call.
+    A call that lacks only its closing tag, because another one or the end of the wrapper stands there, is a call. The
+    closing tag of a value counts where another pair follows it, or the end of the call; one that was forgotten, where
+    the call ends and so does the message, or another call begins.
     """
 
-    def __init__(self, *, separator: str = "", wrapper: str = "", suffixed: bool = False) -> None:
-        """`separator` is the name of a tag that stands behind the name, `wrapper` that of the tag around calls."""
+    def __init__(
+        self, *, separator: str = "", wrapper: str = "", suffixed: bool = False, ends: tuple[str, ...] = ()
+    ) -> None:
+        """`separator` is the name of a tag that stands behind the name, `wrapper` that of the tag around calls.
+
+        `ends` end a message.
+        """
 
         def tag(name: str) -> tuple[Part, ...]:
             return ("<" + name, _SUFFIX, ">") if suffixed else (f"<{name}>",)
@@ -196,7 +214,12 @@ class Pairs:
         self._separator = Pattern(*tag(separator)) if separator else None
         self._tags = [Pattern(*each) for each in (tag("arg_key"), self.close, self.opening, unwrap)]
         self._end_key, self._begin_value = Pattern(*tag("/arg_key")), Pattern(*tag("arg_value"))
-        self._end_value = Closing(tag("/arg_value"))
+        follows = OneOf(("<arg_key", "</tool_call", "<tool_call"))
+        self._end_value = Closing(
+            Marker(tag("/arg_value"), ahead=(SPACES, follows)),
+            Marker(self.close, ahead=(SPACES, OneOf(("<tool_call", "</tool_calls", *ends)))),
+            last=self.close,
+        )
         self._next = Closing(self.close, before=(self.opening, unwrap))
         self._begun = begun(tag("arg_key"), tag("/arg_key"), tag("arg_value"), *self.first, self.opening, unwrap)
 
@@ -259,6 +282,8 @@ class Pairs:
             value = Value(schema.property(key), span)
             if not (yield from span.content(self._end_value, value.take)):
                 return End.CUT
+            if not span.read_since(span.before_closing).startswith("</arg_value"):
+                span.go_back(span.before_closing)
             value.end()
 
     def _broken(self, span: Span) -> End:

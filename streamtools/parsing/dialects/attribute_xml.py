@@ -19,7 +19,7 @@ from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.attributes import Invocations, xtml_call
 from streamtools.parsing.bodies.elements import ElementCall, attribute, section
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
-from streamtools.parsing.markers import SPACES, OneOf, Part, Some
+from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
 def anthropic_xml() -> Dialect:
@@ -50,26 +50,37 @@ def atem_xml() -> Dialect:
     """Return the dialect of Muse Glimmer; its headers hold what those of other dialects do, so "auto" goes without it.
 
     Each message of the model begins with a header that names whom it is for: `to=self` is reasoning, `to=user` the
-    answer, and that of a call the tool. Source: the chat template of the model.
+    answer, and that of a call the tool. Without that header, what looks like a call is an example. Source: the chat
+    template of the model.
     """
-    form = Invocations("function_calls", prefix="atem:")
-    ends, name = ("<|eom|>", "<|eot|>"), Some(r"\w.:\-", 1, 128)
+    ends, name, start = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant "
+    form = Invocations("function_calls", prefix="atem:", read_name=_once)
+    body, write = form.addressed(*ends), _writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix="atem:")
     return Dialect(
         id="atem_xml",
-        openers=(Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",)),),
-        write_call=_writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix="atem:"),
-        reserved=both_tags("atem:", "tool_response"),
+        openers=(
+            Opener(("to=", name, "<|message|>"), body, where="start"),
+            Opener((f"{start}to=", name, "<|message|>"), body),
+        ),
+        write_call=lambda name, arguments: f"{start}to={name}<|message|>{write(name, arguments)}",
+        reserved=(*both_tags("atem:", "tool_response"), "<|start|>", "<|message|>"),
         tags=(
             Tag(("to=self<|message|>",), closings=ends, where="start"),
-            Tag(("to=", name, "<|message|>"), where="start"),
-            Tag(("<|start|>assistant to=self<|message|>",), closings=ends),
-            Tag(("<|start|>assistant to=", name, "<|message|>")),
+            Tag(("to=user<|message|>",), where="start"),
+            Tag((f"{start}to=self<|message|>",), closings=ends),
+            Tag((f"{start}to=user<|message|>",)),
             *(Tag((end,)) for end in ends),
-            Tag(form.unwrap),
+            Tag(form.unwrap, where="behind_call"),
         ),
         auto=False,
         models=("muse-?glimmer",),
     )
+
+
+def _once(name: str) -> str:
+    """Return the name of a tool without a namespace that only repeats it: `f.f` is `f`."""
+    half = name[: len(name) // 2]
+    return half if half and name == f"{half}.{half}" else name
 
 
 def minicpm5_xml() -> Dialect:
@@ -104,6 +115,7 @@ def deepseek_dsml() -> Dialect:
         ),
         write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
+        in_reasoning="call",
         reserved=both_tags(mark, "tool_result"),
         tags=(Tag(form.unwrap), *ends_of_turn("<｜end▁of▁sentence｜>")),
         models=(r"deepseek.*v3\.2", "deepseek.*v4"),
@@ -111,13 +123,16 @@ def deepseek_dsml() -> Dialect:
 
 
 def step3_xml() -> Dialect:
-    """Return the dialect of stepfun-ai/step3, by its chat template: a call in XML between tokens."""
+    """Return the dialect of stepfun-ai/step3, by its chat template: a call in XML between tokens.
+
+    Models leave out the type of the call, which is always `function`.
+    """
     form = Invocations(prefix="steptml:")
     begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
     return Dialect(
         id="step3_xml",
-        openers=(Opener((begin_call, SPACES, kind, SPACES, *form.invoke), form.bare, ahead=("name",)),),
+        openers=(Opener((begin_call, SPACES, Maybe((kind,)), SPACES, *form.invoke), form.bare, ahead=("name",)),),
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
         tags=(*(Tag((tag,)) for tag in (begin, end_call, end)), *ends_of_turn("<|EOT|>")),

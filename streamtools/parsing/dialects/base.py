@@ -87,10 +87,17 @@ class Opener:
 
     Or where it counts then: one that begins with a letter is looked for at each of them.
     """
+    announces: bool = True
+    """Whether a call begins with it, and not only a wrapper, whose grammar begins each call in it."""
+    unless: str = ""
+    """The id of a dialect that reads what follows by itself: where that is armed as well, this does not count."""
+    tag: int | None = None
+    """How many of its parts are a complete tag, behind which the end of the stream cuts off a call: see `Marker`."""
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
-        marker = Marker(self.parts, ahead=self.ahead, where=self.where, not_after=self.not_after)
+        tag = self.tag if self.kind == "call" else 0
+        marker = Marker(self.parts, ahead=self.ahead, where=self.where, not_after=self.not_after, tag=tag)
         object.__setattr__(self, "marker", marker)
 
 
@@ -111,7 +118,7 @@ class Tag:
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "marker", Marker(self.parts, where=self.where))
+        object.__setattr__(self, "marker", Marker(self.parts, where=self.where, tag=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,6 +235,10 @@ def _show(parts: tuple[Part, ...], ahead: tuple[Part, ...]) -> str:
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     """Return the tokens that end a message as tags, which go away behind a call; elsewhere they may be text."""
     return tuple(Tag((token,), where="behind_call") for token in tokens)
+
+
+ROLE_END = Tag(("<|role_end|>",))
+"""The token that ends a message of inclusionAI/Ling."""
 
 
 # A joiner stands behind the first character of whatever the dialects reserve, and of each token of a chat template.

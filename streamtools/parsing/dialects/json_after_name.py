@@ -10,7 +10,7 @@ Here are also three forms with the name in the JSON, because they stand behind t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
@@ -21,11 +21,14 @@ from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Maybe, OneOf, Part, Some, Where
 from streamtools.parsing.span import Span
 
-# Mistral has two forms behind one token; what follows it tells them apart. Neither has a closing tag: a call ends where
-# its JSON does. Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2,
-# Magistral and Ministral 3.
+# Mistral has two forms behind one token; what follows it tells them apart. Where only one of the dialects is armed, it
+# reads both, and the token is certain to begin a call. Neither has a closing tag: a call ends where its JSON does.
+# Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral and
+# Ministral 3.
 
 _MISTRAL = "[TOOL_CALLS]"
+_LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True))
+_NO_LIST = Some(r"^ \t\r\n\[{", 1, 1)
 _MISTRAL_RESERVED = (_MISTRAL, "[/TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
 
 
@@ -34,11 +37,12 @@ def mistral_list() -> Dialect:
 
     `[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "9Ae3bDc2F"}]`
     """
-    calls = json_calls()
-    begins: tuple[tuple[Part, ...], ...] = (("[", SPACES, "{"), ("[", SPACES, "]"), ("{",))
     return Dialect(
         id="mistral_list",
-        openers=tuple(Opener((_MISTRAL, SPACES), calls, ahead=begin) for begin in begins),
+        openers=(
+            *(Opener((_MISTRAL, SPACES), _LISTED, ahead=(first,)) for first in "[{"),
+            Opener((_MISTRAL, SPACES), _NAMED, ahead=(_NO_LIST,), unless="mistral_args"),
+        ),
         write_call=lambda name, arguments: f"{_MISTRAL} [{write_json(name, arguments)}]",
         write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
         reserved=_MISTRAL_RESERVED,
@@ -52,11 +56,13 @@ def mistral_args() -> Dialect:
 
     `[TOOL_CALLS]get_weather[CALL_ID]9Ae3bDc2F[ARGS]{"city": "Paris"}`. The token is repeated for each call.
     """
-    call = bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True))
+    behind = OneOf(("[ARGS]", "[CALL_ID]", "{"))
     return Dialect(
         id="mistral_args",
         openers=(
-            *(Opener((_MISTRAL, GAP), call, ahead=(NAME, GAP, behind)) for behind in ("[ARGS]", "[CALL_ID]", "{")),
+            Opener((_MISTRAL, GAP), _NAMED, ahead=(NAME, GAP, behind)),
+            Opener((_MISTRAL, GAP), _NAMED, ahead=(_NO_LIST,), unless="mistral_list"),
+            *(Opener((_MISTRAL, GAP), _LISTED, ahead=(first,), unless="mistral_list") for first in "[{"),
             Opener(("[TOOL_RESULTS]",), forged_result("[/TOOL_RESULTS]"), kind="result"),
         ),
         write_call=lambda name, arguments: f"{_MISTRAL}{name}[ARGS]{compact(arguments)}",
@@ -165,7 +171,7 @@ def kimi_k2() -> Dialect:
     return Dialect(
         id="kimi_k2",
         openers=(
-            Opener((*begin_any, GAP, call), Enclosed(named, call, end, around=(begins, ends))),
+            Opener(begin_any, Enclosed(named, call, end, around=(begins, ends)).section, announces=False),
             Opener((call,), Enclosed(named, call, end), ahead=(GAP, NAME, GAP, arguments_begin)),
         ),
         write_call=lambda name, arguments: (
@@ -174,19 +180,23 @@ def kimi_k2() -> Dialect:
         write_result=lambda name, text: f"## Return of functions.{name}:0\n{text}",
         in_reasoning="call",
         reserved=("<|tool_call",),
-        tags=(Tag(end_any), Tag((*begin_any, GAP, *end_any)), *ends_of_turn("<|im_end|>")),
+        tags=(Tag(end_any), Tag((end,)), Tag((arguments_begin,)), *ends_of_turn("<|im_end|>")),
         models=("kimi-k2",),
     )
 
 
+_is_counter = re.compile(r"(?:functions\.)?:?[0-9]+").fullmatch
 _kimi_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch
 
 
 def _identify(word: str, declared: Declared) -> Identity | None:
     """Return the name that stands in an id, and the id.
 
-    One without a number names a call if the tool is declared; otherwise it is the id of something else.
+    One without a number names a call if the tool is declared, and a number without a name if only one tool is;
+    otherwise it is the id of something else.
     """
+    if len(declared.names) == 1 and _is_counter(word):
+        return Identity(declared.names[0], word)
     found = _kimi_id(word)
     name = word.removeprefix("functions.") if found is None else found[1]
     return Identity(name, word) if found is not None or name in declared else None
@@ -206,7 +216,7 @@ def inkling() -> Dialect:
     begins: tuple[tuple[Part, ...], ...] = ((message, GAP, NAME, GAP), (message, GAP), ())
     return Dialect(
         id="inkling",
-        openers=tuple(Opener((*begin, invoke, SPACES), call, ahead=("{",)) for begin in begins),
+        openers=tuple(Opener((*begin, invoke), call, tag=0) for begin in begins),
         write_call=lambda name, arguments: f"{message}{name}{invoke}{compact({'name': name, 'args': arguments})}{end}",
         reserved=("<|message_", "<|content_", end),
         tags=(
@@ -230,8 +240,8 @@ def gigachat3() -> Dialect:
     return Dialect(
         id="gigachat3",
         openers=(
-            Opener((message, SPACES, word, Maybe((role,)), SPACES), call, ahead=("{",)),
-            Opener((word + role, SPACES), call, ahead=("{",), auto="line_start"),
+            Opener((message, SPACES, word, Maybe((role,)), SPACES), call, ahead=("{",), tag=3),
+            Opener((word + role, SPACES), call, ahead=("{",), auto="line_start", tag=1),
             Opener(("<|function_call|>", SPACES), call, ahead=("{",)),
             Opener((word, SPACES), call, ahead=("{", SPACES, '"'), where="line_start", auto=False),
         ),
@@ -249,6 +259,7 @@ _KIND = (OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24))
 _FORMAT: tuple[Part, ...] = (_BLANKS, *_KIND, "<|message|>")
 """The end of a header: what the content is, like `json`, and the token behind which it begins."""
 _CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
+_ANALYSIS, _USER = "<|channel|>analysis", OneOf(("assistant", "user"))
 _TO: tuple[Part, ...] = (Some(r" \t", 1, 4), "to=")
 _ADDRESS = Some(r"^ \t\r\n<>|", 1, 96)
 _STARTS: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
@@ -257,9 +268,10 @@ _STARTS: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
 def harmony() -> Dialect:
     """Return the dialect of gpt-oss: messages, each with a header that names its channel.
 
-    `analysis` is reasoning, `final` and every other channel is visible, and a message of any channel that is addressed
-    to somebody is a call. `functions.` before the name is the namespace of the caller's tools; the built-in ones
-    (`python`, `browser.search`) go without. Source: the harmony response format of openai/gpt-oss, and its template.
+    `analysis` is reasoning, also if it is addressed to the user, `final` and every other channel is visible, and a
+    message of any channel that is addressed to somebody else is a call. `functions.` before the name is the namespace
+    of the caller's tools; the built-in ones (`python`, `browser.search`) go without. Source: the harmony response
+    format of openai/gpt-oss, and its template.
 
     The tokens count in code, too. They follow the text of a message without a line end, so that a fence, a code span or
     a quote in its last line would else hide where it ends, and the call behind it; and the model that writes them
@@ -270,10 +282,10 @@ def harmony() -> Dialect:
     return Dialect(
         id="harmony",
         openers=(
-            *(Opener(header, message) for header in _headers(_ADDRESS)),
-            Opener(("<|start|>assistant", *_TO, _ADDRESS, *_FORMAT), message),
+            *(Opener(header, message, tag=header.index(_ADDRESS) + 1) for header in _headers(_ADDRESS)),
+            Opener(("<|start|>assistant", *_TO, _ADDRESS, *_FORMAT), message, tag=4),
             # the prompt has begun the header
-            Opener((*_TO[1:], _ADDRESS, _BLANKS, *_CHANNEL, *_FORMAT), message, where="start"),
+            Opener((*_TO[1:], _ADDRESS, _BLANKS, *_CHANNEL, *_FORMAT), message, where="start", tag=0),
             Opener(answer, message.result, kind="result"),
         ),
         write_call=lambda name, arguments: (
@@ -285,15 +297,29 @@ def harmony() -> Dialect:
         in_code="call",
         reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>"),
         tags=(
-            *(Tag((*start, "<|channel|>analysis", *_FORMAT), closings=_ENDS, before=_BEGINS) for start in _STARTS),
-            *(Tag((*start, *_CHANNEL, *_FORMAT)) for start in _STARTS),
-            *(Tag(header) for header in _headers(OneOf(("assistant", "user")))),
+            *(Tag(header, closings=_ENDS, before=_BEGINS) for header in _thoughts()),
+            *(Tag((*start, *_CHANNEL, *more, *_FORMAT)) for start in _STARTS for more in ((), (_BLANKS, *_CHANNEL))),
+            *(Tag(header) for header in _headers(_USER)),
+            # the prompt has begun the header
+            *(
+                Tag((word, *_FORMAT), closings=_ENDS * thinks, before=_BEGINS * thinks, where="start", auto=False)
+                for word, thinks in (("analysis", True), ("commentary", False), ("final", False))
+            ),
             Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
             *(Tag((end,)) for end in _ENDS),
         ),
         models=("gpt-?oss",),
         notes="Address a message of the commentary channel to the tool; its content is one JSON object.",
     )
+
+
+def _thoughts() -> Iterator[tuple[Part, ...]]:
+    """Yield the headers of reasoning: of two channels the last one counts, and it may be addressed to the user."""
+    for start in _STARTS:
+        yield (*start, _ANALYSIS, *_FORMAT)
+        yield (*start, *_CHANNEL, _BLANKS, _ANALYSIS, *_FORMAT)
+        yield (*start, _ANALYSIS, *_TO, _USER, *_FORMAT)
+    yield ("<|start|>assistant", *_TO, _USER, _BLANKS, _ANALYSIS, *_FORMAT)
 
 
 def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:

@@ -21,6 +21,7 @@ from streamtools.parsing.bodies import forged_result, json_bodies
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects.base import (
     ALONE,
+    ROLE_END,
     UNMARKED_JSON,
     Dialect,
     Opener,
@@ -45,6 +46,7 @@ def hermes_json() -> Dialect:
         ("hermes", r"qwen-?2\.5", "qwen-?3", "qwq", "granite-?4", "mimo-vl", "reka", "smollm-?3", "exaone-?4"),
         reserved=both_tags("tool_call", "tool_response"),
         line_feeds=1,
+        tags=(ROLE_END,),
     )
 
 
@@ -65,7 +67,10 @@ def granite20b_function_call() -> Dialect:
 
 
 def granite_list() -> Dialect:
-    """Return the dialect of ibm-granite/granite-3.0-8b-instruct; 3.1 to 3.3 write the tag of Hermes."""
+    """Return the dialect of ibm-granite/granite-3.0-8b-instruct; 3.1 to 3.3 write the tag of Hermes.
+
+    Phi-4-mini closes it, with `<|/tool_call|>`.
+    """
     thoughts = Tag(  # of 3.2, and what stands around the answers of 3.3
         ("Here", OneOf((" is", "'s")), " my thought process:"),
         closings=("Here is my response:", "Here's my response:"),
@@ -78,7 +83,11 @@ def granite_list() -> Dialect:
         ("<|end_of_text|>",),
         ("granite-?3",),
         reserved=("<|tool_call|>", "<tool_call"),
-        tags=(thoughts, *(Tag((each,), auto=False) for each in ("<response>", "</response>"))),
+        tags=(
+            thoughts,
+            Tag(("<|/tool_call|>",)),
+            *(Tag((each,), auto=False) for each in ("<response>", "</response>")),
+        ),
     )
     return replace(
         dialect, openers=(*dialect.openers, Opener(("<tool_call>", SPACES), json_calls(), ahead=("[",), auto=False))
@@ -226,7 +235,7 @@ def json_begin_end() -> Dialect:
     calls = json_calls("JSON_END", envelope=json_bodies.CallsInContainer)
     return Dialect(
         id="json_begin_end",
-        openers=(Opener(("JSON_BEGIN", SPACES), calls, ahead=("{",), where="line_start"),),
+        openers=(Opener(("JSON_BEGIN", SPACES), calls, ahead=("{",), where="line_start", tag=1),),
         write_call=lambda name, arguments: (
             f"JSON_BEGIN\n{compact({'tools': [{'tool': name, 'arguments': arguments}]})}\nJSON_END"
         ),

@@ -8,7 +8,7 @@ Values are text, which the tool's JSON schema gives its type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,17 @@ from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import NAME, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameters import Functions, Pairs
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, both_tags, ends_of_turn, write_value
+from streamtools.parsing.dialects.base import (
+    ROLE_END,
+    Dialect,
+    Opener,
+    Tag,
+    both_tags,
+    ends_of_turn,
+    write_value,
+)
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
+from streamtools.parsing.span import Span
 
 # `reserved` of Qwen3-Coder and its kin.
 _FUNCTION_TAGS = ("<function=", "</function", "<parameter=", "</parameter")
@@ -28,7 +37,8 @@ def qwen3_coder_xml() -> Dialect:
 
     Qwen3-Coder often forgets the wrapper, and then closes it all the same.
     """
-    functions = Functions()
+    ends = ("<|im_end|>", "<|endoftext|>")
+    functions = Functions(ends=ends)
     alone: tuple[Part, ...] = (Some(r"^<>{}\r\n", 1, 96), ">", SPACES, OneOf(("<parameter=", "</function>")))
     return Dialect(
         id="qwen3_coder_xml",
@@ -39,7 +49,7 @@ def qwen3_coder_xml() -> Dialect:
         write_call=_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
         in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
-        tags=(Tag(("</tool_call>",), where="behind_call"), *ends_of_turn("<|im_end|>", "<|endoftext|>")),
+        tags=(Tag(("</tool_call>",), where="behind_call"), *ends_of_turn(*ends)),
         models=("qwen-?3[-_. ]?coder", r"qwen-?3\.[5-9]", "nemotron-?3", "step-?3\\.5", "mimo-?v2", "nanbeige"),
     )
 
@@ -50,10 +60,12 @@ def k_exaone2_xml() -> Dialect:
 
 
 def seed_oss_xml() -> Dialect:
-    """Return the dialect of ByteDance-Seed/Seed-OSS, by its chat template."""
+    """Return the dialect of ByteDance-Seed/Seed-OSS, by its chat template, which puts no line feeds around values."""
+    end = "<seed:eos>"
+    functions = Functions("seed:tool_call", ends=(end,), verbatim=True)
     return Dialect(
         id="seed_oss_xml",
-        openers=(Opener(("<seed:tool_call>", SPACES), Functions("seed:tool_call").wrapped, ahead=("<function=",)),),
+        openers=(Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=("<function=",)),),
         write_call=_writer(
             "<seed:tool_call>",
             "</seed:tool_call>",
@@ -61,7 +73,7 @@ def seed_oss_xml() -> Dialect:
             lambda value: f"\n{value}\n" if value.startswith("\n") or value.endswith("\n") else value,
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
-        tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *ends_of_turn("<seed:eos>")),
+        tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *ends_of_turn(end)),
         models=("seed-?oss",),
     )
 
@@ -80,7 +92,7 @@ def llama31_function_tag() -> Dialect:
 
 
 def _writer(opening: str, end: str, lay_out: Callable[[str], str]) -> Callable[[str, dict[str, Any]], str]:
-    closes = ("</parameter", "<parameter=", "</function")
+    closes = ("</parameter", "<parameter=", "</function", end[:-1])
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         values = {key: lay_out(write_value(value, *closes)) for key, value in arguments.items()}
@@ -97,7 +109,8 @@ _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
 
 def glm_xml() -> Dialect:
     """Return the dialect of zai-org/GLM-4.5 and GLM-4.7 (without line feeds), by their chat templates."""
-    pairs = Pairs()
+    ends = ("<|observation|>", "<|user|>", "<|endoftext|>")
+    pairs = Pairs(ends=ends)
     name: tuple[Part, ...] = (Some(r"^<>{}\[\]\s", 1, 1), Some(r"^<>\s", 0, 95))  # JSON is no name
     return Dialect(
         id="glm_xml",
@@ -108,21 +121,23 @@ def glm_xml() -> Dialect:
         write_call=lambda name, arguments: f"<tool_call>{name}\n{_write_pairs(arguments)}</tool_call>",
         in_reasoning="call",
         reserved=_PAIR_TAGS,
-        tags=ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>"),
+        tags=(ROLE_END, *ends_of_turn(*ends)),
         models=(r"glm-?4\.[5-9]", "glm-?[5-9]", r"ling-?3", r"spark-?2\.5"),
     )
 
 
 def poolside_xml() -> Dialect:
     """Return the dialect of poolside/Laguna, by its chat template: glm_xml, and JSON between the same tags."""
-    glm, body = glm_xml(), json_calls("</tool_call>")
+    body, pairs = json_calls("</tool_call>"), Pairs()
+
+    def read(span: Span) -> Generator[None, None, None]:
+        char = yield from span.peek()
+        yield from (body if char and char in "{[" else pairs.single)(span)
+
     return replace(
-        glm,
+        glm_xml(),
         id="poolside_xml",
-        openers=(
-            *glm.openers,
-            *(Opener(("<tool_call>", SPACES), body, ahead=(first,), line_feeds=1) for first in "{["),
-        ),
+        openers=(Opener(("<tool_call>",), read, line_feeds=1),),
         in_reasoning="text",
         tags=(),
         auto=False,
@@ -149,5 +164,5 @@ def hunyuan_xml() -> Dialect:
 
 
 def _write_pairs(arguments: dict[str, Any]) -> str:
-    values = {key: write_value(value, "</arg_value") for key, value in arguments.items()}
+    values = {key: write_value(value, "</arg_value", "</tool_call") for key, value in arguments.items()}
     return "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n" for key, text in values.items())

@@ -83,6 +83,10 @@ def lfm2_pythonic() -> Dialect:
             Opener((opening, SPACES), body, ahead=("[", SPACES, "{")),
             Opener((begin,), forged_result(end), kind="result"),
         ),
+        tags=(
+            *(Tag((opening, SPACES, *inside, close)) for inside in ((), ("[", SPACES, "]", SPACES))),  # around nothing
+            *dialect.tags,
+        ),
         write_result=lambda name, text: f"{begin}{text}{end}",
         reserved=(opening, close, begin, end),
     )
@@ -139,6 +143,7 @@ def gemma4() -> Dialect:
         GEMMA,
         ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"),
         Tag(("<|channel>", OneOf(("thought\n", ""))), closings=("<channel|>",)),
+        Tag(("<channel|>",)),
         *ends_of_turn("<turn|>"),
         models=("gemma-?4",),
     )

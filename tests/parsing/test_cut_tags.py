@@ -1,0 +1,80 @@
+"""A complete tag at the end of the stream: the call that it begins was cut off, and its text is not shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools.parsing.dialects import DIALECTS
+from tests.support.reading import Brief, error, raws, read
+
+CUT = error("truncated")
+TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}]
+
+TAGS = {
+    "hermes_json": ("<tool_call>", "<tool_call>\n"),
+    "qwen3_coder_xml": ("<tool_call>", "<tool_call>\n<func", "<function=f>", "<function=f>\n<par"),
+    "glm_xml": ("<tool_call>", "<tool_call>f", "<tool_call>f\n<arg_k"),
+    "harmony": ("<|channel|>commentary to=functions.f", "<|start|>assistant to=f<|channel|>commentary"),
+    "mistral_list": ("[TOOL_CALLS]", "[TOOL_CALLS] "),
+    "mistral_args": ("[TOOL_CALLS]", "[TOOL_CALLS]f", "[TOOL_CALLS]f[ARGS"),
+    "deepseek_v3": ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>function"),
+    "deepseek_dsml": ("<｜DSML｜tool_calls>",),
+    "kimi_k2": ("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_begin|>functions.f:0"),
+    "minimax_m3_xml": ("]<]minimax[>[<tool_call>",),
+    "anthropic_xml": ("<function_calls>", '<invoke name="f">'),
+    "llama3_json": ("<|python_tag|>",),
+    "llama31_function_tag": ("<function=f>",),
+    "gigachat3": ("<|function_call|>", "<|message_sep|>function call<|role_sep|>"),
+    "inkling": ("<|content_invoke_tool_json|>",),
+    "poolside_xml": ("<tool_call>",),
+    "morph_xml": ("<f>", "<f>\n<"),
+    "json_begin_end": ("JSON_BEGIN\n",),
+    "gemma4": ("<|tool_call>", "<|tool_call>call:f"),
+}
+"""What a stream may end with, by the dialect."""
+
+
+@pytest.mark.parametrize(("dialect", "tag"), [(each, tag) for each, tags in TAGS.items() for tag in tags])
+def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str) -> None:
+    """With whatever has come of the marker behind it. In code and in a quote it is text, as in prose that goes on."""
+    before = "Let me check." if dialect != "json_begin_end" else "Let me check.\n"
+    assert [before, CUT] == read(before + tag, **_armed(dialect))
+    assert [tag] == raws(before + tag, **_armed(dialect))
+    if DIALECTS[dialect].in_code == "text":
+        for code in (f"Say `{tag.rstrip()}", f"> {tag.strip()}"):
+            assert [code] == read(code, **_armed(dialect))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("hermes_json", "<tool_call"),
+        ("hermes_json", "<tool_call> is"),
+        ("mistral_list", "[TOOL_CALLS"),
+        ("qwen3_coder_xml", "<function=f"),
+        ("harmony", "<|channel|>final"),
+        ("gigachat3", "Bye<|message_sep|>"),
+        ("hash_marker", "###:{"),
+        ("functools_list", "functools["),
+        ("cohere_legacy_action", "Action:\n```json"),
+        ("anthropic_xml", "<function_results>"),
+        ("raw_json", '{"name": "f"'),
+        ("pythonic", "[f"),
+    ],
+)
+def test_the_beginning_of_a_tag_is_text(dialect: str, text: str) -> None:
+    """So is what has no tag, a tag that begins no call, and a tag behind which something else stands."""
+    assert [text] == read(text, **_armed(dialect))
+
+
+def test_where_many_dialects_are_armed() -> None:
+    """The tag that several of them share begins one call."""
+    expected: list[Brief] = ["Hm.", CUT]
+    assert expected == read("Hm.<tool_call>", dialects="auto")
+    assert expected == read("Hm.[TOOL_CALLS]", dialects="auto")
+
+
+def _armed(dialect: str) -> dict[str, Any]:
+    return {"dialects": [dialect], "tools": TOOLS}

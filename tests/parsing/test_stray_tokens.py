@@ -1,0 +1,96 @@
+"""Tokens of a template that stand where they have no meaning: the reader does not see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.reading import Brief, call, error, read, thought
+
+TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}]
+f = call("f")
+ATEM = """<atem:function_calls>
+<atem:invoke name="NAME">
+<atem:parameter name="a">x</atem:parameter>
+</atem:invoke>
+</atem:function_calls>"""
+STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜tool_call_end｜>"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "expected"),
+    [
+        pytest.param("gemma4", "a<channel|>b", ["ab"], id="the end of Gemma's thoughts"),
+        pytest.param("hermes_json", "Bye<|role_end|>", ["Bye"], id="the end of Ling's message"),
+        pytest.param("glm_xml", "Bye<|role_end|>\n", ["Bye\n"], id="the same in the other dialect of Ling"),
+        pytest.param("granite_list", '<|tool_call|>[{"name":"f"}]<|/tool_call|>', [f], id="the end of Phi's call"),
+        pytest.param("lfm2_pythonic", "a<|tool_call_start|>[ ]<|tool_call_end|>b", ["ab"], id="LFM's empty list"),
+        pytest.param("lfm2_pythonic", "a<|tool_call_start|><|tool_call_end|>", ["a"], id="LFM's tags around nothing"),
+        pytest.param("kimi_k2", "a<|tool_calls_section_begin|>\n<|tool_calls_section_end|>b", ["ab"], id="Kimi's"),
+    ],
+)
+def test_tokens_that_go_away(dialect: str, text: str, expected: list[Brief]) -> None:
+    """Around nothing, in text and behind a call."""
+    assert expected == read(text, dialects=[dialect], tools=TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("to=f<|message|>" + ATEM, [call("f", a="x")], id="to the tool"),
+        pytest.param(
+            "to=self<|message|>Hm<|eom|><|start|>assistant to=f<|message|>" + ATEM + "<|eom|>",
+            [thought("Hm"), call("f", a="x")],
+            id="behind thoughts",
+        ),
+        pytest.param("to=user<|message|>So: " + ATEM, ["So: " + ATEM.replace("NAME", "f")], id="an example"),
+        pytest.param(ATEM, [ATEM.replace("NAME", "f")], id="without a header"),
+        pytest.param("to=f<|message|>what?<|eom|>a", [error("unrecognised_tool_call"), "a"], id="text to a tool"),
+        pytest.param("to=f<|message|><atem:fun", [error("truncated")], id="cut in the wrapper"),
+        pytest.param("to=f<|message|>", [error("truncated")], id="cut behind the header"),
+    ],
+)
+def test_headers_of_muse(text: str, expected: list[Brief]) -> None:
+    """Only a message to a tool holds calls; everything else is an example."""
+    for name in ("f", "f.f"):
+        found = read(text.replace("NAME", name), dialects=["atem_xml"], tools=TOOLS)
+        assert expected == [each.replace("f.f", "f") if isinstance(each, str) else each for each in found]
+
+
+@pytest.mark.parametrize("name", ["f", "f.g", "f.f.f", ".", "x.y"])
+def test_other_names_of_muse(name: str) -> None:
+    """A namespace that is not the name again belongs to it."""
+    assert [call(name, a="x")] == read("to=f<|message|>" + ATEM.replace("NAME", name), dialects=["atem_xml"])
+
+
+@pytest.mark.parametrize("kind", ["", "function<｜tool_sep｜>"])
+def test_step_without_the_type_of_the_call(kind: str) -> None:
+    """Which is always the same."""
+    assert [f] == read(STEP.format(kind), dialects=["step3_xml"], tools=TOOLS)
+
+
+@pytest.mark.parametrize("id", ["0", ":12", "functions.0", "functions.:3"])
+def test_a_counter_in_the_place_of_kimis_name(id: str) -> None:
+    """It can only mean the one tool that is declared; of two it means none."""
+    text = f"<|tool_call_begin|>{id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+
+    assert [f] == read(text, dialects=["kimi_k2"], tools=TOOLS)
+    assert [call("g")] != read(text, dialects=["kimi_k2"], tools=[*TOOLS, {"name": "g"}])
+    assert [error("unrecognised_tool_call")] == read(
+        text.replace(id, "12"), dialects=["kimi_k2"], tools=[*TOOLS, {"name": "g"}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "expected"),
+    [
+        pytest.param(
+            "poolside_xml", "<tool_call>a word</tool_call>b", [error("unrecognised_tool_call"), "b"], id="Laguna"
+        ),
+        pytest.param(
+            "inkling", "<|content_invoke_tool_json|>no<|end_message|>b", [error("invalid_json"), "b"], id="Inkling"
+        ),
+    ],
+)
+def test_a_token_is_certain(dialect: str, text: str, expected: list[Brief]) -> None:
+    """Whatever follows it, it began a call."""
+    assert expected == read(text, dialects=[dialect], tools=TOOLS)

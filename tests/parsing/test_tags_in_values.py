@@ -1,0 +1,94 @@
+"""A closing tag counts only where structure follows it: files that a model writes hold such tags, too."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.reading import call, error, read, warning
+
+TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}]
+
+
+class Form(NamedTuple):
+    """How a dialect writes one value."""
+
+    dialect: str
+    begin: str
+    close: str
+    """The closing tag of the value."""
+    end: str
+    """What stands between that and the closing tag of the call."""
+    close_call: str
+    wraps: str = ""
+    """What closes the wrapper of the calls."""
+    end_of_turn: str = ""
+    warns: bool = True
+
+    def write(self, value: str) -> str:
+        """Return a call with this value."""
+        return self.begin + value + self.close + self.end + self.close_call + self.wraps
+
+
+FORMS = [
+    Form(
+        "qwen3_coder_xml", "<tool_call>\n<function=f>\n<parameter=a>\n", "\n</parameter>", "\n</function>\n",
+        "</tool_call>", end_of_turn="<|im_end|>",
+    ),
+    Form(
+        "seed_oss_xml", "<seed:tool_call>\n<function=f>\n<parameter=a>", "</parameter>", "\n</function>\n",
+        "</seed:tool_call>", end_of_turn="<seed:eos>",
+    ),
+    Form(
+        "glm_xml", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>", "</arg_value>", "\n", "</tool_call>",
+        end_of_turn="<|user|>", warns=False,
+    ),
+    Form(
+        "hunyuan_xml", "<tool_calls><tool_call>f<tool_sep><arg_key>a</arg_key><arg_value>", "</arg_value>", "",
+        "</tool_call>", "</tool_calls>", warns=False,
+    ),
+    Form(
+        "kimi_k3_xtml", '<|open|>call tool="f"<|sep|><|open|>argument key="a" type="string"<|sep|>',
+        "<|close|>argument<|sep|>", "", "<|close|>call<|sep|>", "<|close|>tools<|sep|>", warns=False,
+    ),
+]  # fmt: skip
+
+EVERY = pytest.mark.parametrize("form", FORMS, ids=[form.dialect for form in FORMS])
+
+
+@EVERY
+def test_a_closing_tag_in_a_value(form: Form) -> None:
+    """Behind it stands prose, or another closing tag of the same kind: it is a part of the value."""
+    tag, last = form.close.strip(), form.close_call
+    for value in (f"x{tag} y", f"{tag}z", f"x {last} y", f"x{last}\n\ny", f"x{tag[:-1]}", f"{tag}\n{tag[:3]}"):
+        expected = [call("f", a=value), " then"]
+        assert expected == read(form.write(value) + " then", dialects=[form.dialect], tools=TOOLS), value
+
+
+@EVERY
+def test_a_value_that_is_not_closed(form: Form) -> None:
+    """The tag of the call ends it where the message ends or another call begins, and not before prose."""
+    unclosed = [warning("missing_close")] if form.warns else []
+    open_call = form.begin + "x"
+    text = open_call + form.close_call
+    options = {"dialects": [form.dialect], "tools": TOOLS}
+
+    behind = read(f"{text}\n", **options)
+    assert [call("f", a="x"), *unclosed] == [each for each in behind if each != "\n"][: 1 + len(unclosed)]
+    if form.end_of_turn:
+        assert [call("f", a="x"), *unclosed] == read(text + form.end_of_turn, **options)
+    if not form.wraps:
+        found = [each for each in read(f"{text}\n{form.write('y')}", **options) if each != "\n"]
+        assert [call("f", a="x"), *unclosed, call("f", a="y")] == found
+    else:
+        assert [call("f", a="x")] == read(text + form.wraps, **options)
+    assert [error("truncated")] == read(f"{text} and so on", **options)
+    assert [error("truncated")] == read(open_call + form.close, **options)
+
+
+def test_line_feeds_of_seed() -> None:
+    """Its template puts none around a value, so that one behind a value is lost only where one stands before it."""
+    begin, end = "<seed:tool_call><function=f><parameter=a>", "</parameter></function></seed:tool_call>"
+    for written, value in [("x\n", "x\n"), ("x\n\n", "x\n\n"), ("\nx\n", "x"), ("\nx", "x"), ("\n", ""), ("", "")]:
+        assert [call("f", a=value)] == read(begin + written + end, dialects=["seed_oss_xml"], tools=TOOLS), written
