@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -11,6 +12,7 @@ from streamtools.parsing.dialects import Dialect, Opener, Tag
 from streamtools.parsing.markdown import IN_CODE, LINE_START, MarkerBeginnings
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
+from streamtools.parsing.rehearsal import RunMarkers
 from streamtools.parsing.visible import NearMisses
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
@@ -34,9 +36,14 @@ class DialectSet:
     """The markers of a set of dialects, by the place where they count."""
 
     def __init__(
-        self, dialects: tuple[Dialect, ...], in_code: str | None, reasoning: str, signatures: Signatures
+        self,
+        dialects: tuple[Dialect, ...],
+        in_code: str | None,
+        reasoning: str,
+        signatures: Signatures,
+        calls_at: str = "start",
     ) -> None:
-        """Look for `dialects`, with tools of these `signatures`; the other two are the parser's options."""
+        """Look for `dialects`, with tools of these `signatures`; the others are the parser's options."""
         names = tuple(name for name, _ in signatures)
         self.by_place: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
         self._closings: dict[Tag, ReasoningEnd] = {}
@@ -53,20 +60,32 @@ class DialectSet:
             for opener in _openers(dialect, signatures, names):
                 if opener.unless in ids:
                     continue
+                if calls_at == "anywhere":
+                    opener = _anywhere(opener)
                 self._entries.append(Entry(opener.marker, (opener, dialect, 0), even_in_code))
                 for count in range(opener.line_feeds):
                     marker = opener.marker.behind_line_feeds(count + 1)
                     self._entries.append(Entry(marker, (opener, dialect, count + 1), even_in_code))
+        closings = {*TAGS.values(), *(closing for tag in thoughts for closing in tag.closings)}
+        run = RunMarkers(
+            [
+                (entry.marker, opener)
+                for entry in self._entries
+                if isinstance(opener := entry.meaning[0], Opener) and _rehearsed(entry) and not entry.meaning[2]
+            ],
+            [
+                (entry.marker, tag)
+                for entry in self._entries
+                if isinstance(tag := entry.meaning[0], Tag) and entry.meaning[1].in_reasoning == "call"
+                if not tag.closings and "".join(map(str, tag.parts)) not in closings
+            ],
+        )
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         self.holds_line_feeds = any(_is_call(entry) and entry.meaning[2] for entry in self._entries)
         self.tags = ReasoningTags(
             TAGS,
             [entry.marker for entry in calls if entry.marker.where != "start"],
-            [
-                entry.marker
-                for entry in calls
-                if entry.meaning[1].in_reasoning == "call" and entry.marker.where == "anywhere"
-            ],
+            run,
             own=[tag for tag in thoughts if tag.where == "start"],
             others=[tag for tag in thoughts if tag.where != "start"],
         )
@@ -127,10 +146,26 @@ def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -
             yield from dialect.openers_of(name, parameters)
 
 
+def _anywhere(opener: Opener) -> Opener:
+    """Return an opener that counts only at the start as one that counts behind prose: what a bracket or a fence begins.
+
+    A word or a semicolon does not: it is prose more often than not.
+    """
+    first = opener.marker.first
+    if opener.where != "start" or first not in "{[`":
+        return opener
+    return replace(opener, where="line_start" if first == "`" else "anywhere")
+
+
 def _counts(entry: Entry, place: int) -> bool:
     where = entry.marker.where
     here = where == "anywhere" or place & _PLACES[where] > 0
     return here and (entry.in_code or not place & IN_CODE) and (_is_call(entry) or not place & CALLS_ONLY)
+
+
+def _rehearsed(entry: Entry) -> bool:
+    """Whether it is looked for in reasoning."""
+    return _is_call(entry) and entry.meaning[1].in_reasoning == "call" and entry.marker.where == "anywhere"
 
 
 def _is_call(entry: Entry) -> bool:

@@ -58,7 +58,7 @@ class Parser:
         self._declared = Declared(tools)
         meant = choose_dialects(dialects)
         signatures = self._declared.signatures(parameters=any(dialect.openers_of for dialect in meant))
-        self._dialects = dialect_set_of(meant, chosen.in_code, chosen.reasoning, signatures)
+        self._dialects = dialect_set_of(meant, chosen.in_code, chosen.reasoning, signatures, chosen.calls_at)
         self._output = Output(chosen, number)
         self._number = number
         self._visible = Visible(self._output, chosen)
@@ -135,6 +135,8 @@ class Parser:
         """Mark a gap: a part of the text is missing here, and a call around it is an error."""
         if self._span is not None:
             self._span.lose()
+        elif self._reasoning is not None:
+            self._reasoning.lose()
 
     @property
     def held(self) -> str:
@@ -226,7 +228,7 @@ class Parser:
     # Reasoning.
 
     def _think(self, closing: ReasoningEnd) -> None:
-        self._reasoning = ReasoningText(closing, self._output, keep_markup=self._options.keep_markup)
+        self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=self._options.keep_markup)
 
     def _read_reasoning(self, reasoning: ReasoningText, delta: str) -> str | None:
         rest = reasoning.read(delta, self._ended)

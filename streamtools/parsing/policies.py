@@ -30,6 +30,8 @@ class Options:
     """Refuse raw control characters inside JSON strings, the only repair that is on by default."""
     repair: bool = False
     """Put the JSON of malformed calls right where that can be guessed; needs the extra `repair`. Never of cut calls."""
+    calls_at: Literal["start", "anywhere"] = "start"
+    """Where calls count in dialects without a marker: at the start of a message, or behind prose as well."""
     trim: bool = False
     """Take white space next to a call out of the visible text."""
     keep_markup: bool = False
@@ -56,6 +58,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "on_malformed": ("error", "text"),
     "after_call": ("show", "hide", "stop"),
     "in_code": ("text", "call", None),
+    "calls_at": ("start", "anywhere"),
 }
 
 
@@ -66,6 +69,7 @@ class OtherOptions(TypedDict, total=False):
     on_malformed: Literal["error", "text"]
     after_call: Literal["show", "hide", "stop"]
     in_code: Literal["text", "call"] | None
+    calls_at: Literal["start", "anywhere"]
     strict: bool
     repair: bool
     trim: bool

@@ -1,7 +1,8 @@
 """What the model thinks before it answers: text between tags, in a channel of its own.
 
-Reasoning never yields calls, because models rehearse there what they then decide not to do. What would have been a call
-outside is reported once, at the end of the reasoning, so that a model which puts its calls in the wrong place can be
+Reasoning yields no calls, because models rehearse there what they then decide not to do; only of some dialects, whose
+models forget the closing tag, calls at the end of a message count (`rehearsal`). What would have been a call outside is
+reported once, at the end of the reasoning, so that a model which puts its calls in the wrong place can be
 distinguished from one that makes none.
 """
 
@@ -14,9 +15,11 @@ from typing import Literal
 from streamtools.errors import Code
 from streamtools.events import Markup, Reasoning, UIEvent, Warning
 from streamtools.parsing.call_life import Output
+from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Tag
 from streamtools.parsing.markers import Marker, Pattern, beginning
 from streamtools.parsing.reader import always
+from streamtools.parsing.rehearsal import Decision, Rehearsal, RunMarkers
 
 TAGS = {
     "<think>": "</think>",
@@ -38,12 +41,12 @@ class ReasoningTags:
         self,
         tags: Mapping[str, str],
         calls: Iterable[Marker],
-        enders: Iterable[Marker] = (),
+        run: RunMarkers,
         *,
         own: Iterable[Tag] = (),
         others: Iterable[Tag] = (),
     ) -> None:
-        """Take the tags, the markers of calls, and those of them that end reasoning.
+        """Take the tags, the markers of calls, and what calls in reasoning are made of that may count.
 
         A dialect's `own` tags count where these tags do. The `others` count in places of their own, and are known here
         for what closes them: where the opening tag was not seen, any of them may have been the one.
@@ -51,7 +54,7 @@ class ReasoningTags:
         A closing tag where an opening one counts closes nothing that was seen: the template had opened it, or a call
         ended it early. It only goes away.
         """
-        self._calls, self._enders = list(calls), list(enders)
+        self._calls, self._run = list(calls), run
         own = list(own)
         self.firsts = "".join(sorted({*(opening[0] for opening in tags), *(tag.marker.first for tag in own)}))
         self._tags: list[tuple[Pattern, ReasoningEnd | None]] = [
@@ -67,7 +70,7 @@ class ReasoningTags:
 
     def closing(self, tags: Sequence[str], before: Iterable[str] = ()) -> ReasoningEnd:
         """Return how reasoning ends that one of `tags` ends, or what comes `before` something else."""
-        return ReasoningEnd(tags, self._calls, [*(Marker((each,)) for each in before), *self._enders])
+        return ReasoningEnd(tags, self._calls, [Marker((each,)) for each in before], self._run)
 
     def at(
         self, text: str, at: int, ended: bool, *, strays: bool
@@ -88,14 +91,19 @@ class ReasoningTags:
 class ReasoningEnd:
     """How a section of reasoning ends, and what would be a call in it."""
 
-    def __init__(self, tags: Sequence[str], calls: Sequence[Marker], enders: Sequence[Marker]) -> None:
-        """Take what ends it and is hidden, what would be a call, and what ends it and is read again."""
+    def __init__(self, tags: Sequence[str], calls: Sequence[Marker], before: Sequence[Marker], run: RunMarkers) -> None:
+        """Take what ends it and is hidden, what would be a call, what ends it and is read again, and calls in it."""
         tags = sorted(set(tags), key=len)  # of two at one place the one that is complete first
-        enders = list(dict.fromkeys(enders))
+        before = list(dict.fromkeys(before))
+        rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
+        enders = [*before, *rehearsed]
+        self.run = run.find()
         whole = "|".join(map(re.escape, tags))
         begun = "|".join([*map(beginning, tags), *(marker.begun_pattern() for marker in enders)])
-        ender = "|".join(marker.search_pattern() for marker in enders) or "(?!)"
-        self.search = re.compile(f"({whole})|(?=({ender}))|(?:{begun})\\Z").search
+        ahead, calling = (
+            "|".join(marker.search_pattern() for marker in each) or "(?!)" for each in (before, rehearsed)
+        )
+        self.search = re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
         firsts = {*(tag[0] for tag in tags), *(marker.first for marker in enders)}
         self.leaves = _leaves(firsts)
         watched = [marker for marker in calls if marker not in enders]
@@ -128,10 +136,16 @@ def _leaves(characters: set[str]) -> Callable[[str], object]:
 class ReasoningText:
     """Reads from behind an opening tag to the closing one."""
 
-    __slots__ = ("_closing", "_keep_markup", "_last", "_output", "_seen", "_watch", "held", "leaves")
+    __slots__ = (
+        "_closing", "_declared", "_keep_markup", "_last", "_leaves", "_output", "_rehearsal", "_rehearsed", "_seen",
+        "_watch", "held", "leaves",
+    )  # fmt: skip
 
-    def __init__(self, closing: ReasoningEnd, output: Output, *, keep_markup: bool) -> None:
+    def __init__(self, closing: ReasoningEnd, output: Output, declared: Declared, *, keep_markup: bool) -> None:
         self._closing = closing
+        self._declared = declared
+        self._rehearsal: Rehearsal | None = None
+        self._rehearsed = False  # a call has turned out to be reasoning
         self._output = output
         self._keep_markup = keep_markup
         self.held = ""  # text that may yet end it
@@ -146,21 +160,52 @@ class ReasoningText:
         self._last = self._seen = text[-1]
         return [Reasoning(text, seq=self._output.number())]
 
+    def lose(self) -> None:
+        """Mark a gap: a part of the text is missing here."""
+        if self._rehearsal is not None:
+            self._rehearsal.lose()
+
     def read(self, delta: str, ended: bool) -> str | None:
-        """Take text; return what follows the closing tag, or None if it has not come."""
+        """Take text; return what follows the reasoning, or None if it has not ended."""
+        while True:
+            if self._rehearsal is None:
+                rest = self._read(delta, ended)
+                if self._rehearsal is None:
+                    return rest
+                delta = rest or ""
+            run = self._rehearsal
+            decision = run.read(delta, ended)
+            if decision is None:
+                return None
+            self._rehearsal, self.leaves = None, self._leaves
+            if decision is Decision.CALLS:
+                return run.text + run.rest
+            self._rehearsed = True
+            self._show(run.text)
+            delta = run.rest
+
+    def _show(self, text: str) -> None:
+        seen = self._look(self._watch, self._seen + text) if self._watch is not None else ""
+        self._output.events += self.skim(text)
+        self._seen = seen
+
+    def _read(self, delta: str, ended: bool) -> str | None:
+        """Take text; return what follows the closing tag, or that of a rehearsal that begins, or None."""
         text, held, rest = self.held + delta, "", None
         last = self._last  # there are markers that may not follow every character
         found = self._closing.search(last + text, len(last))
         begin = found.start() - len(last) if found else len(text)
         if found and found.lastindex:
             rest = text[found.end() - len(last) :]
+            if found.lastindex == 3:
+                self._rehearsal = Rehearsal(self._closing.run, self._output, self._declared)
         elif not ended:
             held = text[begin:]
         shown = text[:begin] if rest is not None or held else text
         if shown:
-            seen = self._look(self._watch, self._seen + shown) if self._watch is not None else ""
-            self._output.events += self.skim(shown)
-            self._seen = seen
+            self._show(shown)
+        if self._rehearsal is not None:
+            self._leaves, self.leaves = self.leaves, always
         if found and found[1] and self._keep_markup:
             self._output.add(Markup, found[1])
         self.held = held
@@ -171,7 +216,7 @@ class ReasoningText:
         watch, alike = self._watch, self._closing.watch is not None
         if watch is not None:  # nothing has been found but beginnings, in which there may be something
             alike = watch.complete(self._seen, 1) is not None
-        if alike:
+        if alike or self._rehearsed:
             message = "the reasoning holds what would be a call outside of it"
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
 

@@ -169,10 +169,13 @@ def test_the_beginnings_of_names_that_are_keys() -> None:
 
 
 def test_calls_inside_thoughts() -> None:
-    """Apertus calls from inside its thoughts: that ends them, and the tag that should have is hidden."""
-    text = '<|inner_prefix|>t<|tools_prefix|>[{"f":{}}]<|tools_suffix|>a<|inner_suffix|>b'
+    """Apertus calls from inside its thoughts, which ends them, at the end of a message."""
+    thoughts, calls = "<|inner_prefix|>t", '<|tools_prefix|>[{"f":{}}]<|tools_suffix|>'
 
-    assert [thought("t"), f, "ab"] == read(text, dialects=["apertus_list"])
+    assert [thought("t"), f] == read(thoughts + calls, dialects=["apertus_list"])
+    assert [thought(f"t{calls}a"), warning("call_in_reasoning"), "b"] == read(
+        f"{thoughts}{calls}a<|inner_suffix|>b", dialects=["apertus_list"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ END = "</parameter></function></tool_call>"
         pytest.param("<tool_call>\nx", ["<tool_call>\nx"], id="no function in the wrapper"),
         pytest.param("`<function=f>` <function=f> x", ["`<function=f>` <function=f> x"], id="a function in prose"),
         pytest.param(f"```\n{F}\n```", [f"```\n{F}\n```"], id="in a fence"),
-        pytest.param(f"<think>a {wrapped(F)} b", [thought("a "), f, " b"], id="in open reasoning"),
+        pytest.param(f"<think>a {wrapped(F)}", [thought("a "), f], id="in open reasoning"),
     ],
 )
 def test_calls(text: str, expected: list[Brief]) -> None:

@@ -127,6 +127,7 @@ def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
         behind = Behind("", "", True, behind.called, False, ())  # it has ended before what is held
     refuses = behind.called and options.get("after_call") == "stop"
     fresh = not behind.since.strip(" \t\r\n")
+    at_start = (fresh and behind.start) or options.get("calls_at") == "anywhere"
     here, behind_line = place_behind(behind.before), place_behind(behind.before + "\n")
     for dialect in _ids(options):
         even_in_code = _even_in_code(dialect, options)
@@ -134,18 +135,14 @@ def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
             for count in range(marker.line_feeds + 1):
                 place = behind_line if count else here
                 counts = (even_in_code or not place.in_code) and (marker.kind == "call" or not refuses)
-                counts = counts and _counts(
-                    marker, place, at_start=fresh and behind.start, behind_call=fresh and behind.behind_call
-                )
+                counts = counts and _counts(marker, place, at_start=at_start, behind_call=fresh and behind.behind_call)
                 if counts and may_become(held, ("\n" * count, *marker.parts) if count else marker.parts):
                     return True
         for tag in _tags_of(dialect, options):
             if tag.closings and tag.where == "start":
                 continue  # it counts where `<think>` does
             counts = (even_in_code or not here.in_code) and not refuses and (not tag.closings or _reasons(options))
-            counts = counts and _counts(
-                tag, here, at_start=fresh and behind.start, behind_call=fresh and behind.behind_call
-            )
+            counts = counts and _counts(tag, here, at_start=at_start, behind_call=fresh and behind.behind_call)
             if counts and may_become(held, tag.parts):
                 return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
@@ -189,6 +186,8 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
         (marker.kind == "result" or marker.wraps) and begins_with(pending, marker.parts) for marker in _markers(options)
     ):
         return True
+    if any(marker.ends_reasoning and begins_with(pending, marker.parts[:1]) for marker in _markers(options)):
+        return True  # what follows it says whether it is a part of the reasoning
     told = [event for event in reports if not isinstance(event, Markup)]
     if options.get("on_malformed") == "text" and told and isinstance(told[-1], Text):
         told.pop()  # what a malformed call was written as
@@ -228,7 +227,10 @@ def _is_late(step: Step) -> bool:
         return False
     behind = step.new[kinds.index(Call) :]
     unclosed = any(isinstance(event, Warning) and event.code is Code.MISSING_CLOSE for event in behind)
-    return any(isinstance(event, Text) and not (unclosed and event.text.lstrip()[:1] in "<") for event in behind)
+    return any(
+        isinstance(event, Text) and event.text.strip() and not (unclosed and event.text.lstrip()[:1] in "<")
+        for event in behind
+    )
 
 
 def _ids(options: dict[str, Any]) -> Iterable[str]:

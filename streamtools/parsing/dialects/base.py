@@ -115,6 +115,8 @@ class Tag:
     where: Where = "anywhere"
     auto: bool = True
     """Whether `dialects="auto"` includes it: not where it is words that other models write as well."""
+    ends_turn: bool = False
+    """The message ends with it."""
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -234,7 +236,7 @@ def _show(parts: tuple[Part, ...], ahead: tuple[Part, ...]) -> str:
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     """Return the tokens that end a message as tags, which go away behind a call; elsewhere they may be text."""
-    return tuple(Tag((token,), where="behind_call") for token in tokens)
+    return tuple(Tag((token,), where="behind_call", ends_turn=True) for token in tokens)
 
 
 ROLE_END = Tag(("<|role_end|>",))

@@ -1,0 +1,47 @@
+"""Calls without a marker behind prose, where the option asks for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamtools import Parser
+from tests.support.reading import Brief, call, error, read
+
+TOOLS = [{"name": name, "parameters": {"type": "object"}} for name in ("f", "get_weather")]
+f = call("f")
+F = '{"name":"f"}'
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "expected"),
+    [
+        pytest.param("raw_json", f"Sure: {F} ok", ["Sure: ", f, " ok"], id="an object"),
+        pytest.param("raw_json", f"{F} and {F}", [f, " and ", f], id="two"),
+        pytest.param("raw_json", f"So:\n```json\n{F}\n```\nok", ["So:\n", f, "\nok"], id="in a fence of its own"),
+        pytest.param("raw_json", f"`{F}` and\n> {F}", [f"`{F}` and\n> {F}"], id="in code and in a quote"),
+        pytest.param("raw_json", f"```py\n{F}\n```", [f"```py\n{F}\n```"], id="in a fence of code"),
+        pytest.param("raw_json", 'It is {"name":"g"} {"a":1}', ['It is {"name":"g"} {"a":1}'], id="other JSON"),
+        pytest.param("raw_json", 'So {"name":"f","arg', ['So {"name":"f","arg'], id="cut before it is certain"),
+        pytest.param("raw_json", 'So {"name":"f","arguments":{', ["So ", error("truncated")], id="cut behind that"),
+        pytest.param("json_array", f"So [{F},{F}].", ["So ", f, f, "."], id="an array"),
+        pytest.param("xlam_json", f"So [{F}].", ["So ", f, "."], id="that of xLAM"),
+        pytest.param("llama3_json", f"So {F}", ["So ", f], id="Llama's object"),
+        pytest.param("pythonic", "So [f()] and [f](x)", ["So ", f, " and [f](x)"], id="a list in Python, and a link"),
+        pytest.param("functionary_v32", "So f\n{}", ["So f\n{}"], id="a name alone is prose"),
+    ],
+)
+def test_calls_behind_prose(dialect: str, text: str, expected: list[Brief]) -> None:
+    """They call declared tools, and stand outside of code."""
+    assert expected == read(text, dialects=[dialect], tools=TOOLS, calls_at="anywhere")
+
+
+def test_without_the_option() -> None:
+    """They count only at the start; and without tools nothing is one."""
+    assert [f"So {F}"] == read(f"So {F}", dialects=["raw_json"], tools=TOOLS)
+    assert [f"So {F}"] == read(f"So {F}", dialects=["raw_json"], calls_at="anywhere")
+
+
+def test_misuse() -> None:
+    """The option has two values."""
+    with pytest.raises(ValueError, match="calls_at is one of 'start', 'anywhere'"):
+        Parser(calls_at="everywhere")  # type: ignore[arg-type]
