@@ -94,3 +94,12 @@ def test_a_counter_in_the_place_of_kimis_name(id: str) -> None:
 def test_a_token_is_certain(dialect: str, text: str, expected: list[Brief]) -> None:
     """Whatever follows it, it began a call."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS)
+
+
+def test_zeros_before_a_number_of_lfm() -> None:
+    """A month is a number, too; other dialects do not take it for one."""
+    text = "<|tool_call_start|>[f(a=08, b=-007.50, c=00)]<|tool_call_end|>"
+    other = text.replace("tool_call", "python")
+
+    assert [call("f", a=8, b=-7.5, c=0)] == read(text, dialects=["lfm2_pythonic"], tools=TOOLS)
+    assert [error("invalid_arguments")] == read(other, dialects=["pythonic_llama4"], tools=TOOLS)

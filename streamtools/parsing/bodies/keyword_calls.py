@@ -11,6 +11,7 @@ The Gemma models write one call with its keys and values in braces: `call:get_we
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Members
@@ -29,13 +30,17 @@ _STARS = Pattern("**")
 _BLANK_LINE = Closing(blank_line=True)
 
 
-def pythonic_calls(opening: str = "", close: str = "") -> Body:
-    """Return the grammar of calls between two tags, or, without tags, of a list of them."""
+def pythonic_calls(opening: str = "", close: str = "", *, zeros: bool = False) -> Body:
+    """Return the grammar of calls between two tags, or, without tags, of a list of them.
+
+    With `zeros`, numbers may begin with some.
+    """
+    syntax = replace(PYTHON, zeros=True) if zeros else PYTHON
     opener, closer = Pattern(opening), Pattern(close)
     end = Closing(close) if close else _BLANK_LINE
 
     def body(span: Span) -> Generator[None, None, None]:
-        return _Calls(span, opener, closer, close, end).read()
+        return _Calls(span, opener, closer, close, end, syntax).read()
 
     return body
 
@@ -43,8 +48,8 @@ def pythonic_calls(opening: str = "", close: str = "") -> Body:
 class _Calls:
     """Reads the calls of one span."""
 
-    def __init__(self, span: Span, opener: Pattern, closer: Pattern, close: str, end: Closing) -> None:
-        self._span = span
+    def __init__(self, span: Span, opener: Pattern, closer: Pattern, close: str, end: Closing, syntax: Syntax) -> None:
+        self._span, self._syntax = span, syntax
         self._opener, self._closer = opener, closer
         self._close, self._end = close, end
         self._listed = False  # a bracket is open
@@ -59,7 +64,7 @@ class _Calls:
         more = True
         while more:
             span.begin_call(span.place)
-            literal = ArgumentReader(span, PYTHON)
+            literal = ArgumentReader(span, self._syntax)
             state = yield from _read_call(span, literal)
             if state is not State.ENDED:
                 yield from give_up(span, state, literal, self._end)

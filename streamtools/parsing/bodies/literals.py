@@ -83,6 +83,9 @@ class Syntax:
     bare_strings: bool = False
     """A value without quotes that is no word and no number is a string, up to the next comma, bracket or line."""
 
+    zeros: bool = False
+    """Numbers may begin with zeros."""
+
     @cached_property
     def firsts(self) -> frozenset[str]:
         """The characters with which a string begins."""
@@ -112,8 +115,8 @@ _decimal = re.compile(rf"([-+]?)({_DIGITS})?(\.)?({_DIGITS})?(?:[eE]([-+]?{_DIGI
 _prefixed = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]{1,128}|[oO][0-7]{1,128}|[bB][01]{1,128})").fullmatch
 
 
-def number(word: str) -> str | None:
-    """Return a number as JSON, or None if `word` is none."""
+def number(word: str, *, zeros: bool = False) -> str | None:
+    """Return a number as JSON, or None if `word` is none; with `zeros` it may begin with some."""
     if _prefixed(word):
         return str(int(word, 0))
     found = _decimal(word)
@@ -122,7 +125,9 @@ def number(word: str) -> str | None:
     sign, whole, point, fraction, exponent = found.groups()
     whole = (whole or "0").replace("_", "")
     if len(whole) > 1 and whole[0] == "0":
-        return None
+        if not zeros:
+            return None
+        whole = whole.lstrip("0") or "0"
     text = ("-" if sign == "-" else "") + whole
     if point:
         text += "." + (fraction or "0").replace("_", "")
@@ -385,7 +390,7 @@ class Literals:
             self._expect = _COLON
         else:
             word = word.rstrip()
-            value = self._syntax.words.get(word) or number(word)
+            value = self._syntax.words.get(word) or number(word, zeros=self._syntax.zeros)
             if value is None and self._syntax.bare_strings and len(word) < _LONGEST_WORD:
                 value = f'"{quoted(word)}"'
             elif value is None and self.fault is None:

@@ -2,8 +2,9 @@
 
 In formats of this kind, only the schema says whether `1` is a number. A string goes out while it arrives. A value that
 may be something else is held until that is certain, and is a string if it is nothing else: nothing is guessed, and the
-validation of the tool reports errors to the model. Every value of an unknown tool or parameter is a string. Containers
-are read as Python or JSON writes them and go out while they arrive, unless they may be strings as well.
+validation of the tool reports errors to the model. A container whose quotes are escaped, as in a string of JSON, is
+read as what that string says. Every value of an unknown tool or parameter is a string. Containers are read as Python or
+JSON writes them and go out while they arrive, unless they may be strings as well.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies.literals import PYTHON, Literals, number, quoted
 from streamtools.parsing.declared import Schema, Types
 from streamtools.parsing.json_text import State
+from streamtools.parsing.reader import matcher
 from streamtools.parsing.span import Span
 
 STRING: Final = frozenset({"string"})
@@ -30,6 +32,17 @@ _SPACE = " \t\r\n"
 _special = re.compile(r'["\\\x00-\x1f]').search
 _number_begun = re.compile(r"[-+]?(?:[0-9.][-+.0-9_a-fA-FxXoO]*)?").fullmatch
 _json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
+
+_first_in = matcher(r"[\[{ \t\r\n]*(\\.|[^\\])?")
+"""Matches the brackets at the beginning of a container, and what comes first in it, with a group once that is known."""
+_escapes = matcher(r"(?:[^\\]+|\\.)*")
+_escape_in = re.compile(r"\\(.)", re.DOTALL).sub
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return _CONTROLS.get(found[1], found[1])
+
 
 _WORDS = {
     "boolean": {"true": "true", "True": "true", "false": "false", "False": "false"},
@@ -48,6 +61,8 @@ class Value:
         self._held: list[str] = []
         self._aside: list[str] = []  # the JSON of what may yet be a string
         self._literals: Literals | None = None
+        self._escaped = False  # the quotes of the container are
+        self._slash = ""  # a back-slash, whose escape is cut
         self._take: Callable[[str], None] = self._hold
         self.take: Callable[[str], None] = self._pass_on
         """Takes the next piece of the text."""
@@ -62,6 +77,8 @@ class Value:
             return
         if self._take is _ignore:
             return
+        if self._literals is None and self._take == self._hold:
+            self._begin_container("".join(self._held).lstrip(_SPACE))
         literals = self._literals
         if literals is None:
             literal = _read_scalar("".join(self._held).strip(_SPACE), self._types)
@@ -87,13 +104,20 @@ class Value:
         if len(held) - len(word) > _HELD_MOST:
             self._begin_text(held)
         elif word and word[0] in _brackets(self._types):
+            if len(held) > _HELD_MOST or _first_in(word).lastindex:
+                self._begin_container(word)
+        elif word and (len(held) > _HELD_MOST or not _may_be_scalar(word, self._types)):
+            self._begin_text(held)
+
+    def _begin_container(self, word: str) -> None:
+        """Begin to read a container, if `word` begins one."""
+        if word and word[0] in _brackets(self._types):
             aside = "string" in self._types
+            self._escaped = _first_in(word)[1] == '\\"'
             write = self._aside.append if aside else self._span.write
             self._literals = Literals(write, PYTHON, depth=self._span.depth - 1)  # the arguments are an object
             self._take = self._add_aside if aside else self._read
             self._read(word)
-        elif word and (len(held) > _HELD_MOST or not _may_be_scalar(word, self._types)):
-            self._begin_text(held)
 
     def _begin_text(self, text: str) -> None:
         if self._text:
@@ -117,6 +141,10 @@ class Value:
         """Read more of a container; one that is broken is a string where it may be one."""
         literals = self._literals
         assert literals is not None
+        if self._escaped:
+            text = self._slash + text
+            whole = _escapes(text).end()
+            text, self._slash = _escape_in(_unescaped, text[:whole]), text[whole:]
         leaves = literals.leaves
         if leaves is not None and leaves(text) is None:
             literals.take(text)

@@ -70,10 +70,13 @@ def olmo3_pythonic() -> Dialect:
 
 
 def lfm2_pythonic() -> Dialect:
-    """Return the dialect of LiquidAI/LFM2, by its chat template; it writes JSON between its tags as well."""
+    """Return the dialect of LiquidAI/LFM2, by its chat template; it writes JSON between its tags as well.
+
+    Its numbers may begin with zeros, as in a month.
+    """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
-    dialect = _tagged("lfm2_pythonic", opening, close, models=("lfm-?2",), ends=("<|im_end|>",))
+    dialect = _tagged("lfm2_pythonic", opening, close, models=("lfm-?2",), ends=("<|im_end|>",), zeros=True)
     body = json_calls(close)
     return replace(
         dialect,
@@ -92,9 +95,11 @@ def lfm2_pythonic() -> Dialect:
     )
 
 
-def _tagged(id: str, opening: str, close: str, *, models: tuple[str, ...], ends: tuple[str, ...]) -> Dialect:
+def _tagged(
+    id: str, opening: str, close: str, *, models: tuple[str, ...], ends: tuple[str, ...], zeros: bool = False
+) -> Dialect:
     """Return a dialect with a list of calls, or calls without one, between two tags, or a list without tags."""
-    body = pythonic_calls(opening, close)
+    body = pythonic_calls(opening, close, zeros=zeros)
     return Dialect(
         id=id,
         openers=(
