@@ -29,38 +29,11 @@ if TYPE_CHECKING:
     from streamtools.recording.event_replay import replay
 
 __all__ = [
-    "events",
-    "Code",
-    "StreamToolsError",
-    "Limits",
-    "ToolCall",
-    "sources",
-    "Dialect",
-    "dialects_for",
-    "Parser",
-    "parse",
-    "StreamMachine",
-    "extract_tool_calls",
-    "tool",
-    "Tool",
-    "ToolRegistry",
-    "ToolOutcome",
-    "ToolResult",
-    "ToolError",
-    "ToolContext",
-    "Guards",
-    "ToolStream",
-    "StreamOptions",
-    "TurnResult",
-    "conversation",
-    "augment_system_prompt",
-    "Emulation",
-    "chat",
-    "UiTexts",
-    "outputs",
-    "replay",
-    "coalesce",
-]
+    "events", "Code", "StreamToolsError", "Limits", "ToolCall", "sources", "Dialect", "dialects_for", "Parser", "parse",
+    "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult", "ToolError",
+    "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation", "augment_system_prompt",
+    "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
+]  # fmt: skip
 
 _LATER = {
     "conversation": "streamtools.conversation",

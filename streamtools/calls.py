@@ -70,7 +70,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     @property
     def is_native(self) -> bool:
-        """Whether the provider has told the call beside the text, so that nobody but the model can have written it."""
+        """Whether the provider sent the call apart from the text, so that nobody but the model can have written it."""
         return self.dialect == NATIVE and not self.id.startswith(EMULATED)
 
     def fingerprint(self) -> str:

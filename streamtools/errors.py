@@ -90,7 +90,7 @@ class Code(StrEnum):
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded; the stream goes on."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
-    """The arguments that the provider tells at the end of a native call differ from its deltas; the end counts."""
+    """The arguments that the provider sends at the end of a native call differ from its deltas; the end counts."""
     SALVAGED = "salvaged"
     """The provider refused to read a call, which was found in what the model had written."""
     EMULATED = "emulated"

@@ -166,11 +166,7 @@ def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
         return number
 
     return json.JSONDecoder(
-        object_pairs_hook=_object,
-        parse_int=integer,
-        parse_float=real,
-        parse_constant=_constant,
-        strict=strict,
+        object_pairs_hook=_object, parse_int=integer, parse_float=real, parse_constant=_constant, strict=strict
     )
 
 

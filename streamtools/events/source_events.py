@@ -52,8 +52,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
                 raise ValueError(str(error)) from None
 
         return core_schema.no_info_plain_validator_function(
-            validate,
-            serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
+            validate, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
         )
 
     @classmethod
@@ -150,13 +149,13 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
 
 
 class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
-    """A native call, complete; one that has not begun begins with it.
+    """A complete native call, which may have begun before or not.
 
-    `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
-    counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
-    tool itself, and nobody else must. Not `answerable`: nobody can give the provider a result, so the call is reported
-    and stays pending. `fault`: what the provider tells in the place of a call cannot be one.
-    `emulated`: the model was asked for it, so that what is declared of its native calls says nothing here.
+    `arguments` is JSON text or an object; with None, the arguments are those of the deltas. `signature` goes back to
+    the provider unchanged with the call. `provider_executed`: the provider runs the tool itself, and it must not run
+    here. Not `answerable`: the provider takes no result, so the call is reported and stays pending. `fault`: what the
+    provider sends in the place of a call cannot be one. `emulated`: the call was asked for in another request, so that
+    `native_tool_calls` says nothing about it.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -181,7 +180,7 @@ class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
 class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
     """A provider's turn has ended, and its complete calls count.
 
-    `text` is the provider's own idea of the whole text, where it tells. `ends_run` is False in formats whose runs hold
+    `text` is the whole text, if the provider sends it once more. `ends_run` is False in formats whose runs hold
     several turns and end with an event of their own.
     """
 

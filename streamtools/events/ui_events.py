@@ -302,7 +302,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
 
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
-    """Yield events with each stretch of reports from tools sorted by call; each call keeps its own order."""
+    """Yield events with each run of reports from tools sorted by call; each call keeps its own order."""
     order: dict[str, int] = {}
     for at_work, group in itertools.groupby(events, _is_report):
         members = list(group)

@@ -27,7 +27,7 @@ _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's do
 
 
 class Ending:
-    """What is known of the end of one run. It only takes note: what follows from that is for the machine to do."""
+    """What is known of the end of one run. It only keeps the state; the machine acts on it."""
 
     __slots__ = ("asked", "complete", "conversation_id", "failed", "finish", "raw_finish", "why")
 
@@ -40,7 +40,7 @@ class Ending:
         self.why: str | None = None
         """What has stopped the run."""
         self.finish: str | None = None
-        """How the last turn ended; None if nobody has said so."""
+        """How the last turn ended; None if it is not known."""
         self.raw_finish: str | None = None
         self.conversation_id: str | None = None
 
@@ -50,13 +50,14 @@ class Ending:
         return self.failed or bool(self.why)
 
     def begin_turn(self) -> None:
-        """Take note that an answer begins, or goes on."""
+        """An answer begins, or goes on."""
         self.complete = self.asked = False
 
     def end_turn(self, event: ProviderCompleted, finish: str | None, lost: bool) -> None:
-        """Take note of how the provider ends a turn, or of our own `finish`; one without a reason has just stopped.
+        """The provider ends a turn, or we do with a `finish` of our own. Without any reason, it has finished with
+        "stop".
 
-        Unless a part of it is `lost`: that may have been the reason, and what is not known to be good lets nothing run.
+        If a part of the turn is `lost`, it ends with "other", and no call runs: the reason may have been in it.
         """
         self.finish = finish or event.finish_reason or "stop"
         if self.finish == "stop" and lost and event.raw_finish_reason is None and finish is None:
@@ -65,25 +66,25 @@ class Ending:
         self.complete = self.complete or event.ends_run
 
     def break_off_turn(self) -> None:
-        """Take note that the turn that is open ends without anybody's saying how."""
+        """The open turn ends without a finish reason."""
         self.finish = self.raw_finish = None
 
     def end_chain(self, conversation_id: str | None) -> None:
-        """Take note that the provider has said all that it will, in a conversation of this id."""
+        """The provider has ended the run, whose conversation has this id."""
         self.finish = self.finish or "stop"
         self.conversation_id = conversation_id
         self.complete = True
 
     def stop(self, why: str) -> None:
-        """Take note of what has stopped the run; the first word stands."""
+        """The run is stopped for a reason; the first one counts."""
         self.why = self.why or why
 
     def go_on(self) -> None:
-        """Take note that another request is to follow: until its answer is complete, the run is not."""
+        """Another request follows: until its answer is complete, the run is not."""
         self.complete, self.asked = False, True
 
     def rest(self) -> None:
-        """Take note that no other request follows after all."""
+        """No other request follows after all."""
         self.complete, self.asked = True, False
 
     def done(self, pending: list[ToolCall], seq: int, *, left: bool) -> Done:

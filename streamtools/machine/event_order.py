@@ -1,8 +1,8 @@
 """The order of events, as a grammar that can be held against a run. Sans-IO.
 
-An encoder, and an interface behind it, may rely on what stands here: they need no case for a piece of a call that
-nobody has begun, for a step inside a step, or for a run that goes on behind its end. Two things have an order, and each
-is a small machine: the run with its steps, and each call. docs/events.md has both as text.
+Encoders and interfaces may rely on this order: they need no case for a piece of a call that has not begun, for a step
+inside a step, or for an event after the end of the run. The run with its steps is a small state machine, and so is each
+call. docs/events.md describes both.
 """
 
 from __future__ import annotations
@@ -11,31 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from streamtools.errors import EventOrderError
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    CallDelta,
-    CallStart,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    FollowUp,
-    Markup,
-    Progress,
-    Raw,
-    Reasoning,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    Thinking,
-    UIEvent,
-    UsageReport,
-    Warning,
-)
+from streamtools.events import UIEvent, ui_events
 
-_BEGUN, _NAMED, _TOLD, _BAD, _COMPLETE, _ASKED, _AT_WORK, _LEFT, _ENDED = (
+_BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
     "is being written",
     "is being written and has its name",
     "is complete, and the thinking has not ended",
@@ -46,16 +24,16 @@ _BEGUN, _NAMED, _TOLD, _BAD, _COMPLETE, _ASKED, _AT_WORK, _LEFT, _ENDED = (
     "was left behind by its step",
     "has ended",
 )
-_WRITTEN = (_BEGUN, _NAMED, _TOLD, _BAD)  # the states in which the interface shows that it waits
+_WRITTEN = (_BEGUN, _NAMED, _WHOLE, _MALFORMED)  # the states in which the interface shows that it waits
 
 _LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
-    CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
-    CallDelta: ((_NAMED,), _NAMED, "arguments come behind the call-start and before the call"),
-    Call: ((_BEGUN, _NAMED), _TOLD, "a call is complete once, behind the thinking that began it"),
-    ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
-    Executing: ((_COMPLETE, _ASKED), _AT_WORK, "only a complete call of this step is run, once"),
-    Progress: ((_AT_WORK,), _AT_WORK, "only a tool that is at work makes progress"),
-    Executed: ((_AT_WORK,), _ENDED, "only a tool that is at work answers, once"),
+    ui_events.CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
+    ui_events.CallDelta: ((_NAMED,), _NAMED, "arguments come behind the call-start and before the call"),
+    ui_events.Call: ((_BEGUN, _NAMED), _WHOLE, "a call is complete once, behind the thinking that began it"),
+    ui_events.ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
+    ui_events.Executing: ((_COMPLETE, _ASKED), _RUNNING, "only a complete call of this step is run, once"),
+    ui_events.Progress: ((_RUNNING,), _RUNNING, "only a tool that is at work makes progress"),
+    ui_events.Executed: ((_RUNNING,), _ENDED, "only a tool that is at work answers, once"),
 }
 """What may happen to a call: the states in which it may, the state behind it, and the rule."""
 
@@ -81,8 +59,8 @@ class Grammar:
         self._seq = 0
         self._step = 0
         self._open = not run  # a step is
-        self._over = False  # the answer of this step: its tokens have been told
-        self._goes_on = False  # a follow-up has been told, and no step has begun behind it
+        self._over = False  # the answer of this step: its usage has been reported
+        self._goes_on = False  # a follow-up has come, and no step has begun since
         self._waits = False  # the interface shows that it waits, for no call in particular
         self._refused = False  # a call turned out to be text, and the warning has not come
         self._resumes = False  # the first step has begun, and holds nothing but calls of an earlier run
@@ -101,19 +79,19 @@ class Grammar:
         if self._done:
             self._refuse("nothing follows done")
         self._number(event.seq)
-        if not isinstance(event, Call):
-            self._resumes = isinstance(event, StepStart) and self._step == 0
-        if self._run and (self._place == 1) != isinstance(event, Start):
+        if not isinstance(event, ui_events.Call):
+            self._resumes = isinstance(event, ui_events.StepStart) and self._step == 0
+        if self._run and (self._place == 1) != isinstance(event, ui_events.Start):
             self._refuse("a run begins with start, which comes once")
-        if self._refused and not isinstance(event, Warning):
+        if self._refused and not isinstance(event, ui_events.Warning):
             self._refuse("where a call turned out to be text, a warning says so")
         self._refused = False
         if not self._run and isinstance(event, _OF_RUNS):
-            self._refuse("a parser tells nothing of runs and tools")
+            self._refuse("a parser reports nothing of runs and tools")
         read(self, event)
 
     def close(self) -> None:
-        """Take note that no more events come. Raises `EventOrderError` if something has not ended."""
+        """Check the end of the events. Raises `EventOrderError` if something has not ended."""
         self._event = None
         if self._refused:
             self._refuse("where a call turned out to be text, a warning says so")
@@ -136,9 +114,9 @@ class Grammar:
             self._seq = seq
 
     def _read_anywhere(self, event: UIEvent) -> None:
-        """`start` (whose place has been looked at), `warning` and `raw` disturb nothing."""
+        """Accept `start` (whose place has been checked), `warning` and `raw` in any state."""
 
-    def _read_step_start(self, event: StepStart) -> None:
+    def _read_step_start(self, event: ui_events.StepStart) -> None:
         if self._open:
             self._refuse(f"step {self._step} has not ended")
         if self._failed:
@@ -148,13 +126,13 @@ class Grammar:
         self._step += 1
         self._open, self._over, self._goes_on = True, False, False
 
-    def _read_step_end(self, event: StepEnd) -> None:
+    def _read_step_end(self, event: ui_events.StepEnd) -> None:
         self._check_open()
         if event.step != self._step:
             self._refuse(f"the step that ends is {self._step}")
         self._check_written("the step ends")
         for call_id, state in self._calls.items():
-            if state == _AT_WORK:
+            if state == _RUNNING:
                 self._refuse(f"{call_id} {state}, and executions precede the end of their step")
         self._calls = dict.fromkeys(self._calls, _LEFT)
         self._open = False
@@ -164,17 +142,17 @@ class Grammar:
         if self._failed or self._over:
             self._refuse("the answer is complete, or has failed")
 
-    def _read_usage(self, event: UsageReport) -> None:
+    def _read_usage(self, event: ui_events.UsageReport) -> None:
         if not self._step:
-            self._refuse("tokens are told of a step, and none has begun")
+            self._refuse("usage is reported of a step, and none has begun")
         self._over = True
 
-    def _read_follow_up(self, event: FollowUp) -> None:
+    def _read_follow_up(self, event: ui_events.FollowUp) -> None:
         if self._open or not self._step or self._goes_on or self._failed:
             self._refuse("a follow-up stands behind a step, once, and before the next")
         self._goes_on = True
 
-    def _read_done(self, event: Done) -> None:
+    def _read_done(self, event: ui_events.Done) -> None:
         if self._open:
             self._refuse(f"step {self._step} has not ended")
         if self._waits:
@@ -188,7 +166,7 @@ class Grammar:
 
     # The calls.
 
-    def _read_thinking(self, event: Thinking) -> None:
+    def _read_thinking(self, event: ui_events.Thinking) -> None:
         call_id = event.call_id
         if call_id is None:
             if event.active == self._waits:
@@ -202,9 +180,9 @@ class Grammar:
             self._calls[call_id] = _BEGUN
         else:
             state = self._state(call_id)
-            if state == _TOLD:
+            if state == _WHOLE:
                 self._calls[call_id] = _COMPLETE
-            elif state in (_BEGUN, _BAD):
+            elif state in (_BEGUN, _MALFORMED):
                 self._refused = state == _BEGUN
                 del self._calls[call_id]
             else:
@@ -215,7 +193,7 @@ class Grammar:
         call_id = event.call.id if hasattr(event, "call") else event.call_id
         self._check_open()
         state = self._state(call_id)
-        if isinstance(event, Call) and self._resumes and call_id not in self._ids:
+        if isinstance(event, ui_events.Call) and self._resumes and call_id not in self._ids:
             self._ids.add(call_id)
             self._over = True  # the model says nothing in this step
             following = _COMPLETE
@@ -223,7 +201,7 @@ class Grammar:
             self._refuse(f"{rule}, and {call_id} {state}")
         self._move(call_id, following)
 
-    def _read_error(self, event: Error) -> None:
+    def _read_error(self, event: ui_events.Error) -> None:
         call_id = event.call_id
         if call_id is None:
             if self._failed:
@@ -237,11 +215,11 @@ class Grammar:
         if event.call is None:
             if state not in (_BEGUN, _NAMED):
                 self._refuse(f"a call is malformed while it is being written, and {call_id} {state}")
-            self._move(call_id, _BAD)
+            self._move(call_id, _MALFORMED)
         else:
             if event.call.id != call_id:
                 self._refuse("an error with a call has the id of the call")
-            if state not in (_COMPLETE, _ASKED, _AT_WORK):
+            if state not in (_COMPLETE, _ASKED, _RUNNING):
                 self._refuse(f"a complete call ends once, in its step, and {call_id} {state}")
             self._move(call_id, _ENDED)
 
@@ -267,16 +245,19 @@ class Grammar:
         raise EventOrderError(self._place, self._event, rule)
 
 
-_OF_RUNS = (Start, StepStart, StepEnd, ApprovalRequested, Executing, Progress, Executed, FollowUp, UsageReport, Done)
+_OF_RUNS = (
+    *(ui_events.Start, ui_events.StepStart, ui_events.StepEnd, ui_events.UsageReport, ui_events.FollowUp),
+    *(ui_events.ApprovalRequested, ui_events.Executing, ui_events.Progress, ui_events.Executed, ui_events.Done),
+)
 _READERS: dict[type[Any], Callable[[Grammar, Any], None]] = {
-    **dict.fromkeys((Start, Warning, Raw), Grammar._read_anywhere),
-    **dict.fromkeys((Text, Reasoning, Markup), Grammar._read_content),
+    **dict.fromkeys((ui_events.Start, ui_events.Warning, ui_events.Raw), Grammar._read_anywhere),
+    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.Markup), Grammar._read_content),
     **dict.fromkeys(_LIFE, Grammar._read_life),
-    StepStart: Grammar._read_step_start,
-    StepEnd: Grammar._read_step_end,
-    UsageReport: Grammar._read_usage,
-    FollowUp: Grammar._read_follow_up,
-    Thinking: Grammar._read_thinking,
-    Error: Grammar._read_error,
-    Done: Grammar._read_done,
+    ui_events.StepStart: Grammar._read_step_start,
+    ui_events.StepEnd: Grammar._read_step_end,
+    ui_events.UsageReport: Grammar._read_usage,
+    ui_events.FollowUp: Grammar._read_follow_up,
+    ui_events.Thinking: Grammar._read_thinking,
+    ui_events.Error: Grammar._read_error,
+    ui_events.Done: Grammar._read_done,
 }

@@ -1,9 +1,9 @@
-"""Native calls: what an adapter tells of them, piece by piece, into calls and their events. Sans-IO.
+"""Native calls: turns the pieces that an adapter reports into calls and their events. Sans-IO.
 
-An adapter says which piece belongs to which call (its `key`) and where the provider ended one. Here the pieces become
-a call by the same rule as any other (`streamtools.calls`), with the same order of events. A call is complete when
-its provider has said so; where a turn ends without that, one whose JSON object has closed is complete too, because
-nothing could continue it, and any other is truncated. Which of a turn's calls count is not decided here.
+An adapter reports to which call a piece belongs (its `key`) and where the provider ends a call. The pieces become calls
+by the same rules as in text (`streamtools.calls`), with the same order of events. A call is complete when its provider
+says so. If the turn ends before, a call whose JSON object has closed is complete too, because nothing could continue
+it, and any other is truncated. `Turn.choose` decides which calls of a turn count.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # g
 class NativeCalls:
     """The native calls of one turn after the other; every method returns the events that it makes certain.
 
-    `calls` holds the complete ones of the turn, in the order in which they ended; the `count` of `output` is how many
-    have begun, also those that ended malformed, and `unanswerable` holds the ids of those whose provider takes no
-    result from us.
-    `emulated` says that the model was asked for them, and has told none by itself.
+    `calls` holds the complete calls of the turn in the order in which they ended; `output.count` is the number of calls
+    that have begun, malformed ones included, and `unanswerable` holds the ids of those whose provider takes no result
+    from us. `emulated` is True if the calls come from a request for a decision and not from the model's own answer.
     """
 
     def __init__(self, options: Options, number: Callable[[], int]) -> None:
@@ -51,18 +50,18 @@ class NativeCalls:
         self.adopted: set[str] = set()  # ids of calls of the run that stood in a text
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
         self.open: dict[str, OpenCall] = {}
-        """The calls that are being written, by the adapter's key. A piece of the arguments may be added by whoever has
-        it, as `add` would: while there is `room` for it, to the `pieces`.
+        """The calls that are being written, by the adapter's key. A caller may add a piece of the arguments to `pieces`
+        by itself, as `add` does, while it fits into `room`.
         """
-        self._sound: dict[str, int] = {}  # keys of those that may still be good, and how many pieces have closed them
+        self._sound: dict[str, int] = {}  # keys of calls without a fault, and how many pieces their closed object has
         self.begin_turn()
 
     def reserve(self, ids: Iterable[str]) -> None:
-        """Take note of ids that calls of this run have already."""
+        """Register ids that calls of this run have already."""
         self._ids |= dict.fromkeys(ids, 1)
 
     def begin_turn(self) -> None:
-        """Forget the last turn."""
+        """Reset for a new turn."""
         self.output.begin()
         self.calls = self.output.calls
         self.unanswerable: set[str] = set()
@@ -73,7 +72,7 @@ class NativeCalls:
         self._bad: set[str] = set()  # provider ids of calls that ended as errors
 
     def start(self, event: ToolCallStart) -> list[UIEvent]:
-        """Take note that a call begins, or what more is known of it."""
+        """Begin a call, or add its id or name."""
         if event.key in self._ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
@@ -86,7 +85,7 @@ class NativeCalls:
         return events
 
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
-        """Take a piece of a call's arguments."""
+        """Add a piece of a call's arguments."""
         if event.key in self._ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
@@ -95,7 +94,7 @@ class NativeCalls:
         return events
 
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
-        """End a call as its provider ends it."""
+        """End a call that its provider has completed."""
         if event.key in self._ended or (event.provider_executed and event.key not in self.open):
             return [self._pass(event)]
         events: list[UIEvent] = []
@@ -115,14 +114,14 @@ class NativeCalls:
         self._end(event.key, given, event.signature)
         return events
 
-    def reconcile(self, told: Iterable[NativeToolCall]) -> list[UIEvent]:
-        """Take the calls of a completed turn: those that have been seen already, by id or else by what they say, are
-        not seen twice, those that are open end, and the others are new.
+    def reconcile(self, completed: Iterable[NativeToolCall]) -> list[UIEvent]:
+        """Compare the calls of a completed turn with those that were streamed. One with the same id, or else with the
+        same name and arguments, is the same call; a call that is open ends; the others are new.
         """
         events: list[UIEvent] = []
         left = [(call, _Meaning(call.arguments)) for call in self.calls]
         opened = {call.provider_id: key for key, call in self.open.items() if call.provider_id}
-        for number, event in enumerate(told):
+        for number, event in enumerate(completed):
             meaning = _Meaning(event.arguments)
             seen = next((each for each in left if _is_same(*each, event, meaning)), None)
             if seen is not None:
@@ -133,7 +132,7 @@ class NativeCalls:
         return events
 
     def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
-        """Return `events`, which tell complete calls that were found in a text, as those of native ones."""
+        """Return `events`, of complete calls that were found in a text, with the calls as native ones."""
         adopted: list[UIEvent] = []
         for event in events:
             if isinstance(event, Call):
@@ -146,7 +145,7 @@ class NativeCalls:
         return adopted
 
     def give_up(self) -> list[UIEvent]:
-        """End what is open, because the provider could not read it, and it has been found in what the model wrote."""
+        """End the calls that are open: the provider could not read them, and the text of the model holds them."""
         events: list[UIEvent] = []
         self.output.events = events
         for key, call in list(self.open.items()):
@@ -155,8 +154,8 @@ class NativeCalls:
         return events
 
     def lose(self) -> None:
-        """Take note that a part of the stream is missing: what is open cannot be trusted any more, but for calls whose
-        JSON object has closed, of which no piece can be missing.
+        """Mark the calls that are open as damaged: a part of the stream is missing. A call whose JSON object has closed
+        stays good, because no piece of it can be missing.
         """
         for key, read in list(self._sound.items()):
             call = self.open[key]
@@ -168,7 +167,7 @@ class NativeCalls:
                 del self._sound[key]
 
     def close(self) -> list[UIEvent]:
-        """End what is open, because the turn ends."""
+        """End the calls that are open at the end of the turn."""
         events: list[UIEvent] = []
         self.output.events = events
         for key, call in list(self.open.items()):
@@ -205,8 +204,8 @@ class NativeCalls:
         if call.name is None:
             call.name = name
             if name.strip() and call.dropped is None:
-                if self._options.call_deltas and (told := "".join(call.pieces)):
-                    call.waiting.append(told)
+                if self._options.call_deltas and (written := "".join(call.pieces)):
+                    call.waiting.append(written)
                 self.output.start_call(call, name)
         elif call.name != name:
             call.fault = call.fault or Rejected(Code.CONFLICTING_FIELDS, "the call holds two different tool names")
@@ -228,22 +227,22 @@ class NativeCalls:
             self.output.tell_arguments(call, text)
 
     def _compare(self, call: OpenCall, given: Any) -> str:
-        """Return the arguments as JSON text: what the provider tells at the end, and else what its deltas held."""
-        told = "".join(call.pieces)
+        """Return the arguments as JSON text: those `given` at the end of the call, or else those of its deltas."""
+        streamed = "".join(call.pieces)
         if given is None or given == "" or call.dropped is not None:
-            return told
+            return streamed
         try:
             text = given if isinstance(given, str) else _write(given)
         except Rejected as fault:
             call.fault = call.fault or fault
-            return told
-        if not told:
+            return streamed
+        if not streamed:
             self._add(call, text)
-        elif text != told and _meaning(text) != _meaning(told):
+        elif text != streamed and _meaning(text) != _meaning(streamed):
             message = "the arguments at the end of a call differ from those that were streamed; the end counts"
             self.output.add(Warning, Code.ARGUMENTS_MISMATCH, message)
-            if text.startswith(told):
-                self._add(call, text[len(told) :])
+            if text.startswith(streamed):
+                self._add(call, text[len(streamed) :])
         return text
 
     def _end(self, key: str, text: str, signature: str | None) -> None:
@@ -262,7 +261,7 @@ class NativeCalls:
             self.output.complete_call(call, result)
 
     def _read(self, call: OpenCall, text: str, signature: str | None) -> ToolCall:
-        """Return the call that a call has become; raise `Rejected`."""
+        """Return the finished call. Raises `Rejected` for one that is malformed."""
         if call.fault is not None:
             raise call.fault
         if call.name is None or not call.name.strip():
@@ -287,7 +286,7 @@ class NativeCalls:
         self.output.reject_call(call, fault, "".join(call.pieces), NATIVE)
 
     def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
-        """Return what is none of our business, so that nothing is lost: a server's call, or more of an ended one."""
+        """Pass an event on unread: it is of a call that the provider runs itself, or of one that has ended."""
         return Raw(msgspec.to_builtins(event), seq=self._number())
 
 
@@ -298,7 +297,7 @@ def is_cut(text: str) -> bool:
 
 
 class _Meaning:
-    """What is equal for two spellings of the same arguments, read when it is asked for first."""
+    """The meaning of arguments, as `_meaning` returns it, computed on first use."""
 
     def __init__(self, arguments: Any) -> None:
         self._arguments = arguments
@@ -308,14 +307,14 @@ class _Meaning:
         return _meaning(self._arguments)
 
 
-def _is_same(call: ToolCall, said: _Meaning, event: NativeToolCall, told: _Meaning) -> bool:
+def _is_same(call: ToolCall, streamed: _Meaning, event: NativeToolCall, completed: _Meaning) -> bool:
     if call.provider_id and event.id:
         return call.provider_id == event.id
-    return call.name == event.name and said.text == told.text
+    return call.name == event.name and streamed.text == completed.text
 
 
 def _meaning(arguments: Any) -> str:
-    """Return what is equal for two spellings of the same arguments, as text or as an object."""
+    """Return a text that is equal for two spellings of the same arguments, as text or as an object."""
     try:
         return json.dumps(read_arguments(arguments).value, sort_keys=True)
     except (Rejected, RecursionError):
@@ -323,7 +322,7 @@ def _meaning(arguments: Any) -> str:
 
 
 def _write(value: Any) -> str:
-    """Return `value` as JSON text, to be read by the same rule as any other; raise `Rejected`."""
+    """Return `value` as JSON text. Raises `Rejected` for one that nests too deep."""
     try:
         return compact(value)
     except RecursionError:

@@ -1,11 +1,11 @@
 """The state machine: source events in, UI events out, without I/O.
 
 A run is a series of provider turns. A turn is open from its first event to its `provider-completed`, which compares the
-provider's idea of the text with the deltas, lets the turn's calls run, and leaves the machine reset for the next one.
-The run ends when the transport does: well, if its terminator has come, and else with the truth about what is missing.
+completed text with the deltas, lets the calls of the turn run, and resets the machine for the next turn. The run ends
+with the transport: well if the terminator has come, and otherwise with an error that says what is missing.
 
-The machine runs no tools. What may run stands in `due`; whoever runs it calls `settle` afterwards, which ends the step.
-A caller that has nobody to run calls just goes on, and finds them under `pending` of `done`.
+The machine runs no tools. Calls that may run are in `due`; the caller runs them and then calls `settle`, which ends the
+step. A caller that runs no calls just feeds the next event, and finds the calls under `pending` of `done`.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ class StreamMachine(RunnableCalls):
     are the errors. `native_tool_calls` says whether the model makes native calls: if True, or None (unknown), they
     count where they come and calls in text where none do; if False, the other way round. Unless `dialects` are named,
     no text is a call if it is True, nor, if None, behind the turn of the first native call. A `self_contained` agent
-    runs its tools itself, and no call of its answer counts. `execute` says whether calls are due when their turn is
-    complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` is shown
-    the calls of a complete turn and may object, so that with one no call is due before. `guard` is told at the end of
-    each step how many of its calls were malformed, and whether the run goes on; it may return a reason to stop it.
+    runs its tools itself, and no call of its answer counts. `execute` says whether calls may run when their turn is
+    complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` gets the
+    calls of a complete turn and may refuse some; with one, no call may run before. `guard` is called at the end of each
+    step with the number of malformed calls and whether the run goes on; it may return a reason to stop the run.
     `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
 
     Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
-    `number` gives the `seq` of events that others make for this run.
+    `number` returns the `seq` for events that others make for this run.
     """
 
-    # More than thirty attributes would make a table that instances do not share, which a server with many runs feels:
-    # a delta of each run finds little of its own in the cache.
+    # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
+    # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_eager_native", "_eager_text", "_ending", "_execute", "_flowing", "_guard",
-        "_judge", "_lost", "_malformed", "_open", "_parse", "_self_contained", "_started", "_step", "_tells",
-        "_watchful", "_writing", "closed", "number", "run_id", "stopped", "waiting",
+        "_declares_native", "_eager_native", "_eager_text", "_ending", "_execute", "_flowing", "_guard", "_judge",
+        "_lost", "_malformed", "_open", "_parse", "_self_contained", "_started", "_step", "_streams", "_watchful",
+        "_writing", "closed", "number", "run_id", "stopped", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -100,7 +100,7 @@ class StreamMachine(RunnableCalls):
         self.due, self.pending, self.usage = [], [], None
         self._turn = Turn(dialects, tools, options, self.number, native_tool_calls)
         self._writing = self._turn.native.open  # native calls, to which pieces of their arguments are added
-        self._tells = options.get("call_deltas", False)
+        self._streams = options.get("call_deltas", False)
         self._declares_native = native_tool_calls
         self._self_contained = self_contained
         self._execute = execute
@@ -145,7 +145,7 @@ class StreamMachine(RunnableCalls):
                 if call is not None and call.room >= len(text):  # as `add` of the turn's native calls would
                     call.room -= len(text)
                     call.pieces.append(text)
-                    return [CallDelta(call.id, text, self.number())] if self._tells and call.started and text else []
+                    return [CallDelta(call.id, text, self.number())] if self._streams and call.started and text else []
         return self._feed(event)
 
     def resume(self, calls: Sequence[ToolCall]) -> list[UIEvent]:
@@ -179,7 +179,7 @@ class StreamMachine(RunnableCalls):
         return self._end_step()
 
     def close(self) -> list[UIEvent]:
-        """Return the last events: the transport has ended. What has not been earned is told truthfully."""
+        """Return the last events, at the end of the transport. A run that is not complete ends with an error."""
         if self.closed:
             return []
         events = self.start() + self.settle()
@@ -191,7 +191,7 @@ class StreamMachine(RunnableCalls):
     def cancel(self) -> list[UIEvent]:
         """Return the last events of a run that is left: nothing is read or run any more.
 
-        A run that has failed, and one in which nothing is left to be done, are told as such.
+        A run that has failed, and one in which nothing is left to be done, end as they would have.
         """
         if self.closed or self._ending.is_certain or self._is_complete:
             return self.close()
@@ -211,12 +211,12 @@ class StreamMachine(RunnableCalls):
         return self._is_complete and ending.finish in CALLS_MAY_RUN and not (self.closed or ending.is_certain)
 
     def go_on(self) -> None:
-        """Take note that another request is to follow: until its answer is complete, the run is not."""
+        """Expect another request: until its answer is complete, the run is not."""
         self._ending.go_on()
         self.stopped = False
 
     def rest(self) -> None:
-        """Take note that no other request follows after all."""
+        """Expect no other request after all."""
         self._ending.rest()
 
     @property
@@ -232,7 +232,7 @@ class StreamMachine(RunnableCalls):
         self._flowing = False  # a text delta needs nothing but to be remembered and parsed
         self._usage = None
         self._taken = []
-        self._noticed = 0  # calls that have become due
+        self._noticed = 0  # how many calls of this turn have been added to `due` or `pending`
         self._malformed = 0
 
     def _feed(self, event: SourceEvent) -> list[UIEvent]:
@@ -267,7 +267,7 @@ class StreamMachine(RunnableCalls):
             case _:
                 if not self._open:
                     events += self._open_turn()
-                if not self.stopped:  # by the guard, at the end of a step that nobody had settled
+                if not self.stopped:  # by the guard, at the end of a step that was not settled
                     return events + self._feed_turn(event) if events else self._feed_turn(event)
         return events
 
@@ -289,8 +289,8 @@ class StreamMachine(RunnableCalls):
             case TextDelta(text):
                 return self._feed_text(text)
             case ReasoningDelta(text, signature, block, redacted):
-                told = text or signature or block
-                return [Reasoning(text, self.number(), signature, block, redacted)] if told else []
+                has_content = text or signature or block
+                return [Reasoning(text, self.number(), signature, block, redacted)] if has_content else []
             case SourceUsage(usage):
                 self._usage = usage
                 return []
@@ -347,15 +347,15 @@ class StreamMachine(RunnableCalls):
         events += endings
         if ending.finish == "stop" and calls and calls is turn.native.calls:  # some providers say so whatever came
             ending.finish = "tool_calls"
-        earned = ending.finish in CALLS_MAY_RUN
+        may_run = ending.finish in CALLS_MAY_RUN
         verdict = self._judge(calls) if self._judge and not self._self_contained else None
-        if verdict is not None and verdict.fatal and not earned:
-            verdict = None  # who did not finish cannot be told what is missing; what was forbidden stays so
+        if verdict is not None and verdict.fatal and not may_run:
+            verdict = None  # a turn that was cut may lack a call; only calls that are forbidden are still refused
         if verdict is not None:
             events += turn.refuse(verdict.calls, Code.TOOL_CHOICE_VIOLATION, verdict.message)
             refused = {call.id for call in verdict.calls}
             calls = [call for call in calls if call.id not in refused]
-        if earned and self._execute != "never":
+        if may_run and self._execute != "never":
             self._notice(calls)
         else:
             self.pending += self.due + calls[self._noticed :]
@@ -384,7 +384,7 @@ class StreamMachine(RunnableCalls):
     # The end of the run.
 
     def _fail(self, code: Code, message: str, status: int | None = None) -> list[UIEvent]:
-        """Report the one fault that the run ends with; what is complete in the open turn is not earned."""
+        """Report the one fault that the run ends with; complete calls of the open turn do not run."""
         if not self._open:
             return self._report_failure(code, message, status)
         self._ending.break_off_turn()
@@ -396,5 +396,5 @@ class StreamMachine(RunnableCalls):
 
     def _done(self, *, left: bool = False) -> list[UIEvent]:
         self.closed = True
-        self._guard = None  # whose it is most likely has this machine: without the cycle, both are freed at once
+        self._guard = None  # its owner most likely refers to this machine; without the cycle, both are freed at once
         return [self._ending.done(self.pending, self.number(), left=left)]

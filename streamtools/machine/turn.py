@@ -1,8 +1,8 @@
 """One turn of a model: what it says in text and natively, and which of its calls count. Sans-IO.
 
-Text goes through the parser, and what the provider says beside it through `NativeCalls`; at the end of the turn the
-provider may send both once more, whole, and that is compared with what came. A model may have called in both ways.
-Then only the calls of one kind count, so that nothing is done twice; `choose` has the table.
+Text goes through the parser and native calls through `NativeCalls`. At the end of the turn the provider may send both
+once more as a whole, which is compared with the deltas. A model may call in text and natively in the same turn; then
+only the calls of one kind count, so that nothing runs twice. `choose` has the table.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class Chosen(NamedTuple):
 
 
 class RunnableCalls:
-    """Which calls of a run may run, and what its turns have cost; `StreamMachine` sets the state."""
+    """The calls of a run that may run, and the tokens that its turns have used; `StreamMachine` sets the state."""
 
     __slots__ = ("_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
 
-    due: list[ToolCall]  # calls that may run now; see `take_due`
+    due: list[ToolCall]  # calls that may run now, until `take_due` returns them
     pending: list[ToolCall]  # calls that nobody has run
     usage: Usage | None  # of the turns that have ended
     _taken: list[ToolCall]
-    _noticed: int  # calls of this turn that have become due
+    _noticed: int  # how many calls of this turn have been added to `due` or `pending`
     _turn: Turn
     _usage: Usage | None  # of the turn that is open
 
     @property
     def spent(self) -> int | None:
-        """The tokens of the run so far, with those of the turn whose step has not ended; None if nobody tells."""
+        """The tokens of the run so far, with those of the step that is open; None if no provider reports any."""
         turns = [usage for usage in (self.usage, self._usage) if usage is not None]
         return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
 
@@ -61,17 +61,17 @@ class RunnableCalls:
         return self._turn.native.adopted
 
     def take_due(self) -> list[ToolCall]:
-        """Return the calls that may run now, to somebody who runs them and then, once `waiting`, calls `settle`."""
+        """Return the calls that may run now. The caller runs them and, once `waiting`, calls `settle`."""
         due, self.due = self.due, []
         self._taken += due
         return due
 
     def put_back(self, calls: Sequence[ToolCall]) -> None:
-        """Take back calls that were taken and have not been run: they are pending."""
+        """Make calls pending that `take_due` has returned and that have not run."""
         self.pending += calls
 
     def _notice(self, calls: Sequence[ToolCall]) -> None:
-        """Take note of new calls that may run. Those that nobody can answer stay pending."""
+        """Add new calls to `due`; those whose provider takes no result are pending."""
         for call in calls[self._noticed :]:
             (self.pending if call.id in self._turn.native.unanswerable else self.due).append(call)
         self._noticed = len(calls)
@@ -80,8 +80,8 @@ class RunnableCalls:
 class Turn:
     """Reads one turn after the other; every method returns the events that it makes certain.
 
-    `room` and `deltas` are for whoever feeds the text itself, delta by delta: what `room` still has for a delta may be
-    appended to `deltas` and fed to the `parser`, and everything else is for `read`.
+    A caller may feed a delta that fits into `room` by itself: it subtracts the length, appends the delta to `deltas`,
+    and feeds it to `parser`. All other text goes to `read`.
     """
 
     def __init__(
@@ -104,32 +104,32 @@ class Turn:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the last turn, but for what it has shown: a model that has made a native call is one that does."""
+        """Reset for a new turn. After a native call of the model, text is no longer searched for calls."""
         if self.native.output.count and not self.native.emulated:
             self._turn_native()
         self.parser.reset()
         self.native.begin_turn()
-        self._apart: Parser | None = None  # it has read a completed text whose calls the deltas do not hold
+        self._apart: Parser | None = None  # reads a completed text whose calls are not in the deltas
         self.deltas: list[str] = []
-        self._blocks: list[str] = []  # what the deltas before held
-        self.room = min(_BLOCK, self._limit)  # characters that the deltas may still hold; negative: there are too many
-        self._spare = self._limit - self.room  # characters that blocks to come may hold
+        self._blocks: list[str] = []  # the earlier deltas, joined
+        self.room = min(_BLOCK, self._limit)  # characters that the deltas may still have; negative if it is too long
+        self._spare = self._limit - self.room  # characters left for later blocks
 
     def resume(self, calls: Sequence[ToolCall]) -> None:
-        """Take note of calls of an earlier run, which go on in this one."""
+        """Register calls of an earlier run that this one continues."""
         self.native.reserve(call.id for call in calls)
         if any(call.is_native for call in calls):
             self._turn_native()
 
     def _turn_native(self) -> None:
-        """Read no calls in text from here on, between two turns, if nobody has said in which way they are written."""
+        """Search text for no more calls, from the next turn on, unless dialects or the kind of calls are declared."""
         if self._may_turn_native:
             self._may_turn_native = False
             self._dialects = watched()
             self.parser = Parser(self._dialects, self._tools, number=self._number, **self._options)
 
     def read(self, text: str) -> list[UIEvent]:
-        """Read a piece of text, for which there may be no room."""
+        """Read a delta, for which `room` may not suffice."""
         self.room -= len(text)
         if self.room < 0:
             self._begin_block()
@@ -138,35 +138,35 @@ class Turn:
         return self.parser.feed(text)
 
     def lose(self) -> None:
-        """Take note that a part of the stream is missing, whatever it held: a call that is open cannot be trusted."""
+        """Mark the calls that are open as damaged: a part of the stream is missing."""
         self.parser.lose()
         self.native.lose()
 
     def reconcile(self, text: str | None, calls: Sequence[NativeToolCall]) -> list[UIEvent]:
-        """Compare the provider's idea of the turn with what came."""
+        """Compare the completed text and calls that the provider sends with what it streamed."""
         events = [] if text is None or self.room < 0 else self._reconcile_text(text)
         return events + self.native.reconcile(calls) if calls else events
 
     def find_calls(self, generation: str) -> list[UIEvent]:
-        """Return what tells of the calls in a text that a model has written, whole, and its provider could not read."""
+        """Return the events of the calls in the whole text of a model that the provider could not read."""
         options: ParserOptions = {**self._options, "in_reasoning": False}
         apart = Parser(_salvage(), self._tools, **options)
         events = apart.feed(generation) + apart.close()
-        told = {call.id for call in apart.calls}
-        return [event for event in events if _call_id(event) in told]
+        ids = {call.id for call in apart.calls}
+        return [event for event in events if _call_id(event) in ids]
 
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
-        """Take calls that were found so, unless the provider has told them: they are as good as native ones."""
+        """Add calls that `find_calls` has found as native ones, unless the provider has sent them as well."""
         known = {call.fingerprint() for call in self.native.calls}
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
         new = [event for event in found if _call_id(event) not in twice]
         message = "the provider refused to read a call, which was found in what the model had written"
         warning = Warning(Code.SALVAGED, message, seq=self._number())
-        told = [warning, *self.native.give_up()]
-        return told + self.native.adopt(replace(event, seq=self._number()) for event in new)
+        events = [warning, *self.native.give_up()]
+        return events + self.native.adopt(replace(event, seq=self._number()) for event in new)
 
     def close(self) -> list[UIEvent]:
-        """End what is open."""
+        """End the text, and the native calls that are open."""
         events = self.parser.close()
         return events + self.native.close() if self.native.open else events
 
@@ -180,7 +180,7 @@ class Turn:
             no                          native calls alone       these, with a warning
             whatever                    calls of an agent        none: it runs its tools itself
 
-        Calls that came malformed came, too: the model speaks that protocol, and is told what was wrong.
+        A malformed call counts as one of its kind: the model uses that protocol, and learns what was wrong.
         """
         written, bad = self.parser.calls, len(self.parser.errors)
         if self._apart is not None:
@@ -209,20 +209,20 @@ class Turn:
         return events if self.parser.calls else events + self._read_apart(text)
 
     def _read_apart(self, text: str) -> list[UIEvent]:
-        """Return the calls of a text that is not shown, and what is malformed in it unless that is known already."""
+        """Return the events of the calls in a text that is not shown; of malformed ones too, if none is known yet."""
         self._apart = apart = Parser(self._dialects, self._tools, **self._options)
         events = apart.feed(text) + apart.close()
-        told = {call.id for call in apart.calls}
+        ids = {call.id for call in apart.calls}
         if not self.parser.errors:
-            told.update(error.call_id or "" for error in apart.errors)
-        return [replace(event, seq=self._number()) for event in events if _call_id(event) in told]
+            ids.update(error.call_id or "" for error in apart.errors)
+        return [replace(event, seq=self._number()) for event in events if _call_id(event) in ids]
 
     def refuse(self, calls: Iterable[ToolCall], code: Code, message: str) -> list[UIEvent]:
-        """End complete calls that do not count."""
+        """Return the errors that end complete calls that do not count."""
         return [Error(code, message, call_id=call.id, call=call, seq=self._number()) for call in calls]
 
     def _begin_block(self) -> None:
-        """Make room for what has been asked for, or forget the whole text if there is none."""
+        """Begin a new block of deltas; forget the text of the turn if it exceeds the limit."""
         granted = min(max(_BLOCK, -self.room), self._spare)
         self._spare -= granted
         self.room += granted
@@ -233,7 +233,7 @@ class Turn:
 
 
 def _salvage() -> list[Dialect]:
-    """Return the dialects in which a call is looked for that a provider refused to read."""
+    """Return the dialects for a text in which a provider could not read a call."""
     return [each for name, each in DIALECTS.items() if each.auto or name in ("raw_json", "json_array")]
 
 

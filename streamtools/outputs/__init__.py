@@ -17,18 +17,9 @@ from streamtools.outputs.plain_text import TextEncoder
 from streamtools.outputs.ui_message_stream import AISDKEncoder
 
 __all__ = [
-    "FORMATS",
-    "Encoder",
-    "Format",
-    "Grammar",
-    "ag_ui",
-    "ai_sdk",
-    "make_encoder",
-    "native",
-    "openai",
-    "text",
+    "FORMATS", "Encoder", "Format", "Grammar", "ag_ui", "ai_sdk", "make_encoder", "native", "openai", "text",
     "validate",
-]
+]  # fmt: skip
 
 
 native = NativeEncoder

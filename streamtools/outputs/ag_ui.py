@@ -71,8 +71,8 @@ class AGUIEncoder(PairedEncoder):
         self._parent = ""
         return encode_part("STEP_FINISHED", stepName=f"step-{step}")
 
-    def _write_stretch_start(self, channel: Channel, number: int) -> bytes:
-        message_id = self._stretch_id = self._new_id()
+    def _write_block_start(self, channel: Channel, number: int) -> bytes:
+        message_id = self._block_id = self._new_id()
         head = b'data: {"type":"%b","messageId":%b,"delta":'
         if channel == "text":
             self._parent = message_id
@@ -82,11 +82,11 @@ class AGUIEncoder(PairedEncoder):
         opened = encode_part("REASONING_START", messageId=message_id)
         return opened + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
 
-    def _write_stretch_end(self, channel: Channel, number: int) -> bytes:
+    def _write_block_end(self, channel: Channel, number: int) -> bytes:
         if channel == "text":
-            return encode_part("TEXT_MESSAGE_END", messageId=self._stretch_id)
-        closed = encode_part("REASONING_MESSAGE_END", messageId=self._stretch_id)
-        return closed + encode_part("REASONING_END", messageId=self._stretch_id)
+            return encode_part("TEXT_MESSAGE_END", messageId=self._block_id)
+        closed = encode_part("REASONING_MESSAGE_END", messageId=self._block_id)
+        return closed + encode_part("REASONING_END", messageId=self._block_id)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
         self._parent = self._parent or self._new_id()

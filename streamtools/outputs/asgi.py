@@ -24,19 +24,7 @@ from streamtools.serving.websocket_conversation import Handler, Session, serve_w
 from streamtools.serving.websockets import AnyWebSocket, send_events
 
 __all__ = [
-    "AnyRequest",
-    "AnyWebSocket",
-    "EventStreamResponse",
-    "Handler",
-    "OnDisconnect",
-    "Readable",
-    "Session",
-    "Shutdown",
-    "event_stream_response",
-    "exception_handlers",
-    "last_event_id",
-    "read_body",
-    "send_events",
-    "serve_websocket",
+    "AnyRequest", "AnyWebSocket", "EventStreamResponse", "Handler", "OnDisconnect", "Readable", "Session", "Shutdown",
+    "event_stream_response", "exception_handlers", "last_event_id", "read_body", "send_events", "serve_websocket",
     "shutdown_signal",
-]
+]  # fmt: skip

@@ -1,13 +1,13 @@
 """A run as one chat completion of OpenAI's, streamed: any client reads it, whatever way of calling the model has.
 
-The one question is which calls such a client may see, because what it sees it runs. So a call is sent when nobody else
-can have run it any more: at `done`, which lists those that are pending. Calls that tools of ours have answered, that
-another kind of call superseded or that were forbidden are never sent. Who serves clients that bring all tools with them
-may want calls while they are written (`call_deltas`): then each is sent once it has a name, and cannot be taken back.
+Such a client runs every call that it sees. So a call is sent once it is certain that it has not run here: at `done`,
+which lists the pending calls. Calls that our tools have answered, that were superseded or that were forbidden are never
+sent. A server whose clients bring all tools with them may send calls while they are written (`call_deltas`): then each
+is sent once it has a name, and cannot be taken back.
 
-A malformed call is sent with what the model wrote in the place of its arguments, because clients know that models do
-that and answer them; unless the run answers it itself. The steps of a run are one message. White space between a text
-and a call in it is dropped; see `white_space`.
+A malformed call is sent with the text of the model in the place of its arguments, because clients can answer those,
+unless the run answers it itself. The steps of a run are one message. White space between a text and a call in it is
+dropped; see `white_space`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from streamtools.outputs.encoder import (
 
 # White space at the end of a text that grows: held back until it is known what follows. Sans-IO.
 #
-# Models set a call apart with line feeds. In a format that moves calls out of the text, they would be left standing.
-# What is held can be seen by nobody, so nobody waits for it; and because what becomes of a stretch of white space
-# depends on its length and its neighbours alone, it does not matter how the text was cut.
+# Models surround a call with line feeds, which would stay behind in a format that takes calls out of the text. Held
+# white space is invisible, so no reader misses it; and because its treatment depends only on its length and its
+# neighbours, it does not matter how the text was cut.
 
 BOUND = 1024
-"""Characters of one stretch of white space that are held; a longer one is meant, and shown."""
+"""Characters of white space that are held; more in a row is intended, and shown."""
 
 WHITE = " \t\r\n"
 
@@ -51,7 +51,7 @@ class TrailingSpace:
 
     def __init__(self) -> None:
         self._held = ""
-        self._too_long = False  # the stretch that the text ends in is, and is shown
+        self._too_long = False  # the white space at the end of the text is longer, and shown
         self._behind_call = False  # nothing but white space has come since a call
 
     def feed(self, text: str) -> str:
@@ -87,8 +87,8 @@ class TrailingSpace:
         return "" if self._behind_call else self._held
 
 
-_CUT = ("length", "content_filter")  # finish reasons that say more than that there are calls
-_DROPPED = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls that nobody can make any use of
+_CUT = ("length", "content_filter")  # finish reasons that matter more than calls
+_DROPPED = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls that are of no use to a client
 
 
 class OpenAIEncoder:

@@ -1,8 +1,8 @@
 """What all encoders share: UI events in, the bytes of a response out. Sans-IO.
 
-An encoder serves one response. It knows no connection and no server: whoever has one sends its `headers`, then what
-`encode` returns for each event, and what `close` returns at the end. A front end that was promised an end of each thing
-that began gets it in any case: `done` ends the body as the run ended, and `close` ends one whose `done` never came.
+An encoder serves one response. It knows no connection and no server: the server sends its `headers`, then what `encode`
+returns for each event, and what `close` returns at the end. Front ends that rely on an end of everything that begins
+get it in any case: `done` ends the body as the run ended, and `close` ends a body whose `done` never came.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streamtools.json_values import writable
 
 EVENT_STREAM = "text/event-stream"
 EVENT_STREAM_HEADERS: Mapping[str, str] = MappingProxyType({"cache-control": "no-cache", "x-accel-buffering": "no"})
-"""What server-sent events ask of what stands in between: to keep none of them, neither for later nor for a while."""
+"""Headers for proxies, which must neither cache nor buffer server-sent events."""
 
 
 class Encoder(Protocol):
@@ -35,8 +35,8 @@ class Encoder(Protocol):
 
     @property
     def keep_alive(self) -> bytes:
-        """What may be sent while nothing happens, so that nobody in between gives up; `b""` where the format has
-        nothing. It may stand between any two events.
+        """What may be sent while nothing happens, so that no proxy gives up; `b""` where the format has nothing. It may
+        stand between any two events.
         """
 
     @property
@@ -62,10 +62,10 @@ def closed_error() -> ClosedError:
 
 # Server-sent events, written so that nothing in them can begin another event. Sans-IO.
 #
-# Whoever controls a line end controls the stream: the text behind it would be a field, or an event, of its own. So
-# data is JSON on one line, in which everything that any reader might take for a line end is escaped; and where an
-# event has a name and an id, the name is that of a type of ours and the id a number. Lines end in LF and never in
-# CRLF, which not all clients understand.
+# Text behind a line end would be a field, or an event, of its own, so a line end in data would let its author control
+# the stream. Data is therefore JSON on one line, in which everything that any reader might take for a line end is
+# escaped; where an event has a name and an id, the name is that of a type of ours and the id a number. Lines end in LF
+# and never in CRLF, which not all clients understand.
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -122,13 +122,13 @@ def present(**members: Any) -> dict[str, Any]:
 # come back with the `seq` of the last event that it saw (`Last-Event-ID`). So `close` adds nothing: only the run
 # itself knows how it ends.
 #
-# The messages of a `follow-up` are the model's, what a tool gives it alone among them (`ToolResult(model=…)`). So a
-# reader gets them only if `exclude` does not name them.
+# The messages of a `follow-up` are for the model, and hold what a tool gives to the model alone
+# (`ToolResult(model=…)`). So a reader gets them only if `exclude` does not name them.
 
 HIDDEN = ("follow-up",)
-"""Types of events that readers get only if somebody says so."""
+"""Types of events that readers get only on request."""
 
-_HEADS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
+_HEADINGS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
 
 
 class NativeEncoder:
@@ -150,7 +150,7 @@ class NativeEncoder:
         self.content_type = EVENT_STREAM if sse else "application/x-ndjson"
         self.headers: Mapping[str, str] = EVENT_STREAM_HEADERS
         self.keep_alive = KEEP_ALIVE if sse else b""
-        self._heads = {kind: _HEADS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
+        self._heading = {kind: _HEADINGS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
         self._lines = not sse
         self._ended = False
 
@@ -159,7 +159,7 @@ class NativeEncoder:
         if self._ended:
             raise closed_error()
         kind = type(event)
-        head = self._heads.get(kind)
+        head = self._heading.get(kind)
         if head is None:
             return b""
         if kind is Done:

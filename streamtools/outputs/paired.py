@@ -1,15 +1,15 @@
-"""What the protocols for chat interfaces have in common: whatever begins, ends. Sans-IO.
+"""The common base of protocols for chat interfaces, in which everything that begins ends. Sans-IO.
 
-Our events say a thing once: a piece of text is text, and the next event that is none ends it. The protocols of front
-ends want a beginning and an end of each stretch of text, of each step and of each call, and their clients fail, or wait
-for ever, where one of them is missing. This module notes what is open and ends it, in whatever way the run ends; a
-protocol says in a subclass how each beginning and each end is written.
+In our events, a block of text has no end of its own: the next event of another type ends it. The protocols of front
+ends have a beginning and an end of each block of text, each step and each call, and their clients fail, or wait for
+ever, where one is missing. This module keeps track of what is open and ends it, however the run ends; a protocol is a
+subclass that writes each beginning and each end.
 
-White space alone is no stretch of text: models put line feeds around their calls, and an interface would show an empty
+White space alone is no block of text: models put line feeds around their calls, and an interface would show an empty
 message for each. It waits for the first character that can be seen, and is dropped if there is none.
 
-Nothing here relies on the order of the events: a reader whose events begin in the middle of a run, because those before
-are kept no more, gets a body that its client can read.
+Nothing here relies on the order of the events: where they begin in the middle of a run, because earlier ones are kept
+no more, the client can read the body all the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP
 Channel: TypeAlias = Literal["text", "reasoning"]
 
 UNNAMED = "unknown"
-"""What a call is called that ended before its name was known; protocols do not let a call have none."""
+"""The name of a call that ended before its name was known; protocols require one."""
 
 
 class KnownCall(msgspec.Struct):
@@ -48,7 +48,7 @@ _LEFT = {
     "stopped": "Not run: the run was stopped.",
     "cancelled": "Not run: the run was cancelled.",
 }
-_MAX_WHITE = 256  # characters that wait for others which can be seen
+_MAX_WHITE = 256  # characters of white space that wait for a visible character
 _NO_RESULT = "The run ended without a result of this call."
 
 
@@ -67,8 +67,8 @@ class PairedEncoder(ABC):
         self._step: int | None = None
         self._step_finish: str | None = None
         self._channel: Channel | None = None
-        self._stretches = 0
-        self._white: dict[Channel, str] = {}  # with which a stretch may begin
+        self._blocks = 0
+        self._white: dict[Channel, str] = {}  # white space with which a block may begin
         self._calls: dict[str, KnownCall] = {}
         self._known = {known_calls} if isinstance(known_calls, str) else set(known_calls)
         self._questions: dict[str, events.ApprovalRequested] = {}
@@ -87,7 +87,7 @@ class PairedEncoder(ABC):
             case events.Reasoning(text, signature=signature):
                 written = self._add("reasoning", text)
                 ends = signature is not None and self._channel == "reasoning"  # one block of it, of perhaps several
-                return written + self._end_stretch() if ends else written
+                return written + self._end_block() if ends else written
             case events.Start(run_id):
                 return self._begin(run_id)
             case events.StepStart(step):
@@ -142,7 +142,7 @@ class PairedEncoder(ABC):
         return self._write_start(run_id)
 
     def _end_step(self) -> bytes:
-        written = self._end_stretch()
+        written = self._end_block()
         if self._step is None:
             return written
         step, self._step = self._step, None
@@ -157,23 +157,23 @@ class PairedEncoder(ABC):
         if text.isspace() and len(text) <= _MAX_WHITE:
             self._white[channel] = text
             return b""
-        written = self._begin() + self._end_stretch()
+        written = self._begin() + self._end_block()
         self._channel = channel
-        self._stretches += 1
-        written += self._write_stretch_start(channel, self._stretches)
+        self._blocks += 1
+        written += self._write_block_start(channel, self._blocks)
         return b"%b%b%b}\n\n" % (written, self._delta_head, to_json(text))
 
-    def _end_stretch(self) -> bytes:
+    def _end_block(self) -> bytes:
         self._white.clear()
         if self._channel is None:
             return b""
         channel, self._channel = self._channel, None
-        return self._write_stretch_end(channel, self._stretches)
+        return self._write_block_end(channel, self._blocks)
 
     def _announce(self, call_id: str, name: str) -> bytes:
         if call_id in self._calls:
             return b""
-        written = self._begin() + self._end_stretch()
+        written = self._begin() + self._end_block()
         self._calls[call_id] = KnownCall(call_id, name)
         return written + self._write_call_start(call_id, name)
 
@@ -202,15 +202,15 @@ class PairedEncoder(ABC):
         known = self._calls.pop(error.call_id, None)
         if known is None and error.call is not None and error.call_id in self._known:
             known = KnownCall(error.call_id, error.call.name, whole=True)
-        written = self._begin() + (self._end_stretch() if known is None else b"")
+        written = self._begin() + (self._end_block() if known is None else b"")
         return written + self._write_refusal(error, known)
 
     def _finish(self, done: events.Done | None) -> bytes:
-        parts = [self._begin(), self._end_stretch()]  # joined once: a run may leave any number of calls behind
+        parts = [self._begin(), self._end_block()]  # joined once: a run may leave any number of calls behind
         if done is not None and done.reason == "finished":
             for call in done.pending:
                 parts.append(self._introduce(call))
-                del self._calls[call.id]  # somebody else's to run, and no fault
+                del self._calls[call.id]  # left for the client to run, which is no fault
         text = _LEFT.get(done.reason, _NO_RESULT) if done is not None else _NO_RESULT
         for known in [*self._calls.values()]:
             parts.append(self._refuse(events.Error(Code.TRUNCATED, text, known.id)))
@@ -236,11 +236,11 @@ class PairedEncoder(ABC):
     def _write_step_end(self, step: int) -> bytes: ...
 
     @abstractmethod
-    def _write_stretch_start(self, channel: Channel, number: int) -> bytes:
-        """Return the start of a stretch, and set `_delta_head` to what stands before the JSON of each of its deltas."""
+    def _write_block_start(self, channel: Channel, number: int) -> bytes:
+        """Return the start of a block, and set `_delta_head` to what stands before the JSON of each of its deltas."""
 
     @abstractmethod
-    def _write_stretch_end(self, channel: Channel, number: int) -> bytes: ...
+    def _write_block_end(self, channel: Channel, number: int) -> bytes: ...
 
     @abstractmethod
     def _write_call_start(self, call_id: str, name: str) -> bytes: ...

@@ -118,6 +118,6 @@ class UiTexts:
 def escape(text: str) -> str:
     """Return `text` on one line, with the characters that Markdown reads escaped, and without control characters.
 
-    `<` becomes `&lt;`, which begins no tag in Markdown, nor where somebody takes the sentence for HTML.
+    `<` becomes `&lt;`, which begins no tag in Markdown, nor in HTML.
     """
     return _markdown.sub(r"\\\1", " ".join(_control.sub(" ", text).split())).replace(r"\<", "&lt;")

@@ -89,12 +89,12 @@ class AISDKEncoder(PairedEncoder):
         is_due, self._pending_step = self._pending_step, False
         return encode_part("start-step") if is_due else b""
 
-    def _write_stretch_start(self, channel: Channel, number: int) -> bytes:
+    def _write_block_start(self, channel: Channel, number: int) -> bytes:
         name = f"{channel}-{number}"
         self._delta_head = b'data: {"type":"%b-delta","id":"%b","delta":' % (channel.encode(), name.encode())
         return self._open_step() + encode_part(f"{channel}-start", id=name)
 
-    def _write_stretch_end(self, channel: Channel, number: int) -> bytes:
+    def _write_block_end(self, channel: Channel, number: int) -> bytes:
         return encode_part(f"{channel}-end", id=f"{channel}-{number}")
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:

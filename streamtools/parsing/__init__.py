@@ -10,24 +10,6 @@ from streamtools.parsing.parser import Parser, ParseResult, parse
 from streamtools.parsing.span import Body, Span
 
 __all__ = [
-    "BLANKS",
-    "BROKEN",
-    "DIALECTS",
-    "ENDED",
-    "LINE_END",
-    "SPACES",
-    "Body",
-    "Dialect",
-    "Dialects",
-    "NearMiss",
-    "OneOf",
-    "Opener",
-    "ParseResult",
-    "Parser",
-    "Some",
-    "Span",
-    "Tag",
-    "dialects_for",
-    "json_calls",
-    "parse",
-]
+    "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "SPACES", "Body", "Dialect", "Dialects", "NearMiss", "OneOf",
+    "Opener", "ParseResult", "Parser", "Some", "Span", "Tag", "dialects_for", "json_calls", "parse",
+]  # fmt: skip

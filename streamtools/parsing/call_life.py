@@ -1,7 +1,7 @@
-"""The life of a call, from the moment at which one begins to be written to the events that end it.
+"""The life of a call, from its first character to the events that end it.
 
 The interface sees thinking(true), call-start as soon as the name is certain, call-delta for the arguments, a call or an
-error, and thinking(false): `Output` tells these, for calls in text and for native ones alike. A span of text holds one
+error, and thinking(false): `Output` makes these, for calls in text and for native calls. A span of text holds one
 call as a rule, and several where a dialect writes them as an array; `WrittenCalls` keeps them until their span ends.
 Each ends as a call or an error that holds its part of the text, so that nothing is lost and good calls survive bad
 siblings.
@@ -21,7 +21,7 @@ from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, keeps_arguments, 
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import RawText
 
-_IDS = 16  # that are made of one block of random bytes: to ask the system for it is what an id costs
+_IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
 _unnumbered = repeat(0).__next__
 
 
@@ -54,7 +54,7 @@ class OpenCall:
 
 
 class Output:
-    """The events of the current `feed`, numbered, and what the turn has come to."""
+    """The numbered events of the current `feed`, and the calls and errors of the turn."""
 
     __slots__ = (
         "call_deltas", "calls", "count", "errors", "events", "make_delta", "make_text", "new_id", "number", "options",
@@ -62,7 +62,7 @@ class Output:
     )  # fmt: skip
 
     def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
-        """Number events by `number`, or not at all, which the two most frequent kinds of events make use of."""
+        """Number events by `number`, or not at all, for which the two most frequent kinds of events have makers."""
         self.options = options
         self.call_deltas = options.call_deltas
         self.number = number or _unnumbered
@@ -78,7 +78,7 @@ class Output:
         """Begin a turn."""
         self.calls: list[ToolCall] = []
         self.errors: list[Error] = []
-        # No block of ids outlives its turn, in which nobody forks a process that would make the same.
+        # A block of ids is used for one turn only, so that a forked process does not make the same ids.
         new_id = self.options.new_id
         self.new_id = _call_ids().__next__ if new_id is new_call_id else new_id
         self.count = 0  # calls that were begun
@@ -98,7 +98,7 @@ class Output:
         return OpenCall(call_id, begin, provider_id)
 
     def start_call(self, call: OpenCall, name: str) -> None:
-        """Tell the name of a call, which is certain, and the arguments that have waited for it."""
+        """Report the name of a call, now that it is certain, and the arguments that came before it."""
         call.started = name
         self.events.append(CallStart(call.id, name, self.number()))
         if call.waiting:
@@ -106,7 +106,7 @@ class Output:
             call.waiting.clear()
 
     def tell_arguments(self, call: OpenCall, text: str) -> None:
-        """Tell a piece of a call's arguments, as JSON text, once its name is known."""
+        """Report a piece of a call's arguments, as JSON text, once its name is known."""
         if self.call_deltas and text:
             if call.started:
                 self.events.append(self.make_delta(call.id, text))
@@ -149,10 +149,11 @@ _MESSAGES = {
 
 
 class WrittenCalls(RawText):
-    """The calls of a span of text: what its grammar finds out about each, and what becomes of them at its end."""
+    """The calls of a span of text: what its grammar reads of each, and how they end with the span."""
 
     __slots__ = (
-        "_calls", "_dialect", "_lost_from", "_output", "_show", "current", "found", "several_lines", "stopped", "told",
+        "_calls", "_dialect", "_lost_from", "_output", "_show", "call_id", "current", "found", "several_lines",
+        "stopped",
     )  # fmt: skip
 
     _calls: list[OpenCall]  # those that have not been settled
@@ -161,13 +162,13 @@ class WrittenCalls(RawText):
     _show: Callable[[str], bool]  # takes a malformed call that is to be text; returns whether that ends everything
     _lost_from: int | None  # the first call in which a part of the stream is missing, or behind it
     current: OpenCall | None  # the call that is being written, or was written last
-    told: str | None  # the call whose arguments go on, and may be told at once
-    found: bool  # one of the calls was one, or an error in the place of one
+    call_id: str | None  # the id of the call whose arguments come next, if text goes out as its deltas at once
+    found: bool  # there was a call, or an error in its place
     several_lines: bool  # known at the end
-    stopped: bool  # what is still read will not be known when the text is cut elsewhere
+    stopped: bool  # text that is still read does not count: it depends on where the text is cut
 
     def lose(self) -> None:
-        """Take note that a part of the stream is missing here: what is put together around a gap must not run."""
+        """Mark a gap: a part of the stream is missing here, and a call around it must not run."""
         if self._lost_from is None:
             self._lost_from = sum(call.complete for call in self._calls)
 
@@ -178,12 +179,12 @@ class WrittenCalls(RawText):
         raw = self.kept_to(place)
         self.skip_from(place)
         self._settle(raw, self.origin, code, True)
-        self.take = self.told = None
+        self.take = self.call_id = None
 
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span here; its calls are settled.
 
-        Without `code`, each is a call or what it is itself to blame for; with it all are errors, except, if there are
+        Without `code`, each is a call, or an error of its own; with it all are errors, except, if there are
         `survivors`, those that are complete.
         """
         if self.stores:
@@ -199,7 +200,7 @@ class WrittenCalls(RawText):
                 self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
 
     def finish(self, code: Code | None = None) -> None:
-        """End the last call here and hand it out, where the span goes on; it is what `close` would make of it."""
+        """End the last call here, as `close` does, and report it; the span goes on."""
         if self.stores:
             origin = self.origin
             raw = self.hand_out()
@@ -245,17 +246,17 @@ class WrittenCalls(RawText):
             self.name_call(name)
 
     def name_call(self, name: str) -> None:
-        """The name of the last call is certain; it is told at once, unless the call may yet turn out to be text."""
+        """The name of the last call is certain; it is reported at once, unless the call may yet turn out to be text."""
         if self.current is not None and self._output.options.on_malformed == "error" and name.strip():
             self._output.start_call(self.current, name)
 
     def identify(self, provider_id: str) -> None:
-        """Take note of the id that the model gave to the last call."""
+        """Set the id that the model has written for the last call."""
         if self.current is not None:
             self.current.provider_id = provider_id
 
     def blame(self, code: Code, message: str) -> None:
-        """What makes the last call an error, whatever comes; the first reason counts."""
+        """Make the last call an error; the first reason counts."""
         if self.current is not None and self.current.fault is None:
             self.current.fault = Rejected(code, message)
 

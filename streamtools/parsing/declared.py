@@ -1,7 +1,7 @@
-"""The tools that the model was told about: their names, and the types of their parameters.
+"""The tools that are declared to the model: their names, and the types of their parameters.
 
-Some dialects write all values as plain text, so that only the tool's JSON schema says whether `1` is a number; some
-write calls without any marker, so that only a declared name tells one from a JSON answer. Both ask here.
+Some dialects write all values as plain text, so that only the tool's JSON schema says whether `1` is a number. Others
+write calls without any marker, so that only a declared name distinguishes a call from a JSON answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a set of dialects looks for, and where it counts; made once for each set."""
+"""The markers of a set of dialects, and the places where they count; made once for each set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
 from streamtools.parsing.visible import NearMisses
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
-"""What begins here, whose it is, and how many line feeds before it belong to it."""
+"""What begins at a marker, its dialect, and how many line feeds before it belong to it."""
 
 START = 4  # only white space stands before the place in the message; what Markdown makes of it is added to this
 BEHIND_CALL = 8  # only white space stands between it and a call
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 class DialectSet:
-    """What a set of dialects looks for."""
+    """The markers of a set of dialects, by the place where they count."""
 
     def __init__(
         self, dialects: tuple[Dialect, ...], in_code: str | None, reasoning: str, signatures: Signatures

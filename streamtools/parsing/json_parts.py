@@ -1,4 +1,4 @@
-"""What the scanner of JSON is made of: patterns, where it stands in a value, what it finds; and what is nearly JSON."""
+"""Parts of the JSON scanner: its patterns, its position in a value, what it reports; and the repair of broken JSON."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ IN_LINE_OF_STRING = StringPatterns(
 )
 """The same, where a line feed in a string counts too."""
 
-# Text deep in a value with strings, numbers and what separates them, and no bracket. Which group took part last tells
-# where it ends: in a number, elsewhere outside of strings, or inside one, which begins at that group; the first group
-# is where the last string begins before that.
+# Text deep in a value, with strings, numbers and separators, and no bracket. The last group that matched says where the
+# text ends: in a number, elsewhere outside of strings, or inside a string, which begins at that group. The first group
+# is where the last complete string begins.
 LAST_STRING, ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 2, 4
 _APART = r"[-+.0-9eE \t\r\n,:]*+"
 _HOPS = rf'{_APART}(?:()"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
@@ -106,7 +106,7 @@ what it is to BLAME for.
 
 
 class Nesting:
-    """Where a scanner stands in a JSON value: in a string, in a number, how deep."""
+    """The position of a scanner in a JSON value: in a string, in a number, how deep."""
 
     __slots__ = (
         "_beyond", "_leaves", "_limit", "_lines", "_numeric", "_patterns", "_stack", "_word", "escaped", "in_string",
@@ -161,12 +161,12 @@ class Nesting:
         self._numeric = self._numeric and numeric(text) is not None
 
 
-# JSON that is nearly JSON, put right by `json-repair`: an option, since it guesses what was meant.
+# Repair of broken JSON by `json-repair`: an option, because the library guesses.
 #
-# It is asked only about a call that was malformed and not cut off, and its answer goes through the same reading as all
-# calls, so that limits and the rules about names and arguments hold. An answer that has lost what stood in the
-# arguments is none. The library takes about 2 µs a character, on some hostile texts 75, and on others its cost grows
-# with their square (0.25 s at 4,096 characters): hence the two bounds.
+# It is used only for a call that was malformed and not cut off, and its result is read like all calls, so that limits
+# and the rules about names and arguments hold. A result that has lost a part of the arguments does not count. The
+# library takes about 2 µs a character, on some hostile texts 75, and on others its cost grows with their square (0.25 s
+# at 4,096 characters): hence the two bounds.
 
 MOST: Final = 4096
 """Characters of one call's JSON that are looked at; longer JSON is not put right."""
@@ -193,7 +193,7 @@ def repair(text: str, limits: Limits) -> Decoded | None:
         return Decoded(decode_json(json.dumps(value), limits=limits).value, repaired=True)
     except Rejected:
         return None
-    except Exception:  # whatever it stumbles over: it was not made for text that means harm
+    except Exception:  # anything: the library was not made for hostile text
         return None
 
 

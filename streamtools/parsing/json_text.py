@@ -48,8 +48,8 @@ class State(Enum):
     OPEN = "open"  # it needs more text
     ENDED = "ended"  # the value is complete
     BROKEN = "broken"  # what comes next cannot be JSON
-    DEEP = "deep"  # the value nests deeper than the limit; told once, scanning may go on
-    LINE = "line"  # a line feed inside a string comes next, and the dialect asked to be told
+    DEEP = "deep"  # the value nests deeper than the limit; reported once, scanning may go on
+    LINE = "line"  # a line feed inside a string comes next, which the dialect wants to know
 
 
 OPEN, ENDED, BROKEN, DEEP, LINE = State  # by these names, because before 3.12 an attribute of an enumeration is a call
@@ -59,7 +59,7 @@ class JsonText(Nesting):
     """Reads one JSON object or array, however it is cut."""
 
     __slots__ = (
-        "_calls", "_expects", "_field", "_first", "_inside", "_named", "_told", "facts", "held", "kept", "key",
+        "_calls", "_expects", "_field", "_first", "_has_arguments", "_inside", "_named", "facts", "held", "kept", "key",
         "members", "want", "wanted_depth",
     )  # fmt: skip
 
@@ -74,12 +74,12 @@ class JsonText(Nesting):
         self._numeric = True
         self.in_string = self.escaped = self.passes = False
         self.string_begin = -1
-        self.facts: list[Fact] = []  # what has been read of calls, and nobody has taken note of
+        self.facts: list[Fact] = []  # what has been read of calls since `facts` was taken
         self._calls = 0  # the depth at which calls stand: 0, or 1 in an array
         self._expects = True  # in an array: an element may begin
         self._first = True  # in an array: none has
         self._field: str | None = None  # the member whose value comes
-        self._named = self._told = False
+        self._named = self._has_arguments = False
         self.members = -1  # the depth of tokens that are the members of a call, which only key and value tell apart
         self.key = True  # the next string of these is a key
         self.want = ""  # what is wanted of the text that comes
@@ -88,7 +88,8 @@ class JsonText(Nesting):
         self.kept: list[str] = []  # the pieces of the key or the name that comes
 
     def pass_over(self, text: str, place: int) -> bool:
-        """Read all of `text`, at `place`, if it nests nothing and tells the envelope nothing; return whether it did.
+        """Read all of `text`, at `place`, if it opens no container and does not matter to the envelope; return whether
+        it did.
 
         That is what continues a string, with escapes in it, or deep in the value anything but brackets and literals.
         """
@@ -121,8 +122,8 @@ class JsonText(Nesting):
     def scan(self, reader: Reader, over_line: bool = False) -> State:
         """Read as far as the text goes; `over_line` reads the line feed that the last call returned for.
 
-        One loop over all kinds of tokens: most pieces of text hold one or two, and a call for each would cost more than
-        the token does.
+        One loop over all kinds of tokens: most pieces of text hold one or two, and a function call costs more than a
+        token.
         """
         stack, inside = self._stack, self._inside
         text, at, base = reader.text, reader.at, reader.base
@@ -268,7 +269,7 @@ class JsonText(Nesting):
         if not self.in_string:
             self.leaves = None
             self.passes = self._numeric and depth > self.outer
-        elif want in (TEXT, FIELD):  # in which escapes are told apart
+        elif want in (TEXT, FIELD):  # in which escapes are read
             self.leaves = None if self.escaped or self.held else self._patterns.leaves_plain
             self.passes = False
         else:
@@ -299,7 +300,7 @@ class JsonText(Nesting):
                 self.facts.append((BEGIN, place))
                 return False
             self._expects = self._first = False
-            self.key, self._field, self._named, self._told = True, None, False, False
+            self.key, self._field, self._named, self._has_arguments = True, None, False, False
             if first == "{":
                 self.outer = self.members = depth + 1
             self.facts.append((BEGIN, place))
@@ -309,10 +310,10 @@ class JsonText(Nesting):
             self.want, self.kept = FIELD, []
         elif self.key:
             return False
-        elif self._field in _ARGUMENTS and first and not self._told:
+        elif self._field in _ARGUMENTS and first and not self._has_arguments:
             self.want = TEXT if first == '"' else RAW
             self.wanted_depth = depth
-            self._told = True
+            self._has_arguments = True
         elif self._field == "function" and first == "{" and depth == self._calls + 1:
             self.outer = self.members = depth + 1
             self.key, self._field = True, None

@@ -1,4 +1,4 @@
-"""Are we inside a code fence, a code span, or a quote?
+"""Markdown context: whether text is inside a code fence, a code span, or a quote.
 
 People ask models to explain the syntax of calls, and models fence what they quote, so whether a marker counts depends
 on the Markdown around it. This is the part of CommonMark that decides it, line by line and without look-ahead: what may
@@ -22,7 +22,7 @@ from collections.abc import Set
 from streamtools.parsing.markers import Match
 from streamtools.parsing.reader import matcher
 
-BODY = 0  # the line has shown what block it is; the rest is its text
+BODY = 0  # the block of the line is known; the rest is its text
 ESCAPE = 1  # an odd number of back-slashes: back-ticks right here open nothing
 ESCAPED = 2  # back-ticks behind such back-slashes
 TICKS = 3  # a run of back-ticks, which may go on
@@ -46,10 +46,10 @@ _run_of_ticks = matcher(r"`*")
 
 
 class Markdown:
-    """The block and the code span that the text has come to.
+    """The block and the code span in which the text is.
 
-    `seek` moves to where a marker might begin, `step` moves over one character, `place` tells where we are. In the
-    `BODY` of a line, `search` finds nothing in text over which there is no need to move.
+    `seek` goes to where a marker might begin, `step` goes over one character, and `place` returns the kind of place. In
+    the `BODY` of a line, `search` finds nothing in text that changes no state.
     """
 
     __slots__ = (
@@ -285,12 +285,12 @@ _READ = {
 }
 
 
-# Where reading has to stop: at the beginnings of markers, and at what means something to Markdown.
+# The places where reading has to stop: beginnings of markers, and characters with a meaning in Markdown.
 #
-# Most text is ordinary: no marker begins in it, and it leaves Markdown where it was, line ends and all. One regular
-# expression for each kind of text finds the first place in it of which that cannot be said. So that few places are
-# looked at for nothing, a marker is told by its head, its first characters and not one, and a line end does not count
-# if the line behind it is seen to begin like ordinary text. What the text at hand does not decide counts.
+# Most text is ordinary: no marker begins in it, and it does not change the Markdown context, line ends included. One
+# regular expression for each kind of text finds the first place where that is not certain. To find few places in vain,
+# a marker is recognised by its first characters and not by one, and a line end does not count if the next line begins
+# like ordinary text. Where the text is too short to decide, the place counts.
 
 _BLANKS = r"[ \t]{0,32}+"
 _BLANK_LINES = r"[ \t\n]{0,32}+"
@@ -298,7 +298,7 @@ _STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # what means something at the
 
 
 class MarkerBeginnings:
-    """The beginnings of markers, and what text is like in which none of them begins."""
+    """The beginnings of markers, and patterns of text in which none of them begins."""
 
     def __init__(self, anywhere: Set[str], line_start: Set[str], in_code: Set[str]) -> None:
         """Take the beginnings that matter anywhere, at line starts, and also in code."""
@@ -313,7 +313,7 @@ class MarkerBeginnings:
         self.all = _match(self._all)
         """Matches where one may begin behind the indentation of a line."""
         self.indentation = matcher(" ?" if " " in self._all else " *")
-        """Matches what can be gone over at once where a space stands before the text of a line."""
+        """Matches indentation that can be read at once, from a space before the text of a line on."""
         self.line_begin = re.compile(self._line()).match
         """Matches what a line of text begins with, indentation and list markers too, if it is ordinary text then."""
         self.fence_line_begin = re.compile(self._fence_line()).match

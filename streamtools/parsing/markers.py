@@ -1,12 +1,12 @@
-"""What a marker looks like, all of it, or the beginning of one at the end of the text; and several markers at once.
+"""Markers: matches a whole marker, or the beginning of one at the end of the text; and several markers at once.
 
 A marker is written down once, as a sequence of literals and bounded repetitions, and compiled to a regular expression
 in which every place may also be the end of the text: `ab` becomes `a(?:\\Z|b())`. One match then answers in three ways:
 the marker stands here, it may yet stand here, it does not. Every repetition has a bound, so what is held back while a
 marker may yet stand is bounded too, and no text makes the expression backtrack further than that bound.
 
-Several markers are told apart by what they begin with. Those that begin alike are one expression, which tells whether
-one of them may stand at a place; only where one may is it asked which of them is complete there.
+Several markers are grouped by their first characters. The markers of a group are one expression, which says whether one
+of them may stand at a place; only where one may is each of them tried.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Match: TypeAlias = Callable[..., re.Match[str] | None]
 class Some:
     """Between `least` and `most` characters out of a class, which is written as inside `[...]` of a pattern.
 
-    It takes all that it can, and gives back only what a fixed character right behind it needs: so where it ends does
-    not have to be tried again and again.
+    It takes as many as it can, and gives back only what a fixed character right behind it needs, so that no other ends
+    are tried.
     """
 
     characters: str
@@ -64,7 +64,7 @@ PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
 """Returns the pattern of a part, given the one behind it."""
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "behind_call"]
 
-HEAD = 4  # characters of a marker by which it is told from others before all of it is looked for
+HEAD = 4  # first characters of a marker, by which markers are grouped
 _MARK = "()"
 """An empty group of a pattern: the match has come this far."""
 _NEVER = "(?!)"  # matches nothing
@@ -72,7 +72,7 @@ _NEVER = "(?!)"  # matches nothing
 
 @dataclass(frozen=True)
 class Marker:
-    """What commits the text to a span of its own, where it counts.
+    """The text that begins a span, where it counts.
 
     `ahead` belongs to the commit point but is not read with the marker. `where` says whether the marker counts
     anywhere, only behind the indentation of a line, or only behind white space at the start of a message or behind a
@@ -245,13 +245,13 @@ class Markers(Generic[T]):
     """Several markers, looked for at once; each with something that belongs to it."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
-        # By what they begin with: their heads, or as much of them as there is at hand; and those whose heads are whole,
-        # where what comes behind these is the head of no other.
+        # Groups by the first characters of the markers, or by fewer where the text has no more of them. `_whole` holds
+        # only the markers whose fixed beginning is not longer: for text that goes on like no other marker.
         self._begun: dict[str, Group[T]] = {}
         self._whole: dict[str, Group[T]] = {}
-        heads = [(marker.head, (marker, companion)) for marker, companion in entries]
-        for begun in {head[:length] for head, _ in heads for length in (1, 2, HEAD)}:
-            alike = [(head, entry) for head, entry in heads if head.startswith(begun) or begun.startswith(head)]
+        prefixes = [(marker.head, (marker, companion)) for marker, companion in entries]
+        for begun in {head[:length] for head, _ in prefixes for length in (1, 2, HEAD)}:
+            alike = [(head, entry) for head, entry in prefixes if head.startswith(begun) or begun.startswith(head)]
             self._begun[begun] = Group([entry for _, entry in alike])
             if whole := [entry for head, entry in alike if begun.startswith(head)]:
                 self._whole[begun] = Group(whole)
@@ -299,7 +299,7 @@ class Group(Generic[T]):
 
     @cached_property
     def _tail(self) -> str:
-        """What all of them end with, as far as it is fixed."""
+        """The end that all of them have in common, as far as it is fixed."""
         ends = {(marker.parts + marker.ahead)[-1] for marker, _ in self._entries}
         end = ends.pop()
         return end if isinstance(end, str) and not ends else ""
@@ -310,7 +310,7 @@ class Group(Generic[T]):
 
     def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
         """Return what `Markers.at` does."""
-        begins = self.begun  # called as a variable: what looks like a method is looked for in the type first
+        begins = self.begun  # called as a variable: what looks like a method is looked up in the type first
         if begins(text, at) is None:
             return False
         if text.find(self._tail, at) < 0 and not ended:

@@ -1,9 +1,8 @@
 """Text in, events out: what the reader sees, what the model thought, and the calls that it wrote.
 
 The parser is in one of three states: in prose, in reasoning, or in a span that a dialect has committed to. `feed` is
-defined per character; how the text is cut into deltas changes nothing but the number of events. Most deltas change
-nothing else either, so each state names a search (`_leaves`) that finds nothing in a delta without consequences, and
-only the other deltas are read.
+defined per character; how the text is cut into deltas changes only the number of events. Most deltas do not change the
+state, so each state has a search (`_leaves`) that finds nothing in such a delta, and only the other deltas are read.
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ class Parser:
         self._prose = Prose(self._dialects, chosen, self._output, self._visible)
         self._closed = False
         self._ended = False
-        self._leaves: Callable[[str], object] = always  # finds nothing in a delta without consequences
-        self._hidden: Span | ReasoningText | None = None  # whoever takes such a delta, if not the reader
-        self._shows = False  # it is text for the reader
+        self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
+        self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
+        self._shows = False  # such a delta is text for the reader
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
-        leaves = self._leaves  # called as a variable: what looks like a method is looked for in the type first
+        leaves = self._leaves  # called as a variable: what looks like a method is looked up in the type first
         if leaves(delta) is None and delta:
             if self._shows:  # the commonest of all: text for the reader
                 self._prose.last = delta
@@ -81,18 +80,18 @@ class Parser:
                 return [Text(delta) if number is None else Text(delta, number())]
             span = self._span
             if span is not None and span.room >= len(delta):
-                # The next is `skim` in line: text inside a string.
+                # `Span.skim`, inlined: text inside a string.
                 span.room -= len(delta)
                 span.parts.append(delta)
-                if span.told is None:
-                    told: list[UIEvent] = []
+                if span.call_id is None:
+                    new: list[UIEvent] = []
                     take = span.take
                     if take is not None:
-                        self._output.events = told
+                        self._output.events = new
                         take(delta)
-                    return told
+                    return new
                 number = self._number
-                return [CallDelta(span.told, delta) if number is None else CallDelta(span.told, delta, number())]
+                return [CallDelta(span.call_id, delta) if number is None else CallDelta(span.call_id, delta, number())]
             if self._hidden is not None:
                 skimmed = self._hidden.skim(delta)
                 if skimmed is not None:
@@ -129,11 +128,11 @@ class Parser:
         return events
 
     def reset(self) -> None:
-        """Begin a new turn, whatever state the last one was left in. Events keep their numbers."""
+        """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
         self._begin()
 
     def lose(self) -> None:
-        """Take note that a part of the text is missing here: a call that is put together around it is an error."""
+        """Mark a gap: a part of the text is missing here, and a call around it is an error."""
         if self._span is not None:
             self._span.lose()
 
@@ -165,11 +164,11 @@ class Parser:
             self._think(self._dialects.tags.any_closing)
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:
-        # Apart from `feed`, whose variables would else be cells: a sixth of what a delta of prose costs.
+        # Not a part of `feed`, whose variables would be cells then: a sixth of the cost of a delta of prose.
         return [event for at in range(0, len(delta), _BLOCK) for event in self.feed(delta[at : at + _BLOCK])]
 
     def _run(self, text: str | None, events: list[UIEvent], found: Begun | None = None) -> list[UIEvent]:
-        """Read text that may have consequences, or what stands behind one that was `found`; add to `events`."""
+        """Read text that may change the state, or the text behind a marker that was `found`; add to `events`."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")
         prose, visible = self._prose, self._visible
@@ -210,7 +209,7 @@ class Parser:
                 text = None
         if self._ended and not prose.direct:  # else nothing is withheld
             visible.flush()
-        # Which search finds nothing in a delta without consequences, and what becomes of such a delta?
+        # Choose the search for deltas that change no state, and what takes them.
         self._hidden, self._shows = None, False
         self._leaves = always
         if self._span is not None:

@@ -17,7 +17,7 @@ class Options:
     in_reasoning: bool = False
     """The template has already opened the reasoning, so the text starts inside it."""
     call_deltas: bool = False
-    """Tell arguments while they arrive."""
+    """Report arguments while they arrive."""
     reasoning: Literal["start", "anywhere", "off"] = "start"
     """Where tags like `<think>` count: where the text or what follows a call starts; anywhere but in code; never."""
     on_malformed: Literal["error", "text"] = "error"

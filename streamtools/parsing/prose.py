@@ -1,8 +1,8 @@
-"""Visible text on its way to the reader, up to the next marker.
+"""Prose: the visible text up to the next marker.
 
-Text is shown at once, except for what can still become a marker where it stands. A marker is committed to at the point
-that its dialect names; before it, a candidate that fails shows its first character, and the rest is read again. What
-comes behind the commit point is no business of prose: it is found, and told.
+Text is shown at once, except for text that can still become a marker where it stands. Each dialect defines the commit
+point of its markers. A candidate that fails before it is released by one character, and the rest is read again. At the
+commit point the marker is returned; the text behind it is not read here.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BEHIND_REASONING: Final = 2  # line feeds that belong to a closing tag
 
 
 Begun: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
-"""What begins, a call or reasoning that ends so, with the id of its dialect, its marker and the text behind that."""
+"""A call that begins, or reasoning with its end; the id of the dialect, the marker, and the text behind it."""
 
 _Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
 """What begins at a place, and the place behind its marker; None if something may yet begin there, False if nothing.
 
-Nothing begins with the closing tag of reasoning that nobody has seen begin.
+In the tuple, None stands for a closing tag of reasoning that was not opened.
 """
 
 _HERE: Final[tuple[int, _Mark]] = (0, False)
@@ -46,31 +46,31 @@ class Prose:
         self._visible = visible
         self.markdown = Markdown(dialects.beginnings)
         self._candidates = NearMissCandidates()
-        self._near_misses = options.limits.calls  # as many are reported in a turn
+        self._near_misses = options.limits.calls  # the most that are reported in a turn
         self._holds_line_feeds = dialects.holds_line_feeds
         self._thinks, self._thinks_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
         self.direct = options.after_call == "show" and not options.trim  # released text is shown as it is
         self.leaves: Callable[[str], object] = always
-        """Finds nothing in text that may be shown as it is."""
+        """Finds nothing in text that can be shown as it is."""
         self.begin()
 
     def begin(self) -> None:
         """Begin a turn."""
         self._ended = False
         self.held = ""  # text that may yet become a marker
-        self._awaited: Group[Meaning] | None = None  # one of these, where nothing else matters
+        self._awaited: Group[Meaning] | None = None  # the markers that `held` may become, if nothing else matters
         self.last = ""  # the text that was shown last; its last character comes before what is read next
         self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
-        self._fresh = True  # nothing but white space since the start, or since a call
-        self._start = True  # no other call than those that count only at the start of a message
+        self._fresh = True  # only white space since the start or since a call
+        self._start = True  # no call has come, except those that count only at the start of a message
         self._behind_call = False
         self.leaves = always
         self.markdown.reset()
         self._candidates.begin(self._near_misses)
 
     def begin_behind_reasoning(self) -> None:
-        """Begin a text behind a closing tag, to which the line feeds belong that follow it."""
+        """Begin the text behind a closing tag; the line feeds that follow the tag belong to it."""
         self._fresh = self._start = True
         self._behind_call = False
         self._line_feeds = _BEHIND_REASONING
@@ -94,7 +94,7 @@ class Prose:
         text = held + delta if held else delta
         self._ended = ended
         markdown, candidates = self.markdown, self._candidates
-        # What is held back begins where a marker may; only a line feed may turn out to end an ordinary line.
+        # Held text begins where a marker may begin; only a line feed may turn out to end an ordinary line.
         begun = held != "" and held[0] != "\n" and not self._fresh
         met: tuple[int, _Mark] | None = None
         if self._line_feeds:
@@ -103,7 +103,7 @@ class Prose:
             candidates.resume(text, ended)
         elif begun and (awaited := self._awaited) is not None and not ended:
             before = self.last[-1:]
-            goes_on = awaited.final not in delta  # the header of a channel does for twenty deltas
+            goes_on = awaited.final not in delta  # as the header of a channel does for twenty deltas
             found = None if goes_on else awaited.at(before + text, len(before))
             if found is None and (not goes_on or awaited.begun(before + text, len(before))):
                 self.held = text
@@ -141,9 +141,9 @@ class Prose:
             return None
 
     def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, behind: int) -> Begun | str | None:
-        """Show what stands before a marker; return what begins with it, or the text behind a tag that only goes away.
+        """Show the text before a marker; return what begins with it, or the text behind a tag that is only hidden.
 
-        None if nothing more is to be read.
+        Returns None if nothing more is to be read.
         """
         if at or self._candidates.open:
             self._show(text[:at])
@@ -259,10 +259,10 @@ class Prose:
         """Show text, and report the near misses in it, each behind its last character."""
         if self._candidates.open:
             at = 0
-            for due, says, raw in self._candidates.report(len(text)):
-                self._release(text[at:due])
-                self._output.add(Warning, Code.NEAR_MISS, says, raw=raw)
-                at = due
+            for end, message, raw in self._candidates.report(len(text)):
+                self._release(text[at:end])
+                self._output.add(Warning, Code.NEAR_MISS, message, raw=raw)
+                at = end
             text = text[at:]
         if text:
             self._release(text)

@@ -1,8 +1,8 @@
 """Reads that pause for more text.
 
 A grammar is a generator: straight-line code that reads what comes next and yields where the text does not suffice. Its
-position is the whole of its state, so a new dialect is a few lines, and the end of the stream is one flag that every
-read sees. What has been read is never looked at again.
+position is its whole state, so a new dialect takes a few lines, and the end of the stream is one flag that every read
+sees. No text is read twice.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import TypeAlias, cast
 
 from streamtools.parsing.markers import Marker, Part, Pattern
 
-# What ends a stretch of text wherever it comes: a value, a call, a result, or what is broken.
+# What ends a section of text wherever it comes: a value, a call, a result, or what is broken.
 #
-# It is written down as markers are, and compiled to one search, which also finds the beginnings of it at the end of
-# the text. So a read gives everything before it away, and holds back no more than may yet become one.
+# An end is written like a marker and compiled to one search, which also finds the beginning of an end at the end of the
+# text. So a read releases everything before it, and holds back only what may become an end.
 
 Form: TypeAlias = "str | tuple[Part, ...] | Marker"
-"""How something looks; what a marker has `ahead` is not read with it."""
+"""The form of an end; what a marker has `ahead` is not read with it."""
 
 _INDENTS = r"[ \t\r]{0,256}"
 
 
 Awaited: TypeAlias = Callable[..., "re.Match[str] | None"]
-"""Matches at the beginning of a text what may yet become of it; a group takes part where more text decides nothing."""
+"""Matches at the beginning of a text what it may become; a group matches where more text does not matter."""
 
 
 class Closing:
@@ -87,7 +87,7 @@ class Reader:
     base: int  # how much of the span comes before `text`
     ended: bool  # no more text will come
     leaves: Callable[[str], object] | None  # see `content`; None where the grammar must see all text
-    take: Callable[[str], None] | None  # who takes text in which `leaves` finds nothing
+    take: Callable[[str], None] | None  # takes text in which `leaves` finds nothing
     waits: Awaited | None  # what may yet stand at `at`, if nothing else counts before that is decided
     before_closing: int  # the place where the last closing that was read begins
 
@@ -97,15 +97,15 @@ class Reader:
         return self.base + self.at
 
     def go_back(self, place: int) -> None:
-        """Go back to where the last read began, which was not for this."""
+        """Go back to the place where the last read began."""
         self.at = place - self.base
 
     def read_since(self, place: int) -> str:
-        """Return what the last read has read, which began at `place`."""
+        """Return the text that was read from `place` on."""
         return self.text[place - self.base : self.at]
 
     def unread(self, text: str) -> None:
-        """Go back over `text`, which is what has been read last."""
+        """Go back over `text`, the text that was read last."""
         self.base += self.at - len(text)
         self.text = text + self.text[self.at :]
         self.at = 0
@@ -152,7 +152,7 @@ class Reader:
             self.waits = None
 
     def expect(self, pattern: Pattern, *others: Pattern) -> Generator[None, None, int]:
-        """Do the same as `choose`, but leave what stands here to be read again if it is one of `others`."""
+        """Do the same as `choose`, but leave the text unread if it is one of `others`."""
         place = self.place
         found = yield from self.choose(pattern, *others)
         if found > 0:
@@ -281,7 +281,7 @@ class RawText(Reader):
         return stripped[-1] == "\n"
 
     def keep_end(self, text: str) -> None:
-        """Take note of text that is not kept, but for what may be looked back at."""
+        """Keep only the end of the text, which may be looked back at."""
         self.parts = ["".join(self.parts)[-_LOOK_BACK:], text]
 
     def kept_to(self, place: int) -> str:

@@ -2,7 +2,7 @@
 
 Reasoning never yields calls, because models rehearse there what they then decide not to do. What would have been a call
 outside is reported once, at the end of the reasoning, so that a model which puts its calls in the wrong place can be
-told from one that makes none.
+distinguished from one that makes none.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ReasoningTags:
 
 
 class ReasoningEnd:
-    """How a stretch of reasoning ends, and what would be a call in it."""
+    """How a section of reasoning ends, and what would be a call in it."""
 
     def __init__(self, tags: Sequence[str], calls: Sequence[Marker], enders: Sequence[Marker]) -> None:
         """Take what ends it and is hidden, what would be a call, and what ends it and is read again."""
@@ -136,8 +136,8 @@ class ReasoningText:
         self._keep_markup = keep_markup
         self.held = ""  # text that may yet end it
         self._last = ""  # the character that has come last
-        self._watch = closing.watch  # None when something has looked like a call
-        self._seen = "\n"  # what may yet look like one, and the character before it
+        self._watch = closing.watch  # None once something has looked like a call
+        self._seen = "\n"  # text that may become one, and the character before it
         self.leaves = closing.leaves if self._watch is None else always
         """Finds nothing in text that can be skimmed."""
 

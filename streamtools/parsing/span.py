@@ -1,8 +1,7 @@
-"""A hidden stretch of text, from a marker to wherever the grammar of its dialect ends it.
+"""A hidden section of text, from a marker to wherever the grammar of its dialect ends it.
 
-A span is what a grammar reads from, and what it reports to. Its text is kept, and what the grammar, or the JSON that it
-asks for, says of a call while that is being written is told at once. Over a limit the span reports that once, and goes
-on only to find where it ends.
+A grammar reads from a span and reports to it. The span keeps its text, and reports at once what the grammar, or the
+JSON that it asks for, reads of a call. Over a limit it reports that once, and goes on only to find its end.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]',
 
 
 class Span(WrittenCalls):
-    """A hidden stretch of text, read by the grammar of one dialect."""
+    """A hidden section of text, read by the grammar of one dialect."""
 
     __slots__ = ("_broken", "_over_line", "_state", "declared", "depth", "finished", "scanner")
 
@@ -49,7 +48,7 @@ class Span(WrittenCalls):
         self.stores = True
         self._before = ""
         self.declared = declared
-        self.told = None
+        self.call_id = None
         self.scanner: JsonText | None = None  # at work, if the grammar has paused inside a JSON value
         self.finished = False
         self.several_lines = False  # known at the end
@@ -82,8 +81,8 @@ class Span(WrittenCalls):
             self.keep_end(text)
         self.room = room
         output = self._output
-        if self.told is not None:
-            return [output.make_delta(self.told, text)]
+        if self.call_id is not None:
+            return [output.make_delta(self.call_id, text)]
         events: list[UIEvent] = []
         output.events = events
         if self.take is not None:
@@ -105,8 +104,8 @@ class Span(WrittenCalls):
         scanner = self.scanner
         if scanner is not None and scanner.passes and text and scanner.pass_over(text, place):  # the end has no text
             self.leaves = scanner.leaves
-            if self.told is not None:
-                self._output.events.append(self._output.make_delta(self.told, text))
+            if self.call_id is not None:
+                self._output.events.append(self._output.make_delta(self.call_id, text))
             elif self.take is not None:
                 self.take(text)
             return True
@@ -125,13 +124,13 @@ class Span(WrittenCalls):
                     self._note(scanner)
                 if state is OPEN and not self.ended:
                     self.leaves = scanner.leaves
-                    self.told = self.take = None
+                    self.call_id = self.take = None
                     want, call = scanner.want, self.current
                     if want == FIELD:
                         self.take = scanner.kept.append if self.stores else scanner.take
                     elif want and call is not None and self._output.call_deltas:
                         if call.started:
-                            self.told = call.id
+                            self.call_id = call.id
                         else:
                             self.take = call.waiting.append
                     return True
@@ -144,7 +143,7 @@ class Span(WrittenCalls):
                 return True
 
     def _note(self, scanner: JsonText) -> None:
-        """Take note of what JSON has been found to say of calls."""
+        """Apply what has been read of calls in JSON."""
         facts, scanner.facts = scanner.facts, []
         for kind, value in facts:
             call = self.current
@@ -195,7 +194,7 @@ class Span(WrittenCalls):
                 self.scanner, self._over_line = scanner, True
             else:
                 break
-        self.scanner = self.told = self.take = None
+        self.scanner = self.call_id = self.take = None
         self._broken = scanner if state is BROKEN else None
         return state
 

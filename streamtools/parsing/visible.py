@@ -1,7 +1,7 @@
-"""What becomes of text that is no call: shown, as a rule.
+"""Visible text: shows text that is no call, and reports near misses in it.
 
-Two policies can stand in the way. `after_call` hides or stops at what follows a call, because weak models invent the
-tool's result there; `trim` takes the white space next to a call out of the visible text.
+Two policies change what is shown. `after_call` hides the text behind a call or stops there, because weak models invent
+the result of the tool; `trim` removes white space next to a call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamtools.parsing.reader import not_white_space
 
 
 class Visible:
-    """Shows released text by the policies that are not the default ones."""
+    """Shows released text where a policy is not the default."""
 
     def __init__(self, output: Output, options: Options) -> None:
         self._output = output
@@ -51,7 +51,7 @@ class Visible:
             self._output.add(Text, text)
 
     def show_raw(self, text: str) -> bool:
-        """Take a malformed call that is to be text, to the letter; return whether that stops everything."""
+        """Show the raw text of a malformed call; return whether the turn is stopped with it."""
         if self._called and self._after_call != "show":
             self._withhold(text)
             self._report_hidden()
@@ -66,7 +66,7 @@ class Visible:
 
     @property
     def refuses(self) -> bool:
-        """Whether the next text that is not white space stops everything."""
+        """Whether the next text that is not white space stops the turn."""
         return self._called and self._after_call == "stop"
 
     def begin_call(self) -> None:
@@ -75,11 +75,11 @@ class Visible:
         self._drop(self._take_space())
 
     def end_call(self) -> None:
-        """It ended here."""
+        """A call ended here."""
         self._called = self._behind_call = True
 
     def flush(self) -> None:
-        """Something that is neither text nor a call comes here, or the turn ends."""
+        """Release what is withheld: something other than text or a call comes here, or the turn ends."""
         self._report_hidden()
         if self._space:
             self._output.add(Text, self._take_space())
@@ -138,7 +138,7 @@ class Visible:
         self._hidden, self._hidden_length = [], 0
 
 
-# What looked like a call and was none: reported, so that a model's drift can be counted.
+# Near misses: text that looks like a call and is none. They are reported, so that the drift of a model can be counted.
 #
 # A near miss is text. It is shown at once, like all text, and the report comes behind the character that decides it,
 # so nothing is held back for it. A candidate begins only at a character at which the search for markers stops anyway,
@@ -151,7 +151,7 @@ Look: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | 
 """Given a text, a place and whether the text has ended: what stands there and its end, None if it may, or False."""
 
 Known: TypeAlias = tuple[Marker, str]
-"""What comes near to a call, and what is said about it."""
+"""The marker of a near miss, and the message of its warning."""
 
 NEVER: Final = 2**62
 """A place that no text comes to."""
@@ -225,7 +225,7 @@ class Candidate:
 class NearMissCandidates:
     """The candidates of one turn, and the reports about those that are complete."""
 
-    __slots__ = ("_candidates", "_due", "_found", "_reports", "left", "open")
+    __slots__ = ("_candidates", "_end", "_found", "_reports", "left", "open")
 
     def __init__(self) -> None:
         self.begin(0)
@@ -243,12 +243,12 @@ class NearMissCandidates:
 
     def _forget(self) -> None:
         self._candidates: list[Candidate] = []
-        self._found = ("", "")  # of the first to be complete: what is said, and its text
-        self._due = NEVER  # where that is
+        self._found = ("", "")  # of the first to be complete: the message, and its text
+        self._end = NEVER  # where that ends
 
     def add(self, look: Look, last: str, text: str, at: int, ended: bool) -> None:
         """Take note of a candidate at a place of the text at hand, if one can stand there. `last` came before it."""
-        if self._due <= at:
+        if self._end <= at:
             self._settle(at)
             if not self.left:
                 return
@@ -267,8 +267,8 @@ class NearMissCandidates:
 
     def _settle(self, at: int) -> None:
         """Make a report of what is complete before a place. Others that began before its end are the same one."""
-        if self._due <= at:
-            self._reports.append((self._due, *self._found))
+        if self._end <= at:
+            self._reports.append((self._end, *self._found))
             self.left -= 1
             self._forget()
 
@@ -295,7 +295,7 @@ class NearMissCandidates:
         self._candidates.append(candidate)
         self.open = True
         if found is not None:
-            says, end = found
-            due = candidate.origin - len(candidate.before) + candidate.at + end - at
-            if due < self._due:
-                self._due, self._found = due, (says, text[at:end])
+            message, end = found
+            place = candidate.origin - len(candidate.before) + candidate.at + end - at
+            if place < self._end:
+                self._end, self._found = place, (message, text[at:end])

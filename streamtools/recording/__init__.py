@@ -15,41 +15,12 @@ from streamtools.recording.scrubbing import Secret
 from streamtools.recording.transports import RecordingTransport, ReplayTransport
 
 __all__ = [
-    "DETECT",
-    "VERSION",
-    "Chunk",
-    "Cut",
-    "Edit",
-    "End",
-    "EndKind",
-    "Exchange",
-    "Head",
-    "Match",
-    "OpenRecording",
-    "Playback",
-    "PlaybackOptions",
-    "RecordedStream",
-    "Recording",
-    "RecordingTransport",
-    "RecordingWriter",
-    "ReplayBytes",
-    "ReplayTransport",
-    "Request",
-    "Response",
-    "Secret",
-    "Target",
-    "VirtualClock",
-    "describe_request",
-    "describe_response",
-    "open_recording",
-    "open_stream_file",
-    "read_recording",
-    "read_recordings",
-    "read_stream_file",
-    "record",
-    "recut",
-    "shipped",
-]
+    "DETECT", "VERSION", "Chunk", "Cut", "Edit", "End", "EndKind", "Exchange", "Head", "Match", "OpenRecording",
+    "Playback", "PlaybackOptions", "RecordedStream", "Recording", "RecordingTransport", "RecordingWriter",
+    "ReplayBytes", "ReplayTransport", "Request", "Response", "Secret", "Target", "VirtualClock", "describe_request",
+    "describe_response", "open_recording", "open_stream_file", "read_recording", "read_recordings", "read_stream_file",
+    "record", "recut", "shipped",
+]  # fmt: skip
 
 
 def shipped() -> dict[str, Path]:

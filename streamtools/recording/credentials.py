@@ -1,4 +1,4 @@
-"""Replace what is named like a credential in the parts of a request, and remember what it was.
+"""Replace values that are named like a credential in the parts of a request, and keep them.
 
 Replaced are values by the names before them: in JSON at any depth, with all that stands under such a name; in queries
 and forms; in strings that are JSON themselves; and in other text where it has the form of a setting, `name=value` or
@@ -58,13 +58,13 @@ def read_json(content: bytes) -> Any:
 
 
 class Credentials:
-    """Replaces them in what it is given, and has what it replaced in `found`."""
+    """Replaces credentials in what it is given, and keeps them in `found`."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     def header(self, name: str, value: str) -> None:
-        """Find what a header holds, if it is named like one that holds a credential."""
+        """Find the credentials in a header that is named like one that holds them."""
         if is_secret_header(name):
             self.found += _in_header(name, value)
 
@@ -148,7 +148,7 @@ class Credentials:
         return f"://{user}:{REDACTED}@"
 
     def _field(self, found: re.Match[str]) -> str:
-        """Return a line of a header, as commands have it, which is told from prose by a digit in it."""
+        """Return a line of a header, as commands have it; unlike prose, its value holds a digit."""
         name, value = found[1], found[2].rstrip()
         if not is_secret_header(name) or not any(map(str.isdigit, value)):
             return found[0]

@@ -1,6 +1,6 @@
 """The exchanges of a file, or of all recordings in a directory, and which of them answers a request.
 
-They are found once, and read when they are played: their heads are kept in memory, their bytes are not.
+They are found once, and read when they are played: only their heads are kept in memory.
 
 A file may also be a raw capture, the bytes that `curl -N` wrote: server-sent events, or Ollama's lines; or the payloads
 of events, one JSON value a line, as the AI SDK keeps them in its `chunks.txt`, which are framed anew. JSON lines are
@@ -26,19 +26,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from streamtools.errors import RecordingError
-from streamtools.recording.file_reader import (
-    BLOCK,
-    Chunks,
-    Lines,
-    Name,
-    OpenRecording,
-    Place,
-    find_exchanges,
-    open_file,
-    open_lines,
-    open_place,
-    read_whole,
-)
+from streamtools.recording import file_reader
+from streamtools.recording.file_reader import BLOCK, Chunks, Lines, Name, OpenRecording, Place
 from streamtools.recording.format import Chunk, End, EndKind, Head, Recording, Request
 from streamtools.recording.redact import redact_request
 from streamtools.recording.request_bodies import leave_out
@@ -55,7 +44,7 @@ _FIRST_TYPES = {
 _OUR_OWN = {"seq", "run_id"}
 
 DETECT = "detect"
-"""The source where nobody has said whose the stream is: that shows when it is read."""
+"""The source of a stream whose provider is not given: it is detected when the stream is read."""
 
 
 class OpenCapture(OpenRecording):
@@ -64,7 +53,7 @@ class OpenCapture(OpenRecording):
 
 def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
     """Open a recording, or else a raw capture, whose `source` is `DETECT`; raise `RecordingError`."""
-    file = open_file(path)
+    file = file_reader.open_file(path)
     name = os.fspath(path)
     try:
         start = file.peek(BLOCK)
@@ -77,13 +66,13 @@ def open_stream_file(path: Name, *, strict: bool = True) -> OpenRecording:
         payloads = (line.removeprefix(_BOM).strip() for line in iter(Lines(name, file).next, None))
         framed = (b"data: %b\n\n" % payload for payload in payloads)
         return OpenCapture(name, Head(source=DETECT), _captured(framed), file)
-    return open_lines(Lines(name, file), strict=strict)
+    return file_reader.open_lines(Lines(name, file), strict=strict)
 
 
 def read_stream_file(path: Name, *, strict: bool = True) -> Recording:
     """Return what `open_stream_file` would open, whole in memory; raise `RecordingError`."""
     with open_stream_file(path, strict=strict) as opened:
-        return read_whole(opened.name, opened.head, opened.chunks)
+        return file_reader.read_whole(opened.name, opened.head, opened.chunks)
 
 
 def _captured(pieces: Iterator[bytes]) -> Chunks:
@@ -137,7 +126,7 @@ class Exchange:
 
     def open(self) -> OpenRecording:
         """Open it to be read once; raise `RecordingError`."""
-        return open_stream_file(self.path) if self.place is None else open_place(self.path, self.place)
+        return open_stream_file(self.path) if self.place is None else file_reader.open_place(self.path, self.place)
 
 
 def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
@@ -181,7 +170,7 @@ def _exchanges_of_file(path: str, secrets: Sequence[Secret] = ()) -> list[Exchan
     with open_stream_file(path) as opened:
         if isinstance(opened, OpenCapture):
             return [Exchange(path, 1, opened.head, alone=True)]
-    places = find_exchanges(path)
+    places = file_reader.find_exchanges(path)
     found: list[Exchange] = []
     for number, place in enumerate(places, start=1):
         request = place.head.request
@@ -198,8 +187,8 @@ Match: TypeAlias = Collection[str] | Callable[[Request, Request], bool]
 """Which of `FIELDS` have to be equal, or a function of what is asked and what was recorded."""
 
 _SHOWN = 60  # characters of a value in a message
-_TOLD = 5  # differences that a message lists
-_COUNTED = 1000  # differences; behind them a request is as far away as any
+_MOST_DIFFERENCES = 5  # differences that a message lists
+_COUNTED = 1000  # differences that are counted; more make a request no less similar
 
 
 class Difference(NamedTuple):
@@ -240,7 +229,7 @@ def differences(asked: Request, recorded: Request, fields: Sequence[str] = FIELD
 
 
 def explain(asked: Request, unplayed: Iterable[Exchange], played: Collection[Exchange]) -> str | None:
-    """Return the words for the exchange that is the most like what is `asked`, and how it differs; None without one."""
+    """Return a text on the exchange most similar to what is `asked`, and how it differs; None without any."""
     different = {
         exchange: list(itertools.islice(differences(asked, exchange.request), _COUNTED))
         for exchange in (*unplayed, *played)
@@ -257,9 +246,9 @@ def explain(asked: Request, unplayed: Iterable[Exchange], played: Collection[Exc
     name = f"{nearest} (which has been played)" if nearest in played else str(nearest)
     if not different[nearest]:
         return f" {'once more' if nearest in played else 'but `match` refuses it'}: the same is {name}"
-    lines = [f"    {each}" for each in different[nearest][:_TOLD]]
-    if len(different[nearest]) > _TOLD:
-        lines.append(f"    and {len(different[nearest]) - _TOLD} more")
+    lines = [f"    {each}" for each in different[nearest][:_MOST_DIFFERENCES]]
+    if len(different[nearest]) > _MOST_DIFFERENCES:
+        lines.append(f"    and {len(different[nearest]) - _MOST_DIFFERENCES} more")
     return "\n".join([f"; the nearest is {name}:", *lines])
 
 

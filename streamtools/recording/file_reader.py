@@ -207,7 +207,7 @@ class Place(NamedTuple):
 def find_exchanges(path: Name) -> list[Place]:
     """Return the places of the exchanges of a file, one or more, from their heads; raise `RecordingError`.
 
-    What is wrong between heads is told when that is read.
+    What is wrong between heads is reported when that is read.
     """
     lines = Lines(os.fspath(path), open_file(path))
     with lines.file:

@@ -1,11 +1,10 @@
 """Write a recording while the stream goes on.
 
 Each line is handed to the system as soon as it is certain, so that a recording whose writer is killed holds everything
-up to that moment; what it lacks then is its end line, and every reader can see that. A chunk waits for the end of the
-line of the stream in which it ends, and, where that ends in the beginning of what may be a key, until it is certain
-whether it is one: of that a killed writer loses the last chunk, and those before it that hold the same line or
-beginning; `scrubbing` tells how long they may be. `import_stream` makes recordings of streams that were saved, and of
-recordings whose redaction is out of date.
+up to that moment; it only lacks its end line, which every reader notices. A chunk waits for the end of the line of the
+stream in which it ends, and, if that may be the beginning of a key, until it is certain whether it is one. A killed
+writer loses the chunks that wait; `scrubbing` has the bounds. `import_stream` makes recordings of streams that were
+saved, and of recordings whose redaction is out of date.
 """
 
 from __future__ import annotations
@@ -23,19 +22,10 @@ from typing import BinaryIO, Self, TypeAlias
 import msgspec
 
 from streamtools.errors import ClosedError
+from streamtools.recording import format as form
 from streamtools.recording.exchanges import DETECT, OpenCapture, exchanges_of
 from streamtools.recording.file_reader import OpenRecording
-from streamtools.recording.format import (
-    Chunk,
-    End,
-    EndKind,
-    Head,
-    Request,
-    encode_chunk,
-    encode_end,
-    encode_head,
-    milliseconds,
-)
+from streamtools.recording.format import Chunk, End, EndKind, Head, Request
 from streamtools.recording.playback import recut
 from streamtools.recording.redact import credentials_of_headers, keep_headers, redact_head, redact_request, redact_text
 from streamtools.recording.scrubbing import Scrubber, Secret
@@ -84,7 +74,7 @@ class RecordingWriter:
         """
         self._secrets = list(redact)
         self._scrubber = Scrubber(self._secrets)
-        first = encode_head(redact_head(head, self._secrets, keep_unreadable=keep_unreadable))
+        first = form.encode_head(redact_head(head, self._secrets, keep_unreadable=keep_unreadable))
         self._owned = isinstance(target, str | os.PathLike)
         self._file = open_anew(target) if isinstance(target, str | os.PathLike) else target
         self._waiting: deque[tuple[float, int]] = deque()  # time and length of chunks that are not written yet
@@ -105,7 +95,7 @@ class RecordingWriter:
         at = self._check(at)
         self._take(self._scrubber.close(complete=kind == "end"))
         end = End(kind, at, redact_text(error, self._secrets))
-        self._write(encode_end(end, size=self._size, digest=self._digest.hexdigest()))
+        self._write(form.encode_end(end, size=self._size, digest=self._digest.hexdigest()))
         self._ended = True
         self.close()
 
@@ -127,7 +117,7 @@ class RecordingWriter:
 
     def _check(self, at: float) -> float:
         """Return a time as it is written, unless everything has been."""
-        at = milliseconds(at)
+        at = form.milliseconds(at)
         if self._ended:
             raise ClosedError("the recording has been closed")
         return at
@@ -142,7 +132,7 @@ class RecordingWriter:
             start += size
             self._digest.update(data)
             self._size += size
-            self._write(encode_chunk(Chunk(at, data)))
+            self._write(form.encode_chunk(Chunk(at, data)))
         del self._certain[:start]
 
     def _write(self, line: bytes) -> None:

@@ -23,7 +23,7 @@ they are UTF-8, they are `text`; up to three bytes of a character that was cut i
 `before` and `after`. Where they are not, they are `base64`.
 
 **End**, the last line: `end` is `end` (the response was complete), `reset` (the connection broke), `timeout` (nothing
-more came) or `left` (whoever read it had enough: what else would have come is not known); `error` may name the
+more came) or `left` (the reader closed the response: what else would have come is not known); `error` may name the
 exception. `bytes` and `sha256` are those of all chunks together, and are checked where they stand: who edits a
 recording by hand takes them out.
 
@@ -125,7 +125,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """Any line; which one is told by the keys that are there."""
+    """Any line; its keys say which kind."""
 
     streamtools: Any = None
     at: float | None = None

@@ -1,4 +1,4 @@
-"""The bytes of a recording once more: how fast, cut how, and with which fault.
+"""Plays the bytes of a recording: at a speed, cut in a way, and with a fault if one is asked for.
 
 Real providers are slow, cut their bytes anywhere, break off, fall silent and sometimes send rubbish. A recording holds
 what one of them did once; what it did not do is put in here, at a place that is given in bytes of the body as recorded,
@@ -89,11 +89,11 @@ GARBAGE = b'\xff\x00"}\x1b{\xc3\x28\xfe'
 
 
 class VirtualClock:
-    """A clock that nobody waits for: a replay sets it forward to the time of each thing that comes.
+    """A clock without waiting: a replay sets it forward to the time of each chunk.
 
-    Called, it returns its time in seconds. Only recordings that are given this clock go by it; tools, their time limits
-    and the limits of a run have the time of the event loop. A reader that takes what comes as it comes finds it at the
-    recorded time of that: before the clock moves on, others get their turn.
+    Called, it returns its time in seconds. Only replays that are given this clock use it; tools, their time limits and
+    the limits of a run use the time of the event loop. While a reader handles a chunk, the clock shows the recorded
+    time of that chunk, because other tasks run before it moves on.
     """
 
     def __init__(self, start: float = 0.0) -> None:
@@ -126,7 +126,7 @@ class PlaybackOptions(TypedDict, total=False):
 class Playback:
     """How to play. Raises ValueError for a value that is not allowed, and for two faults that end the same stream.
 
-    A place that the body does not reach is told by a `RecordingError` at its end: a fault that never came would let a
+    A place that the body does not reach raises `RecordingError` at its end: a fault that never came would let a
     test pass for the wrong reason.
     """
 
@@ -227,14 +227,14 @@ def _stop(chunks: Iterable[Chunk], fault: str, place: int, inserted: int, name: 
 
 
 def unreached(name: str, fault: str, place: int, size: int) -> str:
-    """Return the words for a fault whose place is behind the end of a response."""
+    """Return the message for a fault whose place is behind the end of a response."""
     return f"{name}: {fault}={place} was not reached: the response has {size:,} bytes"
 
 
-_STRETCH = 4096  # bytes after which others run: often enough to be cancelled, seldom enough to be fast byte by byte
+_YIELD_EVERY = 4096  # bytes between two checkpoints: often enough to be cancelled, and fast byte by byte
 _TURNS = 4
-"""How often others get their turn before a virtual clock moves on. A task that waits for the bytes needs two, because
-trio shuffles those that are ready; one that waits for that task as many again."""
+"""Checkpoints before a virtual clock moves on. A task that waits for the bytes needs two, because trio runs ready tasks
+in random order; a task that waits for that one needs two more."""
 
 
 class ReplayBytes:
@@ -259,11 +259,11 @@ class ReplayBytes:
         self._pieces = recut(spoil(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None
         self._given = 0  # bytes
-        self._stretch = _STRETCH
+        self._since_yield = _YIELD_EVERY
         waited_for = (playback.clock, playback.drip, playback.stall_after)
         self._timed = playback.speed > 0 or any(each is not None for each in waited_for)
         self._begun: float | None = None  # when the clock that counts was at the beginning
-        self._left: anyio.Event | None = None  # for whoever waits for what never comes
+        self._left: anyio.Event | None = None  # set on closing, for a read that waits for ever
 
     def __iter__(self) -> Self:
         return self
@@ -284,12 +284,12 @@ class ReplayBytes:
                 raise anyio.ClosedResourceError
             if delay > 0:
                 await anyio.sleep(delay)
-        if self._stretch >= _STRETCH and piece is not None and not late:
+        if self._since_yield >= _YIELD_EVERY and piece is not None and not late:
             await anyio.lowlevel.checkpoint()
-            self._stretch = 0
+            self._since_yield = 0
         if (data := self._take(piece, late)) is None:
             raise StopAsyncIteration
-        self._stretch += len(data)
+        self._since_yield += len(data)
         return data
 
     def __next__(self) -> bytes:
@@ -394,5 +394,5 @@ class ReplayBytes:
             case End("timeout"):
                 raise TimeoutError("nothing more came, as recorded")
             case End("left"):
-                raise ConnectionResetError("whoever read what was recorded left here")
+                raise ConnectionResetError("the recorded reader left here")
         return None

@@ -1,7 +1,7 @@
-"""Record what a provider streams, on the way to whoever reads it: one stream of bytes, or the exchanges of a client.
+"""Record what a provider streams while it is read: one stream of bytes, or the exchanges of a client.
 
-Each read is one chunk. What is read and what is recorded are the same, cut in the same places; but keys that a response
-holds are overwritten in the recording, and only there.
+Each read is one chunk. The recording holds the same bytes, cut in the same places, but keys in a response are
+overwritten in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamtools.recording.redact import credentials_of_headers, describe_respon
 from streamtools.recording.scrubbing import Scrubber, Secret
 
 Edit = Callable[[Head], Head]
-"""Takes what is about to be written of an exchange's head, and returns what is."""
+"""Takes the head of an exchange before it is written, and returns the head to write."""
 
 
 def record(
@@ -181,7 +181,7 @@ def _iterator(origin: Any) -> AsyncIterator[bytes] | Iterator[bytes]:
 
 
 def _begin(file: ExchangeFile, response: Any) -> Entry:
-    """Begin the exchange with what the response tells of itself and of its request."""
+    """Begin the exchange with the head of the response and its request."""
     try:
         request = response.request
         asked = str(request.method), str(request.url), items_of(request.headers)
@@ -298,14 +298,14 @@ class Entry:
                 self._exchanges.write()
 
     def fail(self, error: BaseException) -> None:
-        """Write that it ended with this exception, of which only the name is told; who is cancelled has left."""
+        """Write the end with the name of this exception; a reader that is cancelled has left."""
         if isinstance(error, Exception):
             self.end("timeout" if is_timeout(error) else "reset", type(error).__name__)
         else:
             self.end("left")
 
     def take(self) -> bytes:
-        """Return the lines that nobody has taken."""
+        """Return the lines that have not been taken."""
         lines = self._lines.getvalue()
         self._lines.truncate(self._lines.seek(0))
         return lines

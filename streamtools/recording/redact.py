@@ -1,11 +1,10 @@
-"""What of an exchange may be written down.
+"""The redaction of an exchange before it is written down.
 
-Recordings are committed and shared. So headers are written from an allow-list, because nobody can list all that carry a
-credential; and in URLs and request bodies what is named like a credential is replaced, with its name left, so that the
-reader sees that something was there: see `credentials`. A body that cannot be looked through is left out, and the head
-says so. In each string that is left, keys of known formats, what the caller says is a secret, and the credentials of
-this request are overwritten, as they are in the bytes of the response: a server that refuses a key repeats it, and a
-key of a server of one's own has no format by which it could be known.
+Recordings are committed and shared. So headers are written from an allow-list, because not all headers with credentials
+can be listed. In URLs and request bodies, values that are named like a credential are replaced, and their names stay:
+see `credentials`. A body that cannot be searched is left out, and the head says so. In each string that is left, keys
+of known formats, the caller's secrets and the credentials of this request are overwritten, as in the bytes of the
+response: a server that refuses a key repeats it, and a key of a private server has no known format.
 """
 
 from __future__ import annotations
@@ -21,13 +20,7 @@ import msgspec
 
 from streamtools.recording.credentials import DEEPEST, LEAST, REDACTED, Credentials
 from streamtools.recording.format import Head, Request, Response
-from streamtools.recording.request_bodies import (
-    body_fields,
-    change_unread,
-    is_form,
-    is_multipart,
-    leave_out,
-)
+from streamtools.recording.request_bodies import body_fields, change_unread, is_form, is_multipart, leave_out
 from streamtools.recording.scrubbing import LONGEST, Known, Secret, Secrets, know, scrub
 
 MOST = 8192
@@ -111,13 +104,13 @@ def _redacted(request: Request, headers: list[tuple[str, str]], redact: Iterable
 
 
 def _looked_for(found: Iterable[str]) -> list[str]:
-    """Return what can be looked for elsewhere; what is too long as a whole is in pieces, up to `MOST` characters."""
+    """Return the credentials to be looked for elsewhere; a long one in pieces, up to `MOST` characters."""
     several = dict.fromkeys(piece for each in found for piece in _pieces(each) if len(piece) >= LEAST)
     return list(several)[:MANY]
 
 
 def _pieces(text: str) -> list[str]:
-    """Return what can be looked for of a text, however it is written."""
+    """Return a text, or its pieces, short enough to be looked for in any form."""
     if len(text) < LONGEST and len(json.dumps(json.dumps(text))) <= LONGEST:
         return [text]
     most = LONGEST // 14  # bytes that one character may have in JSON inside JSON

@@ -28,7 +28,7 @@ LARGEST = 16 * 1024 * 1024
 """Bytes of a body that is unpacked, and of one whose parts are read. Providers take up to 20 MB, packed by nobody."""
 
 _LONG = re.compile(rb"(?:\A|[\r\n])content-[a-z-]{1,40}+:(?:[^\r\n]|\r?\n[ \t]|\r[ \t]){1024}", re.IGNORECASE)
-"""A header of a part that nobody sends: `email` reads the parameters of one in the square of their number."""
+"""A header of a part that is too long to be real; `email` takes quadratic time for the parameters of one."""
 
 _BOM = b"\xef\xbb\xbf"
 _FORM = "application/x-www-form-urlencoded"
@@ -75,7 +75,7 @@ def split_parts(headers: Headers, content: bytes) -> list[dict[str, Any]]:
 
 
 def leave_out(request: Request) -> Request:
-    """Return a request without what of its body cannot be read, and with the words that say so."""
+    """Return a request without the parts of its body that cannot be read; `left_out` names them."""
     if request.body_base64:
         size = len(base64.b64decode(request.body_base64))
         kind = request.headers.get("content-type", "no declared type").partition(";")[0]
@@ -92,8 +92,8 @@ def leave_out(request: Request) -> Request:
     body = change_unread(request, without)
     if not names:
         return request
-    told = f"{len(names)} of its parts, which cannot be looked through: {', '.join(names)}"
-    return msgspec.structs.replace(request, body=body, left_out=told)
+    left_out = f"{len(names)} of its parts, which cannot be looked through: {', '.join(names)}"
+    return msgspec.structs.replace(request, body=body, left_out=left_out)
 
 
 def change_unread(request: Request, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -147,12 +147,12 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 
 
 def _part(message: Message) -> dict[str, Any]:
-    told = {
+    fields = {
         "name": message.get_param("name", header="content-disposition"),
         "filename": message.get_param("filename", header="content-disposition"),
         "type": message.get_content_type() if "content-type" in message else None,
     }
-    part: dict[str, Any] = {key: collapse_rfc2231_value(value) for key, value in told.items() if value is not None}
+    part: dict[str, Any] = {key: collapse_rfc2231_value(value) for key, value in fields.items() if value is not None}
     if message.is_multipart():
         return part | {"value": _parts(message)}
     payload = message.get_payload(decode=True)

@@ -1,19 +1,19 @@
-r"""Overwrite keys in the bytes of a stream, whatever the pieces in which they come.
+r"""Overwrite keys in the bytes of a stream, however they are cut.
 
 A response may hold a key: in an error that echoes it, or because the model has read one and writes it down. A recording
-is there to be shared, and it is there for its lengths, cuts and times; so a key is overwritten, byte by byte, by `*`,
-and its prefix stays, for people to see what it was: `sk-****************`.
+is shared, and its lengths, cuts and times have to stay; so each byte of a key is replaced by `*`, and its prefix stays,
+to show what it was: `sk-****************`.
 
-The bytes are one text, in which keys are found that stand in one piece, as they are, with `\/` for `/`, and behind the
-escapes of JSON and of URLs. What a model writes piece by piece, a few characters in each event, is another: the strings
-of the fields of one name, joined. (Pieces of several answers that come by turns under one name are taken for one text.)
-Each text is searched as it came, since a key of which another finder has overwritten a part would be known for one no
-more. Not found is what is encoded in any other way, and what is no key to anybody who does not know it: a `Secret`.
+The bytes are one text, in which whole keys are found: as they are, with `\/` for `/`, and behind the escapes of JSON
+and of URLs. The text that a model writes in pieces, a few characters in each event, is another: the strings of the
+fields of one name, joined. (Pieces of several answers that alternate under one name are taken for one text.) Each text
+is searched as it came, because a key that is partly overwritten is not recognised. Keys in other encodings are not
+found, nor are secrets without a known format, unless they are given as a `Secret`.
 
-The bytes are searched by whole lines, which no key crosses, so an unfinished line is held; one of more than `LINE`
-bytes is searched in parts. A joined text is searched with each piece. What may become a key or go on as one at the end
-of a part or piece, at most `LONGEST` bytes, is searched again with the next. So held are also events that end in the
-beginning of what may be a key, at most `BEHIND` bytes of them, and lines that end in the beginning of a secret text.
+The bytes are searched by whole lines, which no key crosses, so an unfinished line is held; a line of more than `LINE`
+bytes is searched in parts. A joined text is searched with each piece. The end of a part or piece that may become a key
+or go on as one, at most `LONGEST` bytes, is searched again with the next. So events that end in the beginning of a
+possible key are held too, at most `BEHIND` bytes of them, and lines that end in the beginning of a secret text.
 """
 
 from __future__ import annotations

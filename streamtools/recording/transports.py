@@ -1,4 +1,4 @@
-"""HTTP transports that record what a client is told, and that answer it from recordings instead of the network.
+"""HTTP transports that record what a client receives, and that answer it from recordings instead of the network.
 
     transport = RecordingTransport(httpx.AsyncHTTPTransport(), "chat.jsonl")  # and later ReplayTransport("chat.jsonl")
     async with httpx.AsyncClient(transport=transport) as client:
@@ -185,7 +185,7 @@ class ReplayTransport(Transport):
     comes, until this one leaves too or its time is up. The other options are those of `Playback`, for every exchange;
     `vary(exchange)` may return others for one. Its `read_timeout` is that of the request.
 
-    HTTP clients and SDKs may turn what goes wrong here into errors of their own, so `check` tells it at the end.
+    HTTP clients and SDKs may turn what goes wrong here into errors of their own, so `check` raises it at the end.
     Raises `RecordingError` for recordings that cannot be read, and ValueError for wrong options.
     """
 
@@ -216,12 +216,12 @@ class ReplayTransport(Transport):
 
     @property
     def unplayed(self) -> list[Exchange]:
-        """The exchanges that nobody has asked for, in their order."""
+        """The exchanges that have not been asked for, in their order."""
         return [exchange for exchange in self._exchanges if exchange not in self._played]
 
     @property
     def missed(self) -> list[str]:
-        """The words for each fault that was put in and whose place nobody has come to. Raises `RecordingError`."""
+        """A message for each injected fault whose place was not reached. Raises `RecordingError`."""
         found: list[str] = []
         for exchange, played in self._spoilt:
             if (missed := played.missed()) is None:
@@ -266,7 +266,7 @@ class ReplayTransport(Transport):
         return body.response()
 
     def _release(self) -> None:
-        """Close the files of responses that nobody has closed."""
+        """Close the files of responses that are still open."""
         while self._open:
             self._open.pop().close()
 

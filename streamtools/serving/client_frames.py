@@ -1,7 +1,7 @@
-"""What a websocket's client may say: one JSON object a text frame; and where the results wait that it gives.
+"""The frames of a websocket's client, each one JSON object as text; and the results of calls that it sends.
 
-Control frames have one of the keys below and nothing else; any other object is a message for the application. What is
-neither is `BadFrame`, whose message the client may read.
+Control frames have one of the keys below and nothing else; any other object is a message for the application. Anything
+else raises `BadFrame`, whose message is for the client.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _check(is_right: bool, name: str, what: str) -> None:
 
 
 def _check_id(name: str, value: object) -> None:
-    _check(isinstance(value, str) and 0 < len(value) <= _MAX_ID, name, "an id, as an event tells it")
+    _check(isinstance(value, str) and 0 < len(value) <= _MAX_ID, name, "an id, as in an event")
 
 
 def _check_keys(name: str, value: dict[str, Any], keys: set[str]) -> None:
@@ -138,7 +138,7 @@ def _check_keys(name: str, value: dict[str, Any], keys: set[str]) -> None:
 
 
 class Mailbox:
-    """The results of one run's calls that somebody else carries out, while a tool of ours waits for them here.
+    """The results of calls that the client carries out, for which a tool of the run waits.
 
     A result is for a call that is at work, and for it once. It may come before the tool has begun to wait, because the
     other side hears of the call as early as the tool does.

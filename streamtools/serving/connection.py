@@ -1,4 +1,4 @@
-"""What all connections share: a reading of what they send, one way out, and a client that is listened to meanwhile."""
+"""Shared by all connections: reading the events, sending them one at a time, and listening to the client meanwhile."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Readable: TypeAlias = "Run | AbstractAsyncContextManager[AsyncIterable[UIEvent]]
 """A run, a `ToolStream` or a chat or another context manager that gives UI events, or just an iterable of them."""
 
 OnDisconnect: TypeAlias = Literal["stop", "detach"]
-"""What a reader that has gone means for what it read."""
+"""What happens to a run or stream when its client has gone."""
 
 
 class Reading:
-    """One reading of a run, a stream or an iterable, for one connection; who sends the events over it inherits this.
+    """One reading of a run, a stream or an iterable, for one connection; a subclass sends the events.
 
-    *Leaving* is for a client that has gone: what it read is closed, or a run goes on without it. *Stopping* ends what
-    is read, and the rest of it, its truthful `done` above all, is still read; to what cannot say so itself,
-    `done(cancelled)` is added. The task is shielded from whoever cancels the connection, because what a provider
+    *Leaving* is for a client that has gone: the stream is closed, or the run goes on without it. *Stopping* ends the
+    run or the stream, whose last events, `done` above all, are still read; an iterable without one gets
+    `done(cancelled)`. The task is shielded from cancellation of the connection, because a stream that a provider
     charges for has to be closed.
 
     `after` is the `seq` of the last event that a reader of a run has seen. `on_disconnect` is `"stop"` or `"detach"`:
@@ -59,16 +59,16 @@ class Reading:
         self._after = after
         self._stops = on_disconnect == "stop"
         self._stopped = False
-        self._driver: Driver | None = None  # made late: an endpoint may run in a thread, without a loop
+        self._driver: Driver | None = None  # made late, because an endpoint may run in a thread without an event loop
 
     @property
     def has_begun(self) -> bool:
-        """Whether what is to be read goes on already: a run does, and the server's end does not keep one from it."""
+        """Whether it goes on already, as a run does; it may then be read although the server is about to end."""
         return self._run is not None
 
     @property
     def decidable(self) -> Decidable | None:
-        """What takes decisions about the calls of what is read, if that is something which asks for them."""
+        """The run or stream, if it takes decisions about its calls."""
         read = self._run or self._entered
         return read if isinstance(read, Decidable) else None
 
@@ -77,13 +77,13 @@ class Reading:
         return self._driver.events if self._driver is not None else None
 
     def leave(self) -> None:
-        """Say that the client has gone. May be called from any task, and more than once."""
+        """Note that the client has gone. May be called from any task, and more than once."""
         self.left = True
         if self._driver is not None:
             self._driver.cut()
 
     async def stop(self) -> None:
-        """End what is read, for all of its readers; the rest of it is still read."""
+        """End the run or stream, for all of its readers; its last events are still read."""
         if self._run is not None:
             await self._run.stop()
         elif isinstance(self._entered, ToolStream):
@@ -113,7 +113,7 @@ class Reading:
         """Send what comes behind the events."""
 
     async def finish(self) -> None:
-        """Send the end; first, where the last event says nothing of a stop, that there was one."""
+        """Send the end; before it `done(cancelled)`, if reading was stopped and no `done` has come."""
         if not self.left:
             last = self.last
             if self._stopped and type(last) is not Done:
@@ -121,14 +121,14 @@ class Reading:
             await self.end()
 
     async def close(self) -> None:
-        """Do what is left to do behind `read`, or instead of it."""
+        """Clean up after `read`, or instead of it."""
         if self._run is None:
             if self._driver is None:
                 await close(self._readable, seconds=_CLOSING)
         elif self.left and self._stops:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await self._run.stop()
-        # What was cancelled beside us keeps us until the garbage is collected, but not what was read.
+        # A cancelled task refers to us until garbage collection; it must not keep the stream as well.
         self._readable = self._driver = None
 
     def _open(self) -> Startable:
@@ -188,18 +188,18 @@ async def attend(
     return fault
 
 
-# One connection's way out: what is sent one at a time, and a clock that looks on, which speaks up when nothing was sent
-# for a while, and gives up on a client that takes nothing. It never interrupts a reader, who therefore loses no event,
-# and does not speak while a client is slow.
+# Sending: one message at a time, with a watch that sends a sign of life when nothing was sent for a while, and gives up
+# a client that takes nothing. It never interrupts the reading, so that no event is lost, and it sends nothing while a
+# message is on its way.
 
 
 _ROW = 4
-"""Messages that are sent at once. A server hears of a client that has gone when the event loop turns, and asyncio logs
-each message behind the fifth that is written to such a one until then."""
+"""Messages that are sent without a checkpoint. A server notices a lost client when the event loop runs, and until then
+asyncio logs each message after the fifth that is written to it."""
 
 
 class Outlet:
-    """Sends messages through `send`, one after the other, whichever task they come from.
+    """Sends messages through `send`, one after the other, from any task.
 
     `keep_alive` and `send_timeout` are in seconds; None is never. Raises ValueError for others. `now` and
     `sleep` are the clock.
@@ -221,11 +221,11 @@ class Outlet:
         self._sleep = sleep
         self._since = now()  # when the last sending began
         self._sending = False
-        self._row = 0  # messages since the loop has turned for certain
-        self._free: anyio.Event | None = None  # until nobody sends; a lock would cost each event more
+        self._row = 0  # messages since the last checkpoint
+        self._free: anyio.Event | None = None  # set when none is on its way; a lock would cost each event more
 
     async def put(self, message: Any) -> None:
-        """Send one message, once nobody else sends. Raises what the server raises."""
+        """Send one message, after any that is on its way. Raises what the server raises."""
         while self._sending:
             if self._free is None:
                 self._free = anyio.Event()
@@ -245,7 +245,7 @@ class Outlet:
                 self._free = None
 
     async def watch(self, fill: Callable[[], Awaitable[None]]) -> None:
-        """Call `fill` in each silence; return when a message takes too long."""
+        """Call `fill` whenever nothing was sent for `keep_alive` seconds; return when a message takes too long."""
         look = min(self._keep_alive, self._send_timeout)
         while look < inf:
             now = self._now()

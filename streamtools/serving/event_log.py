@@ -1,12 +1,12 @@
-"""What runs have said, kept for those who come later or come back.
+"""The events of runs, kept for readers that come later or come back.
 
-A reader knows one number, the `seq` of the event that it read last, which is its position, and needs nothing else to go
-on: not the connection, not the process that it came from. So a log is two verbs, and each log of more than one process
-(Redis Streams, a table) has them too.
+The position of a reader is the `seq` of the event that it read last. It needs nothing else to go on, neither a
+connection nor a process. So a log has two methods, which a log for several processes (Redis Streams, a table) can offer
+too.
 
-In memory, a run is a list of events. A reader is an index into it: it is registered nowhere, so that leaving needs no
-farewell. Those who have read everything wait on one event together, which the next `append` sets; the appends that
-follow before a reader is back to wait cost no wake.
+In memory, a run is a list of events, and a reader is an index into it that is registered nowhere. Readers that have
+read everything wait on one shared `anyio.Event`, which the next `append` sets; further appends before a reader waits
+again wake nobody.
 """
 
 from __future__ import annotations
@@ -302,12 +302,11 @@ class MemoryReader:
 
 
 class Journal:
-    """What one run writes into its log, and what its readers have to know beside the log.
+    """Writes one run into its log, and holds what its readers need beside the log.
 
-    A log may fail, and the run goes on then: its tools are at work, its answer is wanted, and a run without readers is
-    nothing unusual. What could not be written is missing in the log, and is owned up to: by one `warning(resync)`
-    before the next event that can be written, or, where the log has not come back by the end, by what the readers in
-    this process get beside it.
+    If the log fails, the run goes on: its tools are running, and a run without readers is nothing unusual. Events that
+    could not be written are missing in the log, which one `warning(resync)` before the next event says; if the log does
+    not recover before the end, the readers in this process get that warning and `done` from here.
     """
 
     def __init__(self, events: EventLog, owner: str, run_id: str) -> None:
@@ -317,7 +316,7 @@ class Journal:
         self.logged = 0  # and of the last in the log
         self.done: Done | None = None
         self.begun = anyio.Event()  # there is something to read
-        self.waiting: set[anyio.CancelScope] = set()  # in each of them, somebody waits for the log
+        self.waiting: set[anyio.CancelScope] = set()  # the scopes of reads that wait for the log
         self.is_sure = type(events) is MemoryEventLog  # the log neither fails nor waits
         self._run_id = run_id
         self._is_closed = False

@@ -164,7 +164,7 @@ class _Body(Reading):
             await self.read()
             await self.end()
         except Exception as error:
-            if self.head is None:  # or else it is left to whoever hears of the fault
+            if self.head is None:  # otherwise the server handles the fault
                 await self.end()
                 # A run that was forgotten between being found and being read is no fault of the server's: the body
                 # ends without `done`, and a client that asks again hears that there is none.

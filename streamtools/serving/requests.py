@@ -1,7 +1,7 @@
-"""What a request may bring, and how one is turned away: bodies with a bound, and 503 while nothing is begun any more.
+"""Bodies of requests within a bound, and the response 503 while the server begins nothing new.
 
-What reads a body has the event loop to itself meanwhile, and with it all other clients wait. JSON and messages are read
-at some megabytes in a second, so that a long body is read in a thread, between whose steps Python lets the loop go on.
+Reading a body blocks the event loop, and with it all other clients. JSON and messages are read at some megabytes a
+second, so a long body is read in a thread, which Python interrupts for the loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One run, driven by a task of its own, and its readers, who come and go and have no part in it.
+"""One run, driven by a task of its own, and its readers, which come and go without any effect on it.
 
-The run's driver writes each event into the log. What ends the run is its own end, `stop`, or the closing of what holds
-it; what it still has to say then, its `done` above all, goes into the log like the rest. A reader reads the log, and
-knows its position, which is the `seq` of the event that it read last.
+The task writes each event into the log. The run ends by itself, by `stop`, or when its `Runs` close; its last events,
+`done` above all, go into the log like the others. A reader reads the log from its position, which is the `seq` of the
+event that it read last.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog, Journal, MemoryReader
-from streamtools.stream.driver import STRETCH, Driver, Startable, close, read_into
+from streamtools.stream.driver import YIELD_EVERY, Driver, Startable, close, read_into
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Decidable, Decision, Question, Suspension
 from streamtools.tools.call import is_failure, loggable
 
 log = structlog.get_logger(__name__)
 
-_REST = 10_000  # events that a stream which was left may still have to say
+_REST = 10_000  # events that are still read of a stream that was stopped
 
 
 class Attachment:
     """An asynchronous iterator of the events of a run, and a context manager that detaches from it at its end.
 
-    It ends behind `done`. Nothing of what it does touches the run: not `break`, nor an exception, nor a reader that is
-    too slow, nor one that is forgotten. A read that is cancelled has taken nothing. `position` is the `seq` of the
-    last event that was read, behind which another attachment may go on. What the log raises comes out of it, and so
-    does `RunNotFound` where the events are kept no more.
+    It ends behind `done`. Nothing that a reader does affects the run: neither `break`, nor an exception, nor slow
+    reading, nor dropping it. A cancelled read has taken nothing. `position` is the `seq` of the last event that was
+    read, behind which another attachment may go on. It raises what the log raises, and `RunNotFound` where the events
+    are kept no more.
     """
 
     def __init__(self, journal: Journal, after: int, on_leave: Callable[[Attachment], None]) -> None:
@@ -47,9 +47,9 @@ class Attachment:
         self.position = after
         self._journal = journal
         self._on_leave = on_leave
-        self._scopes: set[anyio.CancelScope] = set()  # in each of them, somebody waits
+        self._scopes: set[anyio.CancelScope] = set()  # the scopes of reads that wait
         self._events: AsyncIterator[UIEvent] | None = None
-        self._memory: MemoryReader | None = None  # instead, where nothing has to be closed or begun anew
+        self._memory: MemoryReader | None = None  # in place of `_events`, for a log in memory
         self._taken = 0
         self._has_left = False
 
@@ -66,7 +66,7 @@ class Attachment:
 
     async def __anext__(self) -> UIEvent:
         self._taken += 1
-        if not self._taken % STRETCH:
+        if not self._taken % YIELD_EVERY:
             await anyio.lowlevel.checkpoint()
         memory = self._memory
         event = None if memory is None else memory.take()
@@ -82,11 +82,11 @@ class Attachment:
         return event
 
     async def detach(self) -> None:
-        """Read no more, and leave the run alone. Those who wait in this attachment come to its end."""
+        """End this attachment; the run goes on. Reads that wait in it end as well."""
         self._leave()
         if not self._scopes:
             await self._close()
-        for scope in self._scopes:  # those who are cancelled in there close what they read
+        for scope in self._scopes:  # a cancelled read closes the iterator of the log
             scope.cancel()
 
     aclose = detach
@@ -104,7 +104,7 @@ class Attachment:
             self._on_leave(self)
 
     async def _wait(self) -> UIEvent:
-        """Return the next event. Whoever is cancelled in here goes on with a new reading from the same position."""
+        """Return the next event. After a cancellation, the next read begins anew from the same position."""
         journal = self._journal
         while not self._has_left:
             if rest := journal.rest(self.position):
@@ -168,7 +168,7 @@ class Run(Decidable):
         self.note = note
         self._waiting: tuple[Suspension, list[Any]] | None = None  # what an ended run waits for, and its history
         self.mailbox: Mailbox | None = None
-        """Where the results of its tools come from clients, over whichever connection; each may bring them."""
+        """Takes results of its tools from clients, over any connection."""
         self._journal = Journal(events, owner, run_id)
         self._driver: Driver | None = Driver(stream)  # until the run is over
         self._collector: Collector | None = Collector(())  # for a stream that has no result of its own
@@ -267,12 +267,12 @@ class Run(Decidable):
         """Return what the run has come to, once it has ended. Raises what its stream raised, apart from events."""
         await self._over.wait()
         if self._fault is not None:
-            raise self._fault.with_traceback(self._raised_at)  # which grows with each raising
+            raise self._fault.with_traceback(self._raised_at)  # because each raising extends the traceback
         return self._result
 
     def _lose_reader(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))
-        if not self._readers and threading.get_ident() == self._thread:  # one may be collected in any thread
+        if not self._readers and threading.get_ident() == self._thread:  # garbage may be collected in any thread
             self._wait_for_readers()
 
     def _wait_for_readers(self) -> None:
@@ -282,7 +282,7 @@ class Run(Decidable):
     # The task.
 
     async def drive(self) -> None:
-        """Enter the stream, write what it says into the log, and leave it."""
+        """Enter the stream, write its events into the log, and leave it."""
         assert self._driver is not None
         try:
             await self._driver.drive(self)
@@ -309,25 +309,25 @@ class Run(Decidable):
 
     @property
     def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:
-        """See `Sink`: write the event, and end behind `done`. As a rule, there is nothing else to do."""
+        """See `Sink`: write the event, and end behind `done`. As a rule, the journal does it alone."""
         return self._journal.write if self._collector is None and self._patience is None else self._write
 
     async def finish(self) -> None:
-        """See `Sink`: the end is said when the stream has been left."""
+        """See `Sink`: the end is written when the stream has been left."""
 
     async def _write(self, event: UIEvent) -> bool:
         is_last = await self._journal.write(event)
         if self._collector is not None:
             self._collector.add((event,))
         if not self._readers and self._driver is not None and self._driver.scope.deadline == math.inf:
-            self._wait_for_readers()  # the last of them was collected in another thread
+            self._wait_for_readers()  # the last reader was collected in another thread
         return is_last
 
     async def _end(self) -> None:
-        """Let the run have its one `done`, and everybody know."""
+        """End the run with its one `done`, and wake all that wait."""
         try:
             await self._say_end()
-        finally:  # asyncio's own cancellation knows no shields
+        finally:  # a cancellation of asyncio's own ignores shields
             self._journal.close()
             self._result = self.result
             if (suspension := self.suspension) is not None:
@@ -342,13 +342,13 @@ class Run(Decidable):
         if driver.is_cut and not driver.was_cut:
             log.info("run_abandoned", run_id=self.id)
         if self._journal.done is None and driver.events is not None:
-            with anyio.CancelScope() as scope, suppress(Exception):  # of what cannot be read once it was left
-                scope.cancel()  # what it has said is not waited for
-                await read_into(driver.events, self.take, stretch=_REST)
+            with anyio.CancelScope() as scope, suppress(Exception):  # of an iterable that cannot be read any more
+                scope.cancel()  # only events that are there already are read
+                await read_into(driver.events, self.take, yield_every=_REST)
         if self._journal.done is None:
             reason: DoneReason = "cancelled"
             if driver.is_exhausted or (self._fault is not None and not driver.is_cut):
-                ours = self._fault is not None  # and nothing that a provider has done
+                ours = self._fault is not None  # not a fault of the provider
                 message = "the run failed on the server" if ours else "the stream ended before it was complete"
                 await self._write(Error(Code.STREAM_INTERRUPTED, message))
                 reason = "failed"

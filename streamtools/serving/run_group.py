@@ -1,4 +1,4 @@
-"""All runs of an app, in one task group, which lives as long as the app does."""
+"""All runs of an application, in one task group that lives as long as the application."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Runs:
     What runs say goes into `log`, in memory unless another is given. `max_running` run at the same time. One that has
     ended is kept for `keep` seconds, and for less if `max_kept` have ended after it. A run that nobody reads, from its
     start or since its last reader has left, goes on to its end, or is stopped after `stop_when_abandoned` seconds;
-    whoever waits for its result is no reader.
+    waiting for its result is no reading.
 
     When all is closed, or `shutdown` begins, no run is started any more, and those that go on have `drain` seconds to
     finish (those of `shutdown`, if there is one). What has not is stopped; streams have `grace` seconds to be left, and
@@ -79,7 +79,7 @@ class Runs:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._tasks is not None
-        if error is not None:  # it is no server that ends in good order
+        if error is not None:  # no orderly shutdown
             self._closing.end()
         try:
             await self.aclose()

@@ -1,8 +1,8 @@
-"""The end of a server: no answer is begun any more, those that go on may finish for a while, and then they are ended.
+"""The shutdown of a server: no answer is begun any more, and those that go on have a time to finish before they end.
 
-A server waits for its responses, and one of ours may last for minutes; neither ASGI nor a framework tells them,
-because the lifespan's shutdown comes only when all of them are over. So we listen to the signals ourselves, next to the
-server and not in its place: each handler that was there is still called.
+A server waits for its responses, which may last for minutes here. Neither ASGI nor a framework notifies them, because
+the shutdown of the lifespan comes only when all of them have ended. So this module handles the signals as well, and
+calls each handler that was there before.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Shutdown:
 class shutdown_signal:  # noqa: N801  # a context manager that is used like a function
     """In an application's lifespan: gives the `Shutdown` that begins with one of `signals`; a second ends its drain.
 
-    `drain` is in seconds, and less than whoever ends the process allows it: none by default, because that cannot be
-    known here. The handlers that were there, the server's above all, are called as before, and put back in the end.
-    Outside of the main thread, where Python has no signals, only `begin()` begins it.
+    `drain` is in seconds, and has to be less than the time after which the process is killed; 0 by default, because
+    that time is not known here. The handlers that were there, the server's above all, are called as before, and put
+    back in the end. Outside of the main thread, where Python has no signals, only `begin()` begins it.
     """
 
     def __init__(self, signals: Iterable[int] = (signal.SIGTERM, signal.SIGINT), *, drain: float = 0.0) -> None:
@@ -86,7 +86,7 @@ class shutdown_signal:  # noqa: N801  # a context manager that is used like a fu
         self._group: TaskGroup
 
     async def __aenter__(self) -> Shutdown:
-        # A handler runs between any two instructions and may not touch an event loop; a socket wakes either kind.
+        # A handler runs between any two instructions and may not use an event loop; a socket wakes asyncio and trio.
         self._hears, self._tells = socket.socketpair()
         self._hears.setblocking(False)
         self._tells.setblocking(False)
@@ -116,7 +116,7 @@ class shutdown_signal:  # noqa: N801  # a context manager that is used like a fu
             act()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # so many signals that nobody has listened to
+        with suppress(BlockingIOError):  # the buffer is full of signals that have not been read
             self._tells.send(b"\0")
         before: Callable[[int, FrameType | None], Any] | int | None = self._before[number]
         if callable(before):

@@ -19,17 +19,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from streamtools.errors import DecisionRefused, Draining, RunNotFound
 from streamtools.outputs.encoder import HIDDEN, read_exclude
-from streamtools.serving.client_frames import (
-    ApprovalFrame,
-    BadFrame,
-    CancelFrame,
-    Mailbox,
-    MessageFrame,
-    RefusedFrame,
-    ResultFrame,
-    ResumeFrame,
-    read_frame,
-)
+from streamtools.serving import client_frames
+from streamtools.serving.client_frames import BadFrame, Mailbox, MessageFrame, RefusedFrame, ResumeFrame
 from streamtools.serving.connection import OnDisconnect, Readable, attend
 from streamtools.serving.run import Run
 from streamtools.serving.run_group import Runs
@@ -170,15 +161,15 @@ class _Conversation:
         faults = 0
         while (received := await self.socket.receive()) is not None:
             try:
-                match read_frame(received[0], self.max_frame):
-                    case CancelFrame():
+                match client_frames.read_frame(received[0], self.max_frame):
+                    case client_frames.CancelFrame():
                         if self.unanswered and not self.is_cancelled:
                             self.is_cancelled = True
                             if self.reading is not None:
                                 group.start_soon(self.reading.stop)
-                    case ResultFrame() as result:
+                    case client_frames.ResultFrame() as result:
                         self._hand_over(result)
-                    case ApprovalFrame() as approval:
+                    case client_frames.ApprovalFrame() as approval:
                         self._decide(approval)
                     case message:
                         try:
@@ -202,7 +193,7 @@ class _Conversation:
     def _decidable(self) -> Decidable | None:
         return self.reading.decidable if self.reading is not None else None
 
-    def _decide(self, approval: ApprovalFrame) -> None:
+    def _decide(self, approval: client_frames.ApprovalFrame) -> None:
         """Approve or deny a call. Raises `RefusedFrame` if nothing waits for this."""
         call_id = approval.call_id
         decidable = self._decidable
@@ -213,7 +204,7 @@ class _Conversation:
         except DecisionRefused as error:
             raise RefusedFrame("decision_refused", str(error), call_id) from None
 
-    def _hand_over(self, frame: ResultFrame) -> None:
+    def _hand_over(self, frame: client_frames.ResultFrame) -> None:
         """Give a call its result, or what went wrong. Raises `RefusedFrame` if none waits for it.
 
         It is for the run itself if the call is one that the front end carries out, and else for the tool of ours that

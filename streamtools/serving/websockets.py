@@ -1,4 +1,4 @@
-"""One websocket, of Starlette, FastAPI or Litestar: what goes out of it one at a time, and what becomes of its client.
+"""One websocket, of Starlette, FastAPI or Litestar: sends frames one at a time, and notices when the client has gone.
 
 Whatever a framework raises when it cannot send or receive, it means that the client has gone.
 """
@@ -50,7 +50,7 @@ class Socket:
         return state in (WebSocketState.CONNECTING, "init")
 
     async def accept(self) -> None:
-        """Accept the connection, unless somebody has."""
+        """Accept the connection, unless it is accepted."""
         if self._is_new:
             await self._websocket.accept()
 
@@ -92,7 +92,7 @@ class Socket:
         self.gone = True
 
     async def close(self, code: int) -> None:
-        """Say goodbye, if there is somebody to hear it."""
+        """Close the websocket, unless the client has gone."""
         if not self.gone:
             self.gone = True
             with anyio.move_on_after(_GOODBYE, shield=True):

@@ -1,7 +1,7 @@
-"""Drives a stream: enters it, reads it, hands each item over, and leaves it, in one task, whoever stops it meanwhile.
+"""Drives a stream: enters it, reads it, hands each item over, and leaves it, in one task, even if it is stopped.
 
-The task is stopped by the cancel scope in which it is at that moment: while it enters, and while it reads. Then it
-leaves as after a `break`, which closes what is behind the stream, and that has a bounded time to do so.
+The task is stopped by a cancel scope around entering or around reading. It then leaves the stream as after a `break`,
+which closes the source behind it within a bounded time.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Item = TypeVar("Item")
 Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
 """What can be run: a `ToolStream`, a chat, a replay, or a function with `@asynccontextmanager` that yields one."""
 
-STRETCH = 256  # items of something that never waits, until others get their turn and a cancellation its chance
-CLOSING = 10.0  # seconds that what was read may take to close
+YIELD_EVERY = 256  # items of an iterable that never waits, between two checkpoints
+CLOSING = 10.0  # seconds that closing may take
 
 
 async def read_into(
-    items: AsyncIterable[Item], take: Callable[[Item], Awaitable[object]], *, stretch: int = STRETCH
+    items: AsyncIterable[Item], take: Callable[[Item], Awaitable[object]], *, yield_every: int = YIELD_EVERY
 ) -> bool:
-    """Hand the items over one by one, until `take` returns True; return whether they came to their end instead."""
+    """Hand the items over one by one, until `take` returns True; return whether they ended before that."""
     count = 0
     async for item in items:
         if await take(item):
             return False
         count += 1
-        if not count % stretch:
+        if not count % yield_every:
             await anyio.lowlevel.checkpoint()
     return True
 
@@ -46,7 +46,7 @@ async def read_into(
 async def close(
     closable: object, *, seconds: float | None = None, complaint: str = "stream_not_closed", **of: str
 ) -> None:
-    """Close what can be closed, whoever is cancelled meanwhile, within `seconds`; what cannot be is logged."""
+    """Close an object that has `aclose`, shielded and within `seconds`; log a failure as `complaint`."""
     aclose: Callable[[], Awaitable[object]] | None = getattr(closable, "aclose", None)
     if aclose is None:
         return
@@ -62,24 +62,24 @@ async def close(
 
 
 class Sink(Protocol):
-    """Who is handed the events."""
+    """Takes the events that a driver reads."""
 
     async def begin(self) -> None:
-        """Begin: the stream has been entered."""
+        """Called once the stream has been entered."""
 
     async def take(self, event: UIEvent, /) -> object:
-        """Take the next event; True if nothing behind it is wanted."""
+        """Take the next event; return True to end the reading."""
 
     async def finish(self) -> None:
-        """End: there are no more, and the stream is left behind that. `cut` cancels this too."""
+        """Called behind the last event, before the stream is left. `cut` cancels this too."""
 
 
 class Driver:
     """Drives one stream, in the task that calls `drive`; the rest of it may be called from any task.
 
-    `shield` keeps away from the stream whoever cancels the task, so that nothing but `cut` ends it. A stream may hold
-    cancel scopes and task groups of its own: so the shield is the outermost of them all, and is there before the stream
-    is entered. It has `closing` seconds to be left.
+    With `shield`, cancelling the task does not reach the stream, and only `cut` ends it. A stream may hold cancel
+    scopes and task groups of its own, so the shield is the outermost scope, opened before the stream is entered.
+    Leaving the stream may take `closing` seconds.
     """
 
     def __init__(self, stream: Startable, *, shield: bool = False, closing: float = math.inf) -> None:
@@ -94,15 +94,15 @@ class Driver:
         self._whole = anyio.CancelScope(shield=shield)
         self._reading = anyio.CancelScope()
         self.scope = self._whole
-        """In which the task is, but for its leaving; a deadline of it holds for the entering and for the reading."""
+        """The scope of the task except while it leaves; its deadline holds for entering and for reading."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether the entering or the reading was ended, by `cut` or by a deadline."""
+        """Whether entering or reading was ended by `cut` or by a deadline."""
         return self.was_cut or (self._whole if self.events is None else self._reading).cancel_called
 
     def cut(self, *, leaving: bool = False) -> None:
-        """End what the task is at, so that it leaves the stream; its `leaving` too, if that is asked for."""
+        """End entering or reading, so that the task leaves the stream; with `leaving`, end that too."""
         self.was_cut = True
         self.scope.cancel()
         if leaving:

@@ -1,11 +1,11 @@
-"""From the task that drives a run to whoever iterates over its events.
+"""Hands the events of a run from the task that drives it to the consumer that iterates over them.
 
-Events are handed out before anything else is waited for, so that their order is that of their numbers and a run that is
-cancelled loses none. What may go on without end, the stream itself and the progress of tools, waits for room
-afterwards: so a slow consumer slows the provider. A read that is cancelled disturbs nothing but itself.
+Events are handed out without waiting, so that their order is that of their numbers and a cancelled run loses none. The
+stream and the progress of tools, which may go on without end, then wait for room: a slow consumer slows the provider. A
+cancelled read has no effect on others.
 
-What waits is bounded in events and in bytes. Bytes are counted only while the consumer is behind, so that one who keeps
-up pays nothing for it; and what he takes is not subtracted, but counted anew when the bound seems to be met.
+The buffer is bounded in events and in bytes. Bytes are counted only while the consumer is behind, so that a fast one
+costs nothing; events that are taken are not subtracted, but the buffer is counted anew when the bound seems to be met.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ LEFT_ELSEWHERE = (
 
 
 class Handover:
-    """The iterator of a run's events, and its result so far. Who drives the run inherits from it.
+    """The iterator of a run's events, and its result so far; the base of `ToolStream`, which drives the run.
 
-    What is at fault on our caller's side (`_fault`) is raised to whoever iterates, behind the last event.
+    An exception of the caller's source (`_fault`) is raised to the consumer behind the last event.
     """
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
         self._collector = Collector(dialects)
         self._ready: deque[UIEvent] = deque()
-        self._news: anyio.Semaphore | None = None  # for those who wait for events; one for all time, as they wait often
-        self._waiting = 0  # how many they are
-        self._woken = 0  # and for how many of them there are news that they have not taken
-        self._room: anyio.Event | None = None  # for us when there are too many
-        self._low = 0  # of how many there is room again
-        self._held = 0  # bytes of those that wait, or more: of all since they were counted
+        self._news: anyio.Semaphore | None = None  # for readers that wait for events; kept, because they wait often
+        self._waiting = 0  # how many readers wait
+        self._woken = 0  # how many of them have been woken and have not run since
+        self._room: anyio.Event | None = None  # for the producer, when the buffer is full
+        self._low = 0  # the number of events at which there is room again
+        self._held = 0  # bytes of the events that wait, or more: of all since the last count
         self._over = False
         self._fault: Exception | None = None
-        self._most: int | None = None  # characters of the result, until there are more
+        self._most: int | None = None  # the most characters of the result, until there are more
 
     @property
     def result(self) -> TurnResult:
@@ -80,16 +80,16 @@ class Handover:
         return event
 
     def _open(self) -> None:
-        """Let it be read, from inside an event loop."""
+        """Allow reading; called inside an event loop."""
         self._news = anyio.Semaphore(0, fast_acquire=True)
 
     def _end(self) -> None:
-        """Take note that there will be no more events."""
+        """Note that no more events come."""
         self._over = True
         self._wake()
 
     def _raise_fault(self) -> None:
-        """Raise what our caller gave us and is at fault, once."""
+        """Raise the exception of the caller's source, once."""
         if self._fault is not None:
             fault, self._fault = self._fault, None
             raise fault
@@ -100,12 +100,12 @@ class Handover:
         if type(event) is not Progress:
             self._hand_out((event,))
             return
-        self._ready.append(event)  # which is nothing to the result, and may be large
+        self._ready.append(event)  # which is no part of the result, and may be large
         self._wake()
         await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
-        """Wait, if too many or too large events do, until half of them have been taken."""
+        """If the buffer is full, wait until half of it has been taken."""
         while True:
             if self._held >= BUFFERED_BYTES:
                 self._held, self._low = self._count()
@@ -119,7 +119,7 @@ class Handover:
                 await self._room.wait()
 
     def _count(self) -> tuple[int, int]:
-        """Return how many bytes the last events hold that are half of what may wait, and how many events these are."""
+        """Return the bytes and the number of the last events that fill half of the buffer."""
         held = 0
         for count, event in enumerate(reversed(self._ready)):
             size = weigh(event)
@@ -139,7 +139,7 @@ class Handover:
                 self._wake()
 
     def _look(self) -> None:
-        """Let the result take what is new, and have the run broken off when it has become too large."""
+        """Collect new events into the result; break the run off when it has become too large."""
         self._collector.look()
         if self._most is not None and self._collector.size > self._most:
             self._most = None
@@ -150,8 +150,8 @@ class Handover:
         raise NotImplementedError
 
     def _wake(self) -> None:
-        """Wake all who wait and have not been woken. One who was, and has been cancelled before he could read, wakes
-        another one for nothing, once.
+        """Wake all readers that wait and have not been woken. A reader that was woken and then cancelled wakes another
+        one in vain, once.
         """
         assert self._news is not None
         while self._woken < self._waiting:

@@ -1,11 +1,11 @@
-"""The calls of the step that is open, from the moment at which they may run to the outcome of each.
+"""The calls of the open step, from the moment at which they may run to their outcomes.
 
 Calls that may run while the model is still speaking are run beside the stream, which goes on; those of a complete turn
 are run before anything else is read. Either way the step ends when all of them have, with one outcome for each call
 that has begun, in call order. A call that was held back is pending: by a bound of the run, by a tool that has ended
 it, or because somebody has to decide about it first.
 
-Nothing here knows the stream, which would then hold itself: events are sent to, or returned to, whoever asks.
+Nothing here refers to the stream, so that there is no reference cycle: events are sent or returned to the caller.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _id_of = attrgetter("id")
 
 
 class StepCalls:
-    """Runs what is due to a machine, within the bounds of a watch, and notes what came of it; one step after the other.
+    """Runs the calls that a machine lets run, within the bounds of a watch, and notes the outcomes, step by step.
 
     Where the stream `executes` no calls, no turn counts as failed. `resumed` is what an earlier run has left. The
     options that a runner still needs are given to `make_runner`, which is called for the first calls: most runs have
@@ -53,7 +53,7 @@ class StepCalls:
         self.running: list[ToolCall] = []
         """Calls of this step that the runner has been given."""
         self.machine = make_machine(guard=self._find_bound)
-        """Asks us at the end of each step whether a bound has been met; the stream feeds it."""
+        """The machine, which calls `_find_bound` at the end of each step; the stream feeds it."""
         self._executes = executes
         self._watch = watch
         self._counts_tokens = watch.guards.tokens is not None
@@ -65,22 +65,22 @@ class StepCalls:
         self._note = note
         self._runner: Runner | None = None
         self._outcomes: dict[str, ToolOutcome] = {}  # of those that have ended
-        self._of_last: list[ToolOutcome] = []  # of the step that has been accounted for
+        self._last_outcomes: list[ToolOutcome] = []  # of the step that has ended
         self._beside = 0  # runs of tools beside the stream
         self._all_run: anyio.Event | None = None
 
     @property
     def runner(self) -> Runner:
         """What runs the calls of all steps."""
-        if self._runner is None:  # not made beforehand: it knows us, and a run without calls is freed at once
+        if self._runner is None:  # made late: it refers to us, and a run without calls is then freed at once
             self._runner = self._make_runner(
                 number=self.machine.number, approvals=self._approvals, trusted=self._trusts, scope=self._run_of
             )
         return self._runner
 
     async def run_due(self, beside: TaskGroup, send: Send) -> list[UIEvent]:
-        """Run what is due: in the group `beside` the stream while the turn goes on, and to the end of the step once the
-        turn is complete; return how the step ends, if it does.
+        """Run the calls that may run: in the group `beside` the stream while the turn goes on, and to the end of the
+        step once the turn is complete; return how the step ends, if it does.
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_due()
@@ -119,19 +119,19 @@ class StepCalls:
         if len(known) < len(self.running):
             outcomes, unsent = self._runner.settle([call for call in self.running if call.id not in known])
             known.update((outcome.call.id, outcome) for outcome in outcomes)
-        self._of_last = list(map(known.__getitem__, map(_id_of, self.running)))
-        self._note(self._of_last)
+        self._last_outcomes = list(map(known.__getitem__, map(_id_of, self.running)))
+        self._note(self._last_outcomes)
         self.running, self._outcomes = [], {}
         return unsent
 
     def _find_bound(self, malformed: int, goes_on: bool) -> str | None:
-        """Return why the run has to end with the step that has just been accounted for, if a bound has been met.
+        """Return why the run has to end with the step that has just ended, if a bound has been met.
 
         So many of its calls were `malformed`, and the run `goes_on` with another turn if nothing stops it.
         """
         if self._executes:
-            self._watch.end_turn(self._of_last, malformed)
-            self._of_last = []
+            self._watch.end_turn(self._last_outcomes, malformed)
+            self._last_outcomes = []
         if goes_on:
             self._watch.count_tokens(self.machine.spent if self._counts_tokens else None)
         return self._watch.why

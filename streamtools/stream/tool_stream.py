@@ -1,12 +1,12 @@
 """The pipeline as one asynchronous iterator: source, machine and tools, with one owner.
 
-A task of our own reads the source, feeds the machine and runs the tools; a bounded buffer stands between it and whoever
-iterates. So a read that is cancelled (`wait_for(anext(stream), 1)`), a `break`, a consumer in another task or one that
-never comes back disturb nothing but themselves; a slow consumer fills the buffer and thereby slows the provider. What
-ends is ended by leaving the `async with`: the tools stop, the response is closed, and the run gets its one `done`.
+A task of the stream reads the source, feeds the machine and runs the tools; a bounded buffer stands between it and the
+consumer. So a cancelled read (`wait_for(anext(stream), 1)`), a `break`, and a consumer in another task or one that
+never comes back do not affect the run; a slow consumer fills the buffer and thereby slows the provider. Leaving the
+`async with` ends the run: the tools stop, the response is closed, and the one `done` is sent.
 
 The iterator is a class and not an asynchronous generator, and nothing here yields inside a task group or a cancel scope
-(PEP 789), because a generator's cleanup belongs to whoever happens to iterate.
+(PEP 789), because a generator is cleaned up in the task that happens to iterate.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ToolStream(Handover, Decidable):
     and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
-    to whoever iterates, or at the latest on leaving.
+    to the consumer, or at the latest on leaving.
 
     Enter and leave it in one task. `aclose()` may be called from any task: it stops the run and waits for its end.
     """
@@ -154,7 +154,7 @@ class ToolStream(Handover, Decidable):
                 run_id=run_id,
                 **options,
             ),
-            choose_dialects(dialects),  # in which results may have been told before, too
+            choose_dialects(dialects),  # in which earlier results may have been written, too
             executes=self._executes,
             watch=self._watch,
             approvals=self._approvals,
@@ -174,7 +174,7 @@ class ToolStream(Handover, Decidable):
         self._machine = self._step.machine
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
-        self._bound: anyio.CancelScope  # in which the run is driven until it is to stop, and why it does
+        self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
         self._why: Stop = "time_limit"
         self._task = 0  # the id of the one that has entered it
         self._tasks: TaskGroup | None = None
@@ -295,7 +295,7 @@ class ToolStream(Handover, Decidable):
                 self._finish()
 
     def _finish(self) -> None:
-        """Let the run have its one end, and everybody know."""
+        """End the run with its one `done`, and wake all that wait."""
         assert self._ended is not None
         self._hand_out(self._step.end_calls())
         self._hand_out(self._machine.cancel())
@@ -307,7 +307,7 @@ class ToolStream(Handover, Decidable):
         self._bound.cancel()
 
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool]]:
-        """Return what is handed each batch of a source, and runs in `tools` what may run then."""
+        """Return a function that takes each batch of a source, and runs calls that may run in `tools`."""
         machine, step = self._machine, self._step
         feed, hand_out, ready = machine.feed, self._hand_out, self._ready
 

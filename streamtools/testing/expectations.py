@@ -1,7 +1,7 @@
-"""Say which events a test expects, and see at a glance which came instead.
+"""Compare events with those that a test expects, and show the differences.
 
-What the test says of an event is compared, and what it leaves out is not. Ids of calls and of the run, times and `seq`
-are chance, so a test that cares names them.
+Only the fields that a test states are compared. Ids of calls and of the run, times and `seq` differ from run to run, so
+they are compared only if they are stated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamtools.events.ui_events import coalesce
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
 
 Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | EllipsisType"
-"""What may stand in the list of a test."""
+"""An entry in the list of a test."""
 
 _MISSING = object()
 _fields_of = cache(msgspec.structs.fields)  # takes longer than the rest of a comparison
@@ -116,7 +116,7 @@ def _show_struct(struct: msgspec.Struct) -> str:
 
 
 _AHEAD = 200  # events among which one that is expected is looked for, so that long runs cost no square of their length
-_TOLD = 200  # characters of a body that is none of ours
+_LONGEST_SHOWN = 200  # characters of a body that is none of ours
 _AROUND = 3  # lines as expected that are shown on either side of one that is not
 
 
@@ -169,7 +169,7 @@ def _only_events(events: Any) -> list[UIEvent]:
 
 def _beginning(data: bytes) -> str:
     text = data.decode(errors="replace")
-    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 class _Row(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the fixture `recording` gives to a test: a stream replayed, or recorded on the way, with the network blocked.
+"""The fixture `recording`: a stream replayed to a test, or recorded while it runs, with the network blocked.
 
 To block it, the methods and functions of the standard library are replaced through which asyncio, trio and every client
 written in Python connect, send or look up a name; what was there before is put back. A loop written in C (uvloop)
@@ -42,13 +42,13 @@ class Settings:
     """
 
     source: str = DETECT
-    """The adapter that reads what is recorded; by default whose it is shows when it is read."""
+    """The adapter that reads the recorded stream; by default, it is detected when the stream is read."""
     match: Match = FIELDS
     """What of a request has to be as recorded, see `ReplayTransport`."""
     repeat: bool = False
     """Whether a recorded response may be given more than once."""
     unplayed: Literal["fail", "ignore"] = "fail"
-    """What it means that something recorded was not asked for."""
+    """Whether a recorded exchange that was not asked for fails the test."""
     allow_hosts: Sequence[str] = ()
     """Hosts that may be reached while the recording is replayed; this machine always may."""
     inner: Callable[[], Any] | None = None
@@ -72,7 +72,7 @@ class Settings:
         Playback(**self.playback)
 
 
-_REFUSED = 400  # the least status that says so
+_REFUSED = 400  # the least status of a refusal
 
 
 class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
@@ -172,7 +172,7 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         return None
 
     def _forgive(self, fault: UnrecordedRequest) -> None:
-        """Take note that a request is to be recorded after all, or raise."""
+        """Record a request that is not recorded yet, or raise."""
         assert self._replays is not None
         if self._strict:
             fault.args = (f"{fault}\n{self._advice}".strip(),)
@@ -215,13 +215,13 @@ class _Network:
 
 
 class RecordingFixture:
-    """What the fixture `recording` is: the exchanges of a test with its provider, from a file beside the test.
+    """The value of the fixture `recording`: the exchanges of a test with its provider, from a file beside the test.
 
     `new_id` makes ids for calls that are the same in each run, as `replay` uses them.
     """
 
     def __init__(self, path: Path, settings: Settings, mode: Mode, advice: str = "") -> None:
-        """`advice` is said where something else is asked than what was recorded."""
+        """`advice` is added to the message where the requests differ from the recorded ones."""
         self._path = path
         self.new_id: Callable[[], str] = map("call_{}".format, itertools.count(1)).__next__
         self._settings = settings
@@ -240,7 +240,7 @@ class RecordingFixture:
 
     @property
     def transport(self) -> RecordedTransport:
-        """What to give to an HTTP client of httpx or httpx2, as its `transport`; several clients may share it."""
+        """The `transport` for an HTTP client of httpx or httpx2; several clients may share it."""
         if self._transport is None:
             self._transport = RecordedTransport(self.path, self._settings, self._mode, self._advice)
         return self._transport
@@ -269,7 +269,7 @@ class RecordingFixture:
     def faults(self, *, unplayed: bool) -> list[str]:
         """Return what was wrong: requests that are not recorded, and `unplayed` ones if there were no such requests.
 
-        A recording that nobody has opened is unplayed, too: the test has asked somebody else, or nobody.
+        A recording that was not opened is unplayed, too: the test has not asked through it.
         """
         if self._transport is not None:
             return self._transport.faults(unplayed=unplayed)

@@ -1,9 +1,8 @@
-"""The laws that hold for every text, every dialect and every cut: one function for each, which fails where it does not.
+"""The laws that hold for every text, every dialect and every cut: for each a function that fails where it is broken.
 
-`assert_laws` holds a dialect against them, over texts with its calls, good and bad, cut anywhere. What a parser or a
-machine says is taken from its events alone; `pieces` puts them back together to the text that was read. `may_become` is
-the law of promptness: it walks along a marker, slowly, apart from the regular expressions to which the parser compiles
-markers, so that the two can be compared.
+`assert_laws` checks a dialect over texts with its calls, good and bad, cut anywhere. Only the events of a parser or a
+machine are checked; `pieces` puts them together to the text that was read. `may_become` is the law of promptness: it
+reads a marker part by part, independently of the regular expressions of the parser, to be compared with them.
 """
 
 from __future__ import annotations
@@ -16,20 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.errors import Code, EventOrderError
-from streamtools.events import (
-    Call,
-    CallDelta,
-    Done,
-    Error,
-    Markup,
-    ProviderCompleted,
-    Reasoning,
-    Text,
-    TextDelta,
-    Thinking,
-    UIEvent,
-    Warning,
-)
+from streamtools.events import ProviderCompleted, TextDelta, UIEvent, ui_events
 from streamtools.events.ui_events import coalesce
 from streamtools.limits import Limits
 from streamtools.machine.event_order import validate
@@ -113,7 +99,7 @@ Kind: TypeAlias = Literal["text", "reasoning", "tag", "space", "call", "refused"
 
 
 class Piece(NamedTuple):
-    """A stretch of the input, and what became of it."""
+    """A section of the input, and what became of it."""
 
     kind: Kind
     text: str
@@ -130,23 +116,23 @@ def pieces(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> 
     for event in events:
         kind: Kind
         match event:
-            case Text(text=piece) | Warning(code=Code.HIDDEN_AFTER_CALL, raw=str(piece)):
+            case ui_events.Text(text=piece) | ui_events.Warning(code=Code.HIDDEN_AFTER_CALL, raw=str(piece)):
                 kind = "refused" if refused else "text"
-            case Reasoning(text=piece):
+            case ui_events.Reasoning(text=piece):
                 kind = "reasoning"
-            case Markup(text=piece):
+            case ui_events.Markup(text=piece):
                 kind = "tag" if piece.strip() else "space"
-            case Call(call=call):
+            case ui_events.Call(call=call):
                 kind, piece = "call", call.raw
-            case Error(raw=str(piece)):
+            case ui_events.Error(raw=str(piece)):
                 kind = "call"
-            case Warning(code=Code.FORGED_RESULT, raw=str(piece)):
+            case ui_events.Warning(code=Code.FORGED_RESULT, raw=str(piece)):
                 kind = "result"
-            case Warning(code=Code.SKIPPED, count=int(count)):
+            case ui_events.Warning(code=Code.SKIPPED, count=int(count)):
                 kind = "text" if before == "text" else "skipped"
                 piece = text[at : at + count]
                 assert count == len(piece), f"{count} characters skipped, and there are {len(piece)}"
-            case Warning(code=code) if code in MALFORMED:
+            case ui_events.Warning(code=code) if code in MALFORMED:
                 refused = True
                 continue
             case _:
@@ -183,12 +169,12 @@ def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
 
 def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:
     """With `call_deltas`, the pieces of a good call's arguments are together the JSON of its arguments."""
-    told: dict[str, str] = defaultdict(str)
+    written: dict[str, str] = defaultdict(str)
     for event in events:
-        if isinstance(event, CallDelta):
-            told[event.call_id] += event.text
-        elif isinstance(event, Call):
-            text = told[event.call.id]
+        if isinstance(event, ui_events.CallDelta):
+            written[event.call_id] += event.text
+        elif isinstance(event, ui_events.Call):
+            text = written[event.call.id]
             assert event.call.arguments == (json.loads(text, strict=False) if text else {})
 
 
@@ -219,6 +205,7 @@ def may_become(text: str, parts: Parts) -> bool:
     return length == len(text) or any(may_become(text[count:], rest) for count in range(first.least, length + 1))
 
 
+_HIDDEN = (ui_events.Call, ui_events.Error, ui_events.Thinking, ui_events.Warning)
 _LIMITS = Limits(call=160, depth=3, digits=5, calls=2)
 _MISSING = "assert_laws needs hypothesis, which comes with the extra `test`: pip install 'streamtools[test]'"
 
@@ -234,8 +221,8 @@ def assert_laws(
 
     Checked are, with so many `examples` each: totality (no text makes it raise), chunk invariance (it does not matter
     how the text is cut), conservation (each character is in exactly one event), promptness (nothing is held back but
-    what may become a marker, and a call is told with its last character), the paired lifecycle of calls, one truthful
-    ending of a run, limits, that what it writes, it reads, and that the results that it writes call nothing.
+    what may become a marker, and a call is reported with its last character), the paired lifecycle of calls, one
+    truthful ending of a run, limits, that what it writes, it reads, and that the results that it writes call nothing.
 
     `calls` is a hypothesis strategy of names and arguments, for a dialect that cannot write any, and `tools` declares
     their tools; without, there are tools with arguments of all types. The texts are the same each time.
@@ -335,7 +322,7 @@ class _Laws:
             if step.held:
                 wanted = any(may_become(step.held, parts) for parts in self._markers)
                 assert wanted, f"held for nothing: {step.held!r}"
-            hidden = hidden or any(isinstance(event, Call | Error | Thinking | Warning) for event in step.new)
+            hidden = hidden or any(isinstance(event, _HIDDEN) for event in step.new)
             said += sum(len(getattr(event, "text", "")) for event in step.new)
             if not hidden:
                 pending = step.fed[said:]
@@ -358,13 +345,13 @@ class _Laws:
             events += machine.close()
             assert_in_order(events)
             done = events[-1]
-            assert isinstance(done, Done)
+            assert isinstance(done, ui_events.Done)
             assert done.reason == ("finished" if ends else "failed"), f"{done.reason} is not how the run ended"
 
     def limits(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), **self._options, limits=_LIMITS)
-        kept = [event.raw or "" for event in events if isinstance(event, Error)]
-        calls = [event.call for event in events if isinstance(event, Call)]
+        kept = [event.raw or "" for event in events if isinstance(event, ui_events.Error)]
+        calls = [event.call for event in events if isinstance(event, ui_events.Call)]
         assert all(len(raw) <= _LIMITS.call for raw in kept), f"an error keeps {max(map(len, kept))} characters"
         assert all(len(call.raw) <= _LIMITS.call for call in calls), "a call is longer than the limit"
         assert len(calls) <= _LIMITS.calls, f"{len(calls)} calls, of {_LIMITS.calls}"
@@ -382,7 +369,7 @@ class _Laws:
         for part in document.parts:
             parser.feed(part if isinstance(part, str) else part.text)
             written += not isinstance(part, str)
-            assert written == len(parser.calls), "a call is complete, and not told"
+            assert written == len(parser.calls), "a call is complete, and not reported"
 
     def results_call_nothing(self, document: Document, places: list[int]) -> None:
         for name in (part.name for part in document.parts if not isinstance(part, str)):

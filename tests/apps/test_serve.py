@@ -56,7 +56,7 @@ def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=60)
 
-    assert "recordings of gemma-3-270m" == told["told"]
+    assert "recordings of gemma-3-270m" == told["label"]
     assert {*shipped(), "postcard"} == {each["name"] for each in told["suggestions"]}
     assert FIRST == tuple(each["name"] for each in told["suggestions"])[: len(FIRST)]
     assert (130, "streamtools: interrupted\n") == (process.returncode, complaints.decode())
@@ -98,7 +98,7 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
 
     def visit(client: httpx.Client) -> None:
-        told.append(client.get("/conversation").json()["told"])
+        told.append(client.get("/conversation").json()["label"])
         run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
         told.append(client.get(f"/runs/{run}/events").text)
 

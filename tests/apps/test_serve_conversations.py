@@ -47,7 +47,7 @@ async def test_a_question_is_answered_and_told_to_the_model_with_the_next() -> N
     assert list(range(1, len(events) + 1)) == [event["seq"] for event in events]
     assert events[4:] == rest
     assert [{"run": first, "question": "One?"}, {"run": second, "question": "Two?"}] == known["turns"]
-    assert ("a provider of the tests", "It is on this machine.") == (known["told"], known["note"])
+    assert ("a provider of the tests", "It is on this machine.") == (known["label"], known["note"])
     assert [{"name": "weather", "title": "One call", "question": "What is the weather in Oslo?"}] == known[
         "suggestions"
     ]
@@ -110,7 +110,7 @@ async def test_a_question_right_behind_an_answer_waits_for_what_is_behind_it() -
     class Answers:
         """Gives its answers."""
 
-        told = note = ""
+        label = note = ""
         suggestions = ()
 
         def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:

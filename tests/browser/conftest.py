@@ -79,7 +79,7 @@ class Browsing:
         page = await self.context.new_page()
         watch(page, self.faults)
         await page.goto(self.server.url)
-        await expect(page.locator("#told")).not_to_be_empty()
+        await expect(page.locator("#label")).not_to_be_empty()
         return page
 
 

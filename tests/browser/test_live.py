@@ -20,7 +20,7 @@ __all__ = ["server"]  # a fixture
 class Live:
     """Answers by a model behind a server, as `streamtools serve --dialect tilde_fence --few-shot` does."""
 
-    told = "a real model"
+    label = "a real model"
     note = ""
     suggestions = ()
 

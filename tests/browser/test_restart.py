@@ -51,7 +51,7 @@ async def test_the_server_is_killed_and_started_again(chromium: Any) -> None:
             page = await context.new_page()
             faults = watch(page)
             await page.goto(f"http://127.0.0.1:{port}/")
-            await expect(page.locator("#told")).not_to_be_empty()
+            await expect(page.locator("#label")).not_to_be_empty()
             await ask(page, "Hi")
             await expect(page.locator(".answer .prose")).to_have_text("As far as th")
 

@@ -144,7 +144,7 @@ def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
     """At its end, with each call that is ended there."""
 
     def finish(encoder: PairedEncoder, done: Done | None) -> bytes:
-        written = encoder._begin() + encoder._end_stretch()
+        written = encoder._begin() + encoder._end_block()
         for call in done.pending if done is not None and done.reason == "finished" else ():
             written += encoder._introduce(call)
             del encoder._calls[call.id]

@@ -209,7 +209,7 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
         (
             [START[0], UsageReport(Usage())],
             2,
-            "event 2, usage: tokens are told of a step, and none",
+            "event 2, usage: usage is reported of a step, and none",
         ),
         (
             [*START, CallStart("c", "f")],
@@ -312,8 +312,8 @@ def test_numbers_rise_by_one(numbers: list[int], complaint: str) -> None:
 @pytest.mark.parametrize(
     ("events", "complaint"),
     [
-        ([Text("a"), Start("r")], "event 2, start: a parser tells nothing of runs and tools"),
-        ([Text("a"), Done("finished", None, None, [])], "event 2, done: a parser tells nothing of runs and tools"),
+        ([Text("a"), Start("r")], "event 2, start: a parser reports nothing of runs and tools"),
+        ([Text("a"), Done("finished", None, None, [])], "event 2, done: a parser reports nothing of runs and tools"),
         ([Text("a"), Thinking(True, "c")], "at the end: the text ends, and c is being written"),
         (
             [Thinking(True, "c"), Thinking(False, "c")],

@@ -57,7 +57,7 @@ def calling(name: str, **arguments: Any) -> str:
 class Answering:
     """Answers what a provider answers."""
 
-    told = "a provider of the tests"
+    label = "a provider of the tests"
     note = "It is on this machine."
     suggestions = (Suggestion("weather", "One call", "What is the weather in Oslo?"),)
 

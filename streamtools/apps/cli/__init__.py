@@ -74,7 +74,7 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
 
 
 def _leave_behind_threads(status: int) -> None:
-    """End the process now if it would wait for threads that were told to stop and did not."""
+    """End the process now if it would wait for threads that should have stopped and did not."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(_PATIENCE)
@@ -83,7 +83,7 @@ def _leave_behind_threads(status: int) -> None:
 
 
 def _discard(output: TextIO | None) -> None:
-    """Let what is left in the buffers of a closed output go nowhere, or Python would complain of it at its exit."""
+    """Discard what is left in the buffers of a closed output, so that Python does not complain at its exit."""
     assert output is not None  # it could be written to before
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

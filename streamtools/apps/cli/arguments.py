@@ -99,9 +99,7 @@ class _Version(argparse.Action):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="streamtools",
-        description="Watch model streams turn into text, tool calls and results.",
-        epilog=_STATUS,
+        prog="streamtools", description="Watch model streams turn into text, tool calls and results.", epilog=_STATUS
     )
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

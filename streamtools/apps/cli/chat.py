@@ -74,11 +74,11 @@ def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> i
             if conversation.stopped:
                 raise KeyboardInterrupt
             return status
-        return max(map(conversation.answer, _questions(conversation.told, screen, output)), default=0)
+        return max(map(conversation.answer, _questions(conversation.greeting, screen, output)), default=0)
 
 
 class _Conversation:
-    """What has been said, and who answers."""
+    """The messages so far, and the model that answers."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class _Conversation:
         self._complaints = complaints
         self._history: list[Message] = self._named.beginning
         self._fault: OSError | None = None  # why the recording breaks off
-        self.told = f"{self._named.told}. Ctrl-C stops an answer; {_QUIT} ends the chat."
-        """Who answers, and how one gets away again."""
+        self.greeting = f"{self._named.label}. Ctrl-C stops an answer; {_QUIT} ends the chat."
+        """The line at the start: which model answers, and how to leave."""
         self.stopped = False
-        """Whether somebody has stopped the last answer."""
+        """Whether the last answer was stopped."""
 
     def answer(self, question: str) -> int:
-        """Show the answer to a question, and return the exit status that it deserves."""
+        """Show the answer to a question, and return its exit status."""
         status = self._complaints.status_of(self._named.model().name, anyio.run(self._ask, question))
         if (fault := self._fault) is not None:
             raise Refused(f"the recording cannot be written: {fault.strerror or fault}", status=1)
@@ -140,15 +140,15 @@ class _Conversation:
         self._fault = self._fault or transport.fault
 
 
-def _questions(told: str, screen: Transcript | None, output: TextIO) -> Iterator[str]:
-    """Yield what is asked, line by line, until somebody quits. Only on a terminal somebody is asked for it."""
+def _questions(greeting: str, screen: Transcript | None, output: TextIO) -> Iterator[str]:
+    """Yield questions, line by line, until the user quits. There is a prompt only on a terminal."""
     if sys.stdin is None:
         return
     terminal = screen if sys.stdin.isatty() and output.isatty() else None
     if terminal is not None:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 - `input` uses it: lines can be edited, and earlier ones found
-        terminal.remark(told)
+        terminal.remark(greeting)
     while True:
         if terminal is not None:
             terminal.prompt()

@@ -82,7 +82,7 @@ class Complaints:
         self._stream = stream  # None if the process was started without one
         self._cause: str | None = None
         self.make_room: Callable[[], object] | None = None
-        """Called before a line, by whoever has an unfinished one on the same terminal."""
+        """Called before a line is written; set by a writer that may have an unfinished line on the same terminal."""
 
     @property
     def on_terminal(self) -> bool:
@@ -101,7 +101,7 @@ class Complaints:
             self._stream.flush()
 
     def status_of(self, name: str, result: TurnResult) -> int:
-        """Return the exit status of a run; write why it failed: what the interface was told, and what was logged."""
+        """Return the exit status of a run; write why it failed: the errors in its events, and what was logged."""
         if result.reason != "failed":
             return 0
         fault = next((error for error in reversed(result.errors) if error.call_id is None), None)
@@ -129,9 +129,9 @@ class Complaints:
     def _take(self, logger: object, level: str, fields: Any) -> NoReturn:
         """Write one log entry, as the last of structlog's processors."""
         event = fields.pop("event")
-        if event == "stream_failed":  # is told once, at the end
+        if event == "stream_failed":  # is reported once, at the end
             self._cause = fields.get("cause")
         else:
-            told = "".join(f" {key}={value}" for key, value in fields.items() if value is not None)
-            self.write(f"{level}: {event}{told}")
+            details = "".join(f" {key}={value}" for key, value in fields.items() if value is not None)
+            self.write(f"{level}: {event}{details}")
         raise structlog.DropEvent

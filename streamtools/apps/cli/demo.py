@@ -49,8 +49,8 @@ def get_weather(city: str) -> Any:
     if reading is None:
         raise ToolError(f"there is no reading for {city[:40]!r}; there are {', '.join(_READINGS)}")
     sky, degrees = reading
-    told = f"{city}: {sky}, {degrees} °C"
-    return ToolResult(model=f"{degrees} °C, {sky}", ui={"city": city, "sky": sky, "celsius": degrees, "message": told})
+    text = f"{city}: {sky}, {degrees} °C"
+    return ToolResult(model=f"{degrees} °C, {sky}", ui={"city": city, "sky": sky, "celsius": degrees, "message": text})
 
 
 @tool(examples=[{"a": 2, "b": 3}, {"a": 1.5, "b": 4}])

@@ -156,8 +156,8 @@ class NamedModel:
         return [System(self._asked.system)] if self._asked.system else []
 
     @property
-    def told(self) -> str:
-        """Who answers, and where."""
+    def label(self) -> str:
+        """The model and its address."""
         return f"{self._asked.model} at {redact_url(self.model().url)}"
 
     def model(self, client: httpx.AsyncClient | None = None) -> HTTPModel:

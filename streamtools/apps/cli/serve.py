@@ -36,7 +36,7 @@ _PATIENCE = 20  # seconds that answers may take to be left when the server ends
 
 
 def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
-    """Serve the page until the process is told to end, and return the exit status."""
+    """Serve the page until the process gets a signal to end, and return the exit status."""
     try:
         import uvicorn
 
@@ -63,7 +63,7 @@ def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
         )
         if not ip_address(listener.getsockname()[0]).is_loopback:
             complaints.write(f"whoever reaches {name} can talk to the model and run the tools")
-        output.write(f"{answerer.told}: http://{name}:{port}/ (Ctrl-C ends it)\n")
+        output.write(f"{answerer.label}: http://{name}:{port}/ (Ctrl-C ends it)\n")
         output.flush()
         uvicorn.Server(config).run(sockets=[listener])
     return 0
@@ -77,7 +77,7 @@ class _Model:
 
     def __init__(self, asked: Serve) -> None:
         self._named = NamedModel(asked, import_tools(asked.tools) if asked.tools is not None else None)
-        self.told = self._named.told
+        self.label = self._named.label
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         named = self._named
@@ -105,7 +105,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
-"""Recordings in the order in which somebody should see them; the others follow."""
+"""Recordings in the order in which the page offers them; the others follow."""
 
 POSTCARD = Suggestion("postcard", "A tool that asks you first (written by hand)", "Send Ann a postcard from Lima.")
 
@@ -141,7 +141,7 @@ class Recorded:
         names = dict.fromkeys([*FIRST, *shipped()])
         self._recordings = {name: read_recording(shipped()[name]) for name in names}
         self._speed = speed
-        self.told = f"recordings of {', '.join(models_of(self._recordings.values()))}"
+        self.label = f"recordings of {', '.join(models_of(self._recordings.values()))}"
         self.note = (
             "No model was named, so recorded answers are played, each by itself. The calls in them are run "
             "here, by two small tools whose weather is invented."

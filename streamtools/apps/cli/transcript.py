@@ -1,11 +1,11 @@
 """A run as text for people, while it happens.
 
-The answer's text is written as it comes. What else happens stands on lines of its own between it, each with its sign
-and its colour: calls where the model wrote them, with their text left out; what the tools did; warnings and errors. On
-a terminal, "waiting" is one line that the call replaces; anywhere else nothing that was written is ever changed.
+The text of the answer is written as it comes. All else is on lines of its own, with signs and colours: calls where the
+model wrote them, without their text; what the tools did; warnings and errors. On a terminal, "waiting" is one line that
+the call replaces; anywhere else, written text is never changed.
 
-The layout rests on line feeds alone. A line of ours in the middle of a text lends it a line feed, and the text gives it
-back if it goes on with one; so an answer without calls comes out as it is, to the byte.
+The layout consists of line feeds alone. A line in the middle of a text adds a line feed to it, and takes one from the
+text that follows if it begins with one; so an answer without calls is written byte for byte.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class Transcript:
         self._printable = Printable()
         self._block: _Block | None = None
         self._line_feeds = 2  # that the output ends with; the first line needs none above it
-        self._lent = 0  # of these, how many we wrote where the text may bring its own
+        self._lent = 0  # of these, how many were added where the text may bring its own
         self._waiting = False  # a line stands there that is to be replaced
         self._names: dict[str, str] = {}  # of the tools at work
         self._raw = 0
         self._shows_raw = raw
-        self._later: list[events.Warning] = []  # what repeats visible text is told behind it
+        self._later: list[events.Warning] = []  # what repeats visible text is shown behind it
 
     def show(self, event: events.UIEvent) -> None:
-        """Write what `event` tells, if it tells anything, at once."""
+        """Write an event, if it has something to show, at once."""
         self._clear()
         match event:
             case events.Text(text):
@@ -131,7 +131,7 @@ class Transcript:
         self._notice(block, f"⚠ {one_line(warning.message)}{times} ({warning.code})", "yellow")
 
     def summarise(self, result: TurnResult, seconds: float) -> None:
-        """Write what a run has come to, as the last of its lines."""
+        """Write the summary of a run, as its last line."""
         self._clear()
         self._enter("summary")
         self._line(Line.assemble(*describe(result, seconds, raw=self._raw)))
@@ -152,7 +152,7 @@ class Transcript:
         self._line(Line(f"❯ {printable(text)}".replace("\n", "\n  "), "bold"))
 
     def prompt(self) -> None:
-        """Leave a blank line above the place where somebody is to write a line."""
+        """Leave a blank line above the prompt."""
         self._enter("prompt")
         self._line_feeds = 1
         self._block = None
@@ -164,7 +164,7 @@ class Transcript:
         self._block = None
 
     def end_line(self) -> None:
-        """End the line that is being written, for somebody else who writes to the same terminal."""
+        """End the line that is being written, before another writer uses the same terminal."""
         self._clear()
         self._put(self._printable.close())
         if not self._line_feeds:
@@ -185,7 +185,7 @@ class Transcript:
         return True
 
     def _write(self, text: str, style: Style | None = None) -> None:
-        """Write text of the model, without the line feeds that it owes us."""
+        """Write text of the model, without the line feeds that have been added already."""
         if self._lent:
             rest = text.lstrip("\n")
             owed = min(self._lent, len(text) - len(rest))
@@ -240,8 +240,8 @@ class Transcript:
     def _error(self, event: events.Error) -> str:
         words, message = self._words(event), one_line(event.message)
         status = "" if event.status is None else f", status {event.status}"
-        told = words if message in words else f"{words}: {message}"
-        return f"{told} ({event.code}{status})"
+        text = words if message in words else f"{words}: {message}"
+        return f"{text} ({event.code}{status})"
 
 
 def _plain(markdown: str) -> str:
@@ -305,8 +305,8 @@ def _calls(result: TurnResult) -> str:
         _count(failed, "failed", "failed"),
         _count(len(result.pending), "pending", "pending"),
     ]
-    told = ", ".join(part for part in parts if part)
-    return (_count(len(result.calls), "call") or "no calls") + (told and f": {told}")
+    details = ", ".join(part for part in parts if part)
+    return (_count(len(result.calls), "call") or "no calls") + (details and f": {details}")
 
 
 def _tokens(usage: events.Usage | None) -> str:

@@ -7,8 +7,4 @@ broke read the same log from where they are. Nothing on the page comes from else
 from streamtools.apps.web.app import make_app
 from streamtools.apps.web.conversations import Answerer, Suggestion
 
-__all__ = [
-    "Answerer",
-    "Suggestion",
-    "make_app",
-]
+__all__ = ["Answerer", "Suggestion", "make_app"]

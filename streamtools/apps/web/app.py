@@ -8,7 +8,7 @@
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event} or {"approve": false, "reason": "…"}
 
-A conversation belongs to whoever has its cookie, which no script can read and no other site can use.
+A conversation belongs to the browser with its cookie, which no script can read and no other site can use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\
 
 
 class Guard:
-    """Stands before the application, and says who may ask it and what browsers may do with its answers.
+    """Wraps the application: checks requests, and tells browsers by headers what they may do with its answers.
 
     A server on the loopback interface is reached by every page that the browser of its user has open. So a host that is
     a name has to be known (a foreign name may be made to point here: DNS rebinding), what changes something has to come
@@ -129,7 +129,7 @@ _SCRIPTS = (
     "vendor/purify.min.js",
     *(f"static/{name}.js" for name in ("words", "dom", "markdown", "cards", "inspector", "turn", "server", "page")),
 )
-_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # what a browser's tools would ask for
+_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # which the tools of a browser would request
 
 
 class Page(NamedTuple):
@@ -180,7 +180,7 @@ _Body = TypeVar("_Body")
 MAX_QUESTION = 100_000
 """Characters of a question."""
 
-_ABANDONED = 900.0  # seconds that an answer goes on which nobody reads
+_ABANDONED = 900.0  # seconds that an answer without a reader goes on
 _KEPT = 12 * 3600.0  # seconds that the events of an answer are kept
 
 
@@ -253,7 +253,7 @@ class _Chats:
         return JSONResponse(
             {
                 "server": self._server,
-                "told": self._answerer.told,
+                "label": self._answerer.label,
                 "note": self._answerer.note,
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
                 "dropped": conversation.dropped if conversation is not None else 0,
@@ -288,7 +288,7 @@ class _Chats:
                 with suppress(Exception):
                     await before.run.wait()
             answer = self._answerer.answer(question, conversation.history, suggestion=asked.suggestion)
-            told = len(answer.history)
+            asked_with = len(answer.history)
             run = await self._runs.start(answer, owner=conversation.key)
         except (TooManyRuns, ClosedError):
             if not conversation.turns:  # nobody has its key
@@ -296,7 +296,7 @@ class _Chats:
             raise HTTPException(503, "too many answers are being given at the same time") from None
         finally:
             conversation.is_asking = False
-        conversation.add(Turn(question, run, answer, told))
+        conversation.add(Turn(question, run, answer, asked_with))
         if self._conversations.find(conversation.key) is None:  # forgotten meanwhile: there was no run to be stopped
             run.cancel()
             raise HTTPException(409, "the conversation was ended meanwhile")

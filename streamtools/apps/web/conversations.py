@@ -1,4 +1,4 @@
-"""What has been asked and answered, kept in memory for whoever holds the key of a conversation.
+"""Conversations, kept in memory, each for the holder of its key.
 
 An answer is a run, and what it said stands in the log of the runs: here is only which runs there were, and the history
 that goes to the model with the next question.
@@ -28,12 +28,12 @@ class Answerer(Protocol):
     """Who answers."""
 
     @property
-    def told(self) -> str:
-        """Who that is, in a few words."""
+    def label(self) -> str:
+        """The name of the model or the recordings, in a few words."""
 
     @property
     def note(self) -> str:
-        """What somebody has to know who asks, in a sentence or two; it may be empty."""
+        """A note for the user, in a sentence or two; may be empty."""
 
     @property
     def suggestions(self) -> Sequence[Suggestion]:
@@ -44,16 +44,16 @@ class Answerer(Protocol):
 
 
 class Turn(NamedTuple):
-    """A question, and the run that answers it. `told` is how many messages the model was told with it."""
+    """A question, and the run that answers it. `asked` is how many messages the model was asked with."""
 
     question: str
     run: Run
     answer: Chat
-    told: int
+    asked: int
 
 
 class Conversation:
-    """What was said so far. `key` cannot be guessed; whoever has it may read and go on."""
+    """The turns so far. `key` cannot be guessed, and gives access to the conversation."""
 
     def __init__(self, max_turns: int) -> None:
         self.key = secrets.token_urlsafe(24)
@@ -71,10 +71,10 @@ class Conversation:
 
     @property
     def history(self) -> list[Message]:
-        """What the model is told of before; a question without an answer is forgotten."""
+        """The messages that precede the next question; a question without an answer is forgotten."""
         for turn in reversed(self.turns):
             history = turn.answer.history
-            if any(isinstance(message, Assistant) for message in history[turn.told :]):
+            if any(isinstance(message, Assistant) for message in history[turn.asked :]):
                 return history
         return []
 
@@ -87,7 +87,7 @@ class Conversation:
 
 
 class Conversations:
-    """All of them, by their keys: the `most` that were used last, none that nobody has used for `max_age` seconds."""
+    """All conversations by their keys: the `most` that were used last, within `max_age` seconds."""
 
     def __init__(
         self,

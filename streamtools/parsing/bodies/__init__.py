@@ -1,12 +1,12 @@
-"""What stands behind a marker: the grammars that dialects share, each for one kind of body.
+"""Grammars of bodies, the text behind a marker: each for one kind of body, shared by dialects.
 
-A body reads a span from behind its marker to its end. It says where calls begin and end, what their names are, and
-writes their arguments as JSON text, if they are not written so. It never judges what JSON says: that is done once, for
-all dialects alike, when a call is complete.
+A body reads a span from behind its marker to its end. It reports where calls begin and end and what their names are,
+and writes their arguments as JSON text if they are not JSON. It does not read the JSON itself: that is done once, for
+all dialects, when a call is complete.
 
-Here stands what grammars have in common. Models forget closing tags. A call that lacks only its own, because something
-else begins where it should stand, is a call all the same; one that is cut, or broken, is an error, which ends where the
-next tag of ours does.
+This module has what the grammars share. Models forget closing tags: a call that lacks only its own, because something
+else begins there, is a call all the same. A call that is cut or broken is an error, which ends with the next tag of the
+dialect.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def skip_rest(span: Span, end: End, behind: Closing) -> Generator[None, None, bo
 
 
 def settle(span: Span, end: End, tag: str, *, last: bool = True) -> None:
-    """Hand out the call that ended so, and whose closing tag is `tag`; if it is the `last`, close the span."""
+    """Report the call that ends here, with `tag` as its closing tag; close the span if it is the `last`."""
     if last:
         span.close(end.code)
     else:
@@ -81,7 +81,7 @@ def settle(span: Span, end: End, tag: str, *, last: bool = True) -> None:
 
 
 class Members:
-    """Writes the arguments of the last call of a span, which come one by one, as the JSON object that they are.
+    """Writes the arguments of the last call of a span, which come one by one, as a JSON object.
 
     A key that comes twice is found when the call is complete.
     """

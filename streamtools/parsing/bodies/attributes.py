@@ -1,15 +1,15 @@
 """Calls in XML whose attributes are the names: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
 
-Calls stand alone or in a wrapper. A value is the text up to its closing tag, whatever it holds, and means what the
-tool's JSON schema says, or what a further attribute says: `string="true"` is text, `string="false"` is JSON. Some
-models write all arguments of a call as one JSON object instead; a brace in the place of the first tag tells.
+Calls stand alone or in a wrapper. A value is the text up to its closing tag. Its type is that of the tool's JSON
+schema, or that of a further attribute: `string="true"` is text, `string="false"` is JSON. Some models write all
+arguments of a call as one JSON object instead, which begins with a brace in the place of the first tag.
 
-What stands in a wrapper and is no call is an error of its own, up to the next tag that is one of ours. A call that
+Text in a wrapper that is no call is an error of its own, up to the next tag of the dialect. A call that
 lacks only its closing tag, because another one or the end of the wrapper stands there, is a call.
 
-XTML is the same in tags that are put together of tokens: `<|open|>argument key="days" type="number"<|sep|>1<|close|>…`.
-Each argument says of what type it is: a string is the text as it stands, everything else is JSON. Where one says no
-type, the tool's JSON schema does. All arguments may stand together as one JSON object instead, in an element `json`.
+XTML has the same structure, with tags made of tokens: `<|open|>argument key="days" type="number"<|sep|>1<|close|>…`.
+Each argument has its type: a string is plain text, everything else is JSON. Without one, the type is that of the
+tool's JSON schema. All arguments may stand together as one JSON object instead, in an element `json`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Reads XML as models write it: tags, the text between them, and arguments that are elements.
 
-That is no XML parser. A tag like `<invoke name="f">`, `</invoke >` or `<br/>` is read only where a grammar looks for
-one, and what is not such a tag is text: values hold HTML, code and whatever else, as it is, up to the closing tag of
-the value. All reads are bounded, or take each character once.
+This is no XML parser. A tag like `<invoke name="f">`, `</invoke >` or `<br/>` is read only where a grammar looks for
+one, and anything else is text: values hold HTML, code and so on, unchanged, up to the closing tag of the value. All
+reads are bounded, or read each character once.
 
-In `<city>Paris</city><days><item>1</item></days>`, the tags are the names. What an element is, its schema says; where
-that leaves a choice, what comes first in it decides, and nothing that comes later:
+In `<city>Paris</city><days><item>1</item></days>`, the tags are the names. The schema says what an element is; where it
+leaves a choice, the beginning of the element decides:
 
-- what can be no object and no array is the text up to its closing tag, whatever it holds;
+- a value that can be neither an object nor an array is the text up to its closing tag;
 - an object holds an element for each member, or is JSON text;
 - an array holds its elements, all of one name or named by their index; or it is JSON text; or it is one element of the
   array itself, and those of the same name that follow it are the others.
 
-Where the schema does not say anything, elements make an object, or an array if the first is an `item`.
+Without a schema, elements make an object, or an array if the first is an `item`.
 """
 
 from __future__ import annotations

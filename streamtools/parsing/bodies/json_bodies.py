@@ -21,7 +21,7 @@ from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
 Envelope: TypeAlias = type[JsonText]
-"""Says how a value holds its calls."""
+"""The class that reads how a value holds its calls."""
 
 
 def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonText) -> Body:
@@ -110,8 +110,8 @@ def _edges(marker: str, close: str) -> tuple[Pattern, Closing]:
 
 # Calls that follow one another without tags: `{"name": ...}; {"name": ...}`.
 #
-# Each is handed out at its own end. Behind it, white space and a semicolon are hidden only if another call begins
-# behind them, and are text if none does.
+# Each is reported at its own end. White space and a semicolon behind it are hidden if another call follows, and are
+# text otherwise.
 
 
 def chained_json(begins: Sequence[Sequence[Part]]) -> Body:

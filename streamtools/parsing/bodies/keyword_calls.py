@@ -1,9 +1,9 @@
 """Calls as Python writes them: `[get_weather(city="Paris", days=3), get_time()]`.
 
-In a list or one on each line, and with keyword arguments only: an argument without a name could be any of the tool's.
-A call is handed out at its closing parenthesis where a tag follows, since what comes after it does not change it.
-Behind text that is no call, the tag ends the span: a line inside a broken string may look like the next call. Without a
-tag, what stands behind a call tells whether the text was code at all, and the next blank line ends what is broken.
+Calls are in a list or one on each line, with keyword arguments only: an argument without a name could be any of the
+tool's. In a dialect with a closing tag, a call is reported at its closing parenthesis, since later text does not change
+it. Behind text that is no call, the tag ends the span: a line inside a broken string may look like the next call.
+Without a tag, the text behind a call decides whether it was code, and the next blank line ends broken text.
 
 The Gemma models write one call with its keys and values in braces: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`.
 """

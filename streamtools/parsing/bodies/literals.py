@@ -1,10 +1,9 @@
 """Literals of a programming language, as JSON: `{'units': None, "days": (1, 2,)}` is `{"units":null,"days":[1,2]}`.
 
-What a language's strings and words look like is data. Python's are the ones that models write most, and JSON's are
-among them, but for three words. `Literals` is a push converter: it is given text as it arrives, writes JSON as soon as
-that is certain, and looks at nothing twice but at a token that is cut, which is bounded. It knows the grammar and not
-only the tokens, since what it writes is valid JSON whatever it reads; what it cannot read is never guessed. No `eval`,
-no `ast`: this is the output of a model.
+The strings and words of a language are parameters. Models mostly write those of Python, which include those of JSON but
+for three words. `Literals` is a push converter: it takes text as it arrives, writes JSON as soon as that is certain,
+and reads nothing twice but a token that is cut, which is bounded. It reads the whole grammar, so that it writes valid
+JSON whatever it reads, and it never guesses. No `eval`, no `ast`: this is the output of a model.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _pieces = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
 
 @dataclass(frozen=True)
 class Quotes:
-    """What begins and ends a string; whether a back-slash in it begins an escape, or only keeps a quote from it."""
+    """The marks around a string, and whether a back-slash in it begins an escape, or only protects a quote."""
 
     mark: str
     escapes: bool = True
@@ -71,7 +70,7 @@ class Quotes:
 
 @dataclass(frozen=True)
 class Syntax:
-    """What literals look like. Of quotes that begin with one another, the longest counts."""
+    """The forms of literals. Of quotes that begin with one another, the longest counts."""
 
     quotes: tuple[Quotes, ...]
     words: Mapping[str, str]
@@ -194,7 +193,7 @@ class Literals:
         self._stack: list[str] = []  # what has opened each container; "(," where a comma has made a tuple of it
         self._expect = _VALUE
         self._owed = ""  # a comma, if another element comes
-        self._pending = ""  # the beginning of a token that cannot be told yet
+        self._pending = ""  # the beginning of a token that is not certain yet
         self._word: str | None = None  # the beginning of a number, a literal or a key without quotes, which may go on
         self._string: Quotes | None = None  # the string that is open
         self._raw = False  # an r has been read, and a quote comes next

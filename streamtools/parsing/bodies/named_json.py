@@ -1,8 +1,7 @@
 """A name, and then the JSON of its arguments: `NAME[ARGS]{"city": "Paris"}`.
 
-The name stands outside of the JSON, between tags of the template, and several calls may stand in one wrapper. What the
-tags are is data. Where there is a closing tag, broken text ends at it; where there is none, a span is one call, and
-ends where its JSON does.
+The name is outside of the JSON, between tags of the template, and one wrapper may hold several calls. The tags are
+parameters. Broken text ends at the closing tag; without such a tag, a span is one call, and ends with its JSON.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ _NULL = Pattern("null")
 
 
 class Identity(NamedTuple):
-    """What the word before the arguments says."""
+    """The name and the id in the word before the arguments."""
 
     name: str
     provider_id: str | None = None
 
 
 def plain_name(word: str, declared: Declared) -> Identity | None:
-    """Return that the word is the name; None where there is none."""
+    """Return the word as the name; None if it is empty."""
     return Identity(word) if word else None
 
 
 class NamedCall:
-    """One call up to the end of its JSON: `before NAME id_tag ID separator {...}`, of which only two things must be."""
+    """One call to the end of its JSON: `before NAME id_tag ID separator {...}`; only name and JSON must be."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class NamedCall:
         fenced: bool = False,
         identify: Callable[[str, Declared], Identity | None] = plain_name,
     ) -> None:
-        """Take what stands around the name; the separator may be missing if it is `optional`, an id always may.
+        """Take the tags around the name; the separator may be missing if it is `optional`, an id always may.
 
         With `fenced`, the JSON may stand in a fence of back-ticks. `identify` says what the word before the arguments
         means, or None if it names no call.

@@ -1,14 +1,14 @@
 """Calls in tags that hold a name behind an equals sign: `<function=f><parameter=a>1</parameter></function>`.
 
 They stand in a wrapper, or alone. A value is text up to the first closing tag; one line feed at each end of it belongs
-to the tags. What it means says the tool's JSON schema.
+to the tags. Its type is that of the tool's JSON schema.
 
-Models forget closing tags. Where the next tag leaves no doubt, the call is one all the same: a parameter begins that
-the tool has and the call has not, the function ends before the end of its wrapper, another function begins. Where there
-is doubt, there is none: what stands between parameters is an error and not a part of an argument.
+Models forget closing tags. The call counts all the same where the next tag leaves no doubt: a parameter of the tool
+begins that the call does not have yet, the function ends before its wrapper does, or another function begins. In doubt
+it does not count: text between parameters is an error and not a part of an argument.
 
 Another form has names between tags: `NAME<arg_key>a</arg_key><arg_value>1</arg_value>`. White space between the tags
-means nothing, and what else stands there makes an error of the call, up to its end.
+is ignored; other text there makes the call an error, up to its end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One argument that is written as plain text, as the JSON that the tool's schema takes it for.
+"""Converts one argument that is written as plain text to JSON, by the schema of the tool.
 
-Formats of this kind do not say whether `1` is a number: the schema does. A string goes out while it arrives. What may
-be something else is held while it can be, and is a string where it is not: nothing is guessed, and the tool's own
-validation tells the model what it wanted. Of an unknown tool or parameter every value is a string. Containers are read
-as Python or JSON writes them and go out while they arrive, unless they may be strings as well.
+In formats of this kind, only the schema says whether `1` is a number. A string goes out while it arrives. A value that
+may be something else is held until that is certain, and is a string if it is nothing else: nothing is guessed, and the
+validation of the tool reports errors to the model. Every value of an unknown tool or parameter is a string. Containers
+are read as Python or JSON writes them and go out while they arrive, unless they may be strings as well.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from streamtools.parsing.json_text import State
 from streamtools.parsing.span import Span
 
 STRING: Final = frozenset({"string"})
-"""What a format says of a value that is a string, whatever its schema says."""
+"""The types of a value that a format declares as a string, whatever its schema says."""
 
 NO_STRING: Final = frozenset({"object", "array", "integer", "number", "boolean", "null"})
-"""What a format says of a value that is written as JSON; a string in quotes is one too."""
+"""The types of a value that a format declares as JSON; a string in quotes is one too."""
 
 _HELD_MOST = 512  # characters: more than a number may have digits, with the white space around it
 
@@ -41,7 +41,7 @@ class Value:
     """Writes one value of the last call of a span: `take` its pieces, then `end` it."""
 
     def __init__(self, schema: Schema, span: Span, *, said: Types | None = None) -> None:
-        """`schema` says of what type the value may be; or the text itself has `said` it, and what is not, is blamed."""
+        """Allow the types of `schema`, or those that the text itself has `said`; others are an error."""
         self._span = span
         self._types = types = (schema.types if said is None else said) & (STRING | NO_STRING) or STRING
         self._text = "string" in types or said is None  # what is no literal is a string
@@ -80,7 +80,7 @@ class Value:
         self._take(text)
 
     def _hold(self, text: str) -> None:
-        """Take text of which it is not known yet what it is."""
+        """Take text whose type is not known yet."""
         self._held.append(text)
         held = "".join(self._held)
         word = held.lstrip(_SPACE)
@@ -114,7 +114,7 @@ class Value:
             self._take = _ignore
 
     def _read(self, text: str) -> None:
-        """Read more of a container; what makes it none, makes it a string where it may be one."""
+        """Read more of a container; one that is broken is a string where it may be one."""
         literals = self._literals
         assert literals is not None
         leaves = literals.leaves
@@ -140,7 +140,7 @@ class Value:
 
 
 def _ignore(text: str) -> None:
-    """Take text of a value that has been blamed."""
+    """Drop text of a value that is an error already."""
 
 
 def _brackets(types: Types) -> str:

@@ -21,20 +21,9 @@ from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 
 __all__ = [
-    "DEFAULT_DIALECTS",
-    "DIALECTS",
-    "Dialect",
-    "Dialects",
-    "NearMiss",
-    "Opener",
-    "Tag",
-    "armed",
-    "choose_dialects",
-    "dialects_for",
-    "hash_marker",
-    "tilde_fence",
-    "watched",
-]
+    "DEFAULT_DIALECTS", "DIALECTS", "Dialect", "Dialects", "NearMiss", "Opener", "Tag", "armed", "choose_dialects",
+    "dialects_for", "hash_marker", "tilde_fence", "watched",
+]  # fmt: skip
 
 _HOMES = {
     "hash_marker": "hash_and_tilde",

@@ -94,8 +94,8 @@ class Card {
       this.bar.max = of;
       this.bar.value = done;
     }
-    const told = known ? data.message ?? data.step : data;
-    this.said.textContent = crop(typeof told === "string" ? told : JSON.stringify(told ?? data), 200);
+    const shown = known ? data.message ?? data.step : data;
+    this.said.textContent = crop(typeof shown === "string" ? shown : JSON.stringify(shown ?? data), 200);
   }
 
   ask(event, line) {
@@ -105,7 +105,7 @@ class Card {
     this.said.textContent = `May it run?${time ? ` Without an answer by ${time} it will not.` : ""}`;
     this.brief.textContent = "";
     const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(exact(line).call.arguments));
-    const reason = element("input", { type: "text", placeholder: "Why not? (optional, told to the model)",
+    const reason = element("input", { type: "text", placeholder: "Why not? (optional, for the model)",
       "aria-label": "Reason for denying", maxlength: "500" });
     const answer = async (approve) => {
       const held = [...this.actions.querySelectorAll("button, input")];

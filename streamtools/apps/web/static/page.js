@@ -100,7 +100,7 @@ async function catchUp() {
   const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
   banner(isForgotten && !known.turns.length ? RESTARTED : "");
   suggestions = known.suggestions;
-  find("told").textContent = known.told;
+  find("label").textContent = known.label;
   find("note").textContent = known.note;
   offer(find("suggestions"));
   offer(find("more").querySelector("ul"));

@@ -9,9 +9,9 @@ class Refusal extends Error {
 }
 
 async function answered(response) {
-  const told = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refusal(response.status, told.error || `the server says ${response.status}`);
-  return told;
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Refusal(response.status, body.error || `the server says ${response.status}`);
+  return body;
 }
 
 async function tell(path, value = {}) {

@@ -106,9 +106,9 @@ class Turn {
     if (said) this.put(element("p", { class: `ending ${done.reason}` }, said));
     const { input, output } = this.usage;
     const tokens = [input != null ? `${input.toLocaleString("en")} tokens in` : "", output != null ? `${output.toLocaleString("en")} ${input != null ? "out" : "tokens out"}` : ""];
-    const told = tokens.filter(Boolean).join(", ");
+    const line = tokens.filter(Boolean).join(", ");
     this.said = said || "The answer is complete.";
-    if (told) this.put(element("p", { class: "meta" }, told));
+    if (line) this.put(element("p", { class: "meta" }, line));
     else if (!said && !this.body.childElementCount) this.note("The answer is empty.");
   }
 
