@@ -1,7 +1,7 @@
 """What a request may bring, and how one is turned away: bodies with a bound, and 503 while nothing is begun any more.
 
 What reads a body has the event loop to itself meanwhile, and with it all other clients wait. JSON and messages are read
-at some megabytes in a second, so that a long body is read in a thread (`stream/long_work.py`).
+at some megabytes in a second, so that a long body is read in a thread, between whose steps Python lets the loop go on.
 """
 
 from __future__ import annotations
