@@ -18,7 +18,6 @@ from __future__ import annotations
 import gc
 import itertools
 import json
-import math
 import opcode
 import os
 import random
@@ -39,7 +38,7 @@ and, as the first member of a list, for as many of the second; in what is repeat
 
 _FEW = 16  # repetitions to begin with, if four times as many are not too long
 _ENOUGH, _LONG_ENOUGH = 256, 16 * 1024  # repetitions and characters at which what still seems to grow does
-_LONGEST = 100_000  # characters of an input that is measured, and of which half is long enough
+_LONGEST = 400_000  # characters of an input that is measured
 _WHOLE = 300_000  # characters of an input whose work is not counted
 _MOST, _MOST_EACH = 50_000, 100  # points that are passed for an input, and for each of its characters
 _MORE = 1.25  # times as much as in proportion has grown too much, and for each repetition so many passes, or bytes
@@ -69,8 +68,8 @@ class Measured(NamedTuple):
 
     @property
     def is_enough(self) -> bool:
-        """Whether the input is as long as any has to be, or may be."""
-        return (self.count >= _ENOUGH and self.length >= _LONG_ENOUGH) or 2 * self.length > _LONGEST
+        """Whether the input is as long as any has to be."""
+        return self.count >= _ENOUGH and self.length >= _LONG_ENOUGH
 
 
 class _TooMany(BaseException):
@@ -191,12 +190,16 @@ def read(body: bytes) -> list[Step]:
 def hold(grammar: Grammar, steps: Sequence[Step], work: Work) -> None:
     """Raise AssertionError if what a work does for a family, at any point, grows faster than its input does."""
     work(grammar.made(grammar.write(steps, _SHORT)))  # what is kept for the next time is made
+
+    def is_too_long(count: int) -> bool:
+        return length(grammar.write(steps, count)) > _LONGEST
+
     count = _FEW
-    while length(grammar.write(steps, 4 * count)) > _LONGEST and count > 1:
+    while is_too_long(4 * count) and count > 1:
         count //= 2
     measured = [_measure(grammar, steps, work, each) for each in (count, 2 * count, 4 * count)]
     suspects = _grown(*measured)
-    while suspects and not measured[-1].is_enough:
+    while suspects and not measured[-1].is_enough and not is_too_long(2 * measured[-1].count):
         measured.append(_measure(grammar, steps, work, 2 * measured[-1].count))
         suspects &= _grown(*measured[-3:])
     places = ", ".join(f"{Path(file).name}:{line}" for file, line in sorted(suspects))
@@ -291,6 +294,8 @@ def measure(work: Callable[[], object], most: int) -> Counts:
     sys.settrace(enter)
     try:
         work()
+        sys.settrace(None)
+        turn_to([0, 0])
     finally:
         sys.settrace(before)
         tracemalloc.stop()
