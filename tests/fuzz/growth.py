@@ -222,11 +222,12 @@ def _grown(small: Measured, middle: Measured, large: Measured) -> set[Place]:
     Two stretches are compared, because what begins at a limit is in no proportion to the whole.
     """
     factor = _MORE * max(1.5, (large.length - middle.length) / max(1, middle.length - small.length))
+    count = max(large.count, 4 * _FEW)  # however few there are, a thing that is made once is no growth
     grown = set()
     for place, last in large.places.items():
         before, first = middle.places.get(place, [0, 0]), small.places.get(place, [0, 0])
         passes, more = ((last[at] - before[at]) - factor * (before[at] - first[at]) for at in (0, 1))
-        if passes > _PASSES * large.count or more > _BYTES * large.count:
+        if passes > _PASSES * count or more > _BYTES * count:
             grown.add(place)
     return grown
 
