@@ -63,13 +63,13 @@ class Measured(NamedTuple):
     """How often each point was passed, with the bytes asked for behind it, at so many repetitions and characters."""
 
     places: Counts
-    count: int
+    repeated: int
     length: int
 
     @property
     def is_enough(self) -> bool:
         """Whether the input is as long as any has to be."""
-        return self.count >= _ENOUGH and self.length >= _LONG_ENOUGH
+        return self.repeated >= _ENOUGH and self.length >= _LONG_ENOUGH
 
 
 class _TooMany(BaseException):
@@ -199,8 +199,8 @@ def hold(grammar: Grammar, steps: Sequence[Step], work: Work) -> None:
         count //= 2
     measured = [_measure(grammar, steps, work, each) for each in (count, 2 * count, 4 * count)]
     suspects = _grown(*measured)
-    while suspects and not measured[-1].is_enough and not is_too_long(2 * measured[-1].count):
-        measured.append(_measure(grammar, steps, work, 2 * measured[-1].count))
+    while suspects and not measured[-1].is_enough and not is_too_long(2 * measured[-1].repeated):
+        measured.append(_measure(grammar, steps, work, 2 * measured[-1].repeated))
         suspects &= _grown(*measured[-3:])
     places = ", ".join(f"{Path(file).name}:{line}" for file, line in sorted(suspects))
     assert not suspects, f"the work grows by a power of the length, at {places}: {_shown(grammar, steps)}"
@@ -222,7 +222,7 @@ def _grown(small: Measured, middle: Measured, large: Measured) -> set[Place]:
     Two stretches are compared, because what begins at a limit is in no proportion to the whole.
     """
     factor = _MORE * max(1.5, (large.length - middle.length) / max(1, middle.length - small.length))
-    count = max(large.count, 4 * _FEW)  # however few there are, a thing that is made once is no growth
+    count = large.repeated if large.repeated >= 4 * _FEW else _ENOUGH  # at fewer, what is made once looks like growth
     grown = set()
     for place, last in large.places.items():
         before, first = middle.places.get(place, [0, 0]), small.places.get(place, [0, 0])
