@@ -5,8 +5,11 @@
 Each row is a family of bodies of 4 MiB, the most that `read_body` takes: it is posted to an application that reads it
 as the documented ones do and asks a model at once. Meanwhile a task of the same loop comes back as often as it can; the
 figure is the longest time between two of its turns, in milliseconds, the best of all repetitions. Beside it stands the
-processor time of the loop's own thread in that gap, and the longest full collection of garbage: in one of them
-everything waits, whatever thread it is in, and it takes the longer the more objects a history has.
+processor time of the loop's own thread in that gap, and the longest collection of garbage: in one of them everything
+waits, whatever thread it is in, and it takes the longer the more objects a history has. What reads a body puts them off
+until most of these are gone. What remains is the collection of the messages themselves, behind that, and what is read,
+or given back, in a single call of C, as the JSON of "empty parts" is: between its beginning and its end nobody else has
+the interpreter.
 """
 
 from __future__ import annotations
@@ -80,6 +83,7 @@ FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "texts of escapes": lambda at: {"role": "user", "content": '"\\\n' * 5_000},
     "short turns": _turns,
     "parts": lambda at: {"role": "user", "content": [{"type": "text", "text": "x"}] * 1_000},
+    "empty parts": lambda at: {"role": "user", "content": [{}] * 100_000},
     "calls and results": _calls,
     "a turn of many calls": _many_calls,
     "items of Responses": _items,

@@ -1,4 +1,7 @@
-"""What one model may make us hold."""
+"""What one model may make us hold: how large a call, a frame or a text may become before it is refused with a code.
+
+Each bound is for one answer. What a client may make a server hold is bounded where it is read (`serving`).
+"""
 
 from __future__ import annotations
 

@@ -15,9 +15,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Self
-
-import anyio.to_thread
 
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.http_model import AUTO, Ask, HTTPModel, Model
@@ -28,6 +27,7 @@ from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import restore, write_json
+from streamtools.stream.long_work import in_thread
 from streamtools.tools import Tool, ToolChoice
 
 LENGTH = 256 * 1024
@@ -223,7 +223,7 @@ class Reply:
         if self._source is None:
             model, ask = self._model, self._ask
             if isinstance(model, HTTPModel) and _is_long(ask.history):  # its body takes long to write
-                opened = await anyio.to_thread.run_sync(model.stream, ask)
+                opened = await in_thread(partial(model.stream, ask))
             else:
                 opened = model.stream(ask)
             self._source = await opened.__aenter__()

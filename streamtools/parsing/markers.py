@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from os.path import commonprefix
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -195,7 +194,8 @@ def _going_alike(sequences: list[tuple[Part, ...]]) -> str:
         return _MARK
     shared = sequences[0][0]
     if isinstance(shared, str):
-        shared = commonprefix([str(first) for first, *_ in sequences])  # noqa: RUF071 - they are no paths
+        columns = zip(*(str(first) for first, *_ in sequences), strict=False)
+        shared = "".join(each[0] for each in takewhile(lambda column: len(set(column)) == 1, columns))
         rests = [(str(first).removeprefix(shared), *others) for first, *others in sequences]
         rests = [rest if rest[0] else rest[1:] for rest in rests]
     else:

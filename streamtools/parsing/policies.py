@@ -1,4 +1,8 @@
-"""The policies of a parser: explicit, few, and with defaults."""
+"""The policies of a parser: explicit, few, and with defaults.
+
+What a text holds is a question of dialects; what becomes of it (where calls count, what is shown of markup, whether
+JSON is repaired) is a question of policy, and each policy holds for all dialects alike.
+"""
 
 from __future__ import annotations
 

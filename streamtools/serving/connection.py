@@ -1,4 +1,8 @@
-"""Shared by all connections: reading the events, sending them one at a time, and listening to the client meanwhile."""
+"""Shared by all connections: reading the events, sending them one at a time, and listening to the client meanwhile.
+
+A connection has one task that listens for the client to leave, and ends the reading with it; one that is slow to take
+what is sent slows the reading, since nothing is read while something is being sent.
+"""
 
 from __future__ import annotations
 

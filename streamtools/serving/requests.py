@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import anyio
-import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
 from streamtools.errors import Draining, StreamToolsError, TooManyRuns
 from streamtools.serving.shutdown import RETRY_AFTER
+from streamtools.stream.long_work import in_thread
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body."""
@@ -47,7 +47,8 @@ async def read_body(
     """Return what `read` makes of the body of a request, as `json.loads` does.
 
     A body of more than 64 KiB is read in a thread, so that other clients are answered meanwhile: let `read` do all that
-    takes long, such as `chat(…)` itself, which reads the messages. What it raises as ValueError, as pydantic and
+    takes long, such as `chat(…)` itself, which reads the messages, and wait for nothing, because the process collects
+    no garbage as long. What it raises as ValueError, as pydantic and
     msgspec do too, or as LookupError or TypeError, is the client's fault; our own errors are raised as they are.
 
     Raises Starlette's HTTPException, with which its frameworks answer: 413 for more than `max_body` bytes, 408 for one
@@ -70,7 +71,7 @@ async def read_body(
         raise HTTPException(400, "the request breaks off") from None
     try:
         if len(body) > IN_THREAD:
-            return await anyio.to_thread.run_sync(read, bytes(body))
+            return await in_thread(partial(read, bytes(body)))
         return read(bytes(body))
     except StreamToolsError:
         raise

@@ -1,4 +1,8 @@
-"""All runs of an application, in one task group that lives as long as the application."""
+"""All runs of an application, in one task group that lives as long as the application.
+
+So a run outlives the request that began it and the reader that left: it ends when its answer does, when it is stopped,
+or with the application.
+"""
 
 from __future__ import annotations
 

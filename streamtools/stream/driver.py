@@ -1,5 +1,8 @@
 """Drives a stream: enters it, reads it, hands each item over, and leaves it, in one task, even if it is stopped.
 
+`ToolStream` reads its source with `read_into`; `Driver` is how a run and a connection (`serving`) read a `ToolStream`
+or another iterator of events.
+
 The task is stopped by a cancel scope around entering or around reading. It then leaves the stream as after a `break`,
 which closes the source behind it within a bounded time.
 """

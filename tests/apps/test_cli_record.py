@@ -66,6 +66,19 @@ def test_an_answer_is_recorded_and_shown(tmp_path: Path, capsys: pytest.CaptureF
     assert 0o600 == stat.S_IMODE(out.stat().st_mode)
 
 
+@pytest.mark.parametrize("option", [[], ["--keep-unreadable"]])
+def test_a_body_that_cannot_be_looked_through(tmp_path: Path, option: list[str]) -> None:
+    """It is sent as it is, and written only if that is asked for, also when the recording is redacted once more."""
+    body, out, again = saved(tmp_path, b"\x89PNG\xff", "body.png"), tmp_path / "out.jsonl", tmp_path / "again.jsonl"
+    with serving(sse("Hi")) as server:
+        assert 0 == main(["record", "--url", server.url, "--out", str(out), "--body", body, *option])
+    assert 0 == main(["record", "--from", str(out), "--out", str(again), *option])
+    for each in (out, again):
+        request = read_recording(each).head.request
+        assert request is not None
+        assert (bool(request.left_out), bool(request.body_base64)) == (not option, bool(option))
+
+
 def test_events_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json the output is events and nothing else; without a body it is a GET; a source can be named."""
     out = tmp_path / "out.jsonl"

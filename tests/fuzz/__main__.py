@@ -24,8 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.replay is not None:
             return _replay(asked.replay, asked.targets)
-        without = choose([asked.without]) if asked.without else []
-        names = [name for name in choose(asked.targets or ["all"]) if name not in without]
+        names = choose(asked.targets or ["all"])
     except (LookupError, OSError) as error:
         print(error if isinstance(error, OSError) else error.args[-1], file=sys.stderr)
         return 2
@@ -87,7 +86,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Hold the package to its laws.")
     add = parser.add_argument
     add("targets", nargs="*", metavar="TARGET", help="names, kinds such as `source`, `first` or `all`")
-    add("--without", metavar="TARGET", help="a name or a kind that is left out")
     add("--minutes", type=float, help="of processor time for each target")
     add("--share", action="store_true", help="divide the minutes among the targets")
     add("--runs", type=int, help="inputs for each target")

@@ -5,9 +5,12 @@ A *family* takes a few of its productions and says of each whether it stands onc
 fall or stay, alone or in turn with the next, and what in it is replaced by something odd. So a family is four bytes for
 each production, which an engine chooses, and an input of any length; the seeds are all productions, and all pairs.
 
-Work is counted and not timed: how often each line of the package runs, and how many bytes are asked for while it does,
-which tell of a copy that is made in C. Each may grow as the input does. What neither sees is a scan in C that keeps
-nothing.
+Work is counted and not timed, at points of the code between which only so many lines run: where a function begins, and
+where a loop goes back. How often each is passed, and how many bytes are asked for behind it, which tell of a copy that
+is made in C, may each grow as the input does. What neither sees is a scan in C that keeps nothing.
+
+A family is measured at few repetitions, and what seems to grow there at twice as many, and so on, until it does not, or
+the input is long enough to say that it does: longer than what readers look back at.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
-import math
+import opcode
 import os
 import random
 import sys
@@ -33,15 +36,18 @@ NUMBER, NEXT, LONG, MANY = "\xa4", "\xa4+", "\xa7", "\xd7"
 and, as the first member of a list, for as many of the second; in what is repeated itself, for a few.
 """
 
-_FEW, _SOME, _MANY = (6, 13), (24, 48, 96), (64, 128, 256)
-_EXPLODES = 4.0  # the exponent of what is worse than any power that is worth to be measured
-_MORE = 1.5  # times as much as in proportion, and so many lines and bytes, has grown too much
-_LINES, _BYTES = 300, 4 * 1024
-_WIDTH = 64  # characters of a long text for each repetition
+_FEW = 16  # repetitions to begin with, if four times as many are not too long
+_ENOUGH, _LONG_ENOUGH = 256, 16 * 1024  # repetitions and characters at which what still seems to grow does
+_LONGEST = 400_000  # characters of an input that is measured
 _WHOLE = 300_000  # characters of an input whose work is not counted
+_MOST, _MOST_EACH = 50_000, 100  # points that are passed for an input, and for each of its characters
+_MORE = 1.25  # times as much as in proportion has grown too much, and for each repetition so many passes, or bytes
+_PASSES, _BYTES = 1.5, 20
+_WIDTH = 64  # characters of a long text for each repetition
 _SHORT = 4  # repetitions in a production that is repeated itself
 _STEPS = 3
 _COUNTED = tuple(str(Path(__file__).parents[2] / each) + os.sep for each in ("streamtools", "tests"))
+_BACK = {code for name, code in opcode.opmap.items() if "JUMP_BACKWARD" in name}
 _ODD: tuple[Any, ...] = (5, "", None, [], {}, True, NUMBER, LONG, [5], {"a": 1}, -1, [MANY, 5])
 
 
@@ -49,18 +55,25 @@ RISING, SAME, FALLING, ONCE, IN_TURN = 0, 1, 2, 3, 4
 """How a production is repeated: with numbers that rise, stay or fall, or once; or beside that in turn with the next."""
 
 Place: TypeAlias = tuple[str, int]
+Counts: TypeAlias = dict[Place, list[int]]
+Work: TypeAlias = Callable[[Any], object]
 
 
-class Work(NamedTuple):
-    """How often each line ran, with the bytes that were asked for, and how many characters the input has."""
+class Measured(NamedTuple):
+    """How often each point was passed, with the bytes asked for behind it, at so many repetitions and characters."""
 
-    places: dict[Place, list[int]]
+    places: Counts
+    repeated: int
     length: int
 
     @property
-    def total(self) -> int:
-        """How many lines ran."""
-        return 1 + sum(lines for lines, _ in self.places.values())
+    def is_enough(self) -> bool:
+        """Whether the input is as long as any has to be."""
+        return self.repeated >= _ENOUGH and self.length >= _LONG_ENOUGH
+
+
+class _TooMany(BaseException):
+    """More points are passed than an input of any kind may take."""
 
 
 class Step(NamedTuple):
@@ -84,12 +97,16 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Grammar:
-    """What inputs of one kind are made of, what stands around them, and what is done with the parts of one."""
+    """What inputs of one kind are made of, what stands around them, and what is done with the parts of one.
+
+    One of the `works` is done at a time, with what is `made` of the parts; how that is made is not measured.
+    """
 
     productions: Sequence[Any]
-    work: Callable[[list[Any]], object]
+    works: Sequence[Work]
     first: Sequence[Any] = ()
     last: Sequence[Any] = ()
+    made: Callable[[list[Any]], Any] = list
 
     def write(self, steps: Sequence[Step], count: int) -> list[Any]:
         """Return the parts of an input."""
@@ -120,28 +137,49 @@ class Grammar:
 def target(name: str, grammar: Grammar) -> Target:
     """Return the target that holds the families of a grammar to linear work."""
     kinds = range(len(grammar.productions))
-    families = [[Step(kind, mode)] for kind in kinds for mode in (RISING, SAME, ONCE)]
-    families += [[Step(one, mode), Step(other)] for mode in (RISING, ONCE) for one in kinds for other in kinds]
-    random.Random(name).shuffle(families)  # what is alike is not tried out in a row
 
     def check(given: Input) -> Iterator[object]:
         steps = read(given.body)
         if not steps:
             return
-        hold(grammar, steps)
+        work = given.choose(0, grammar.works)
+        hold(grammar, steps, work)
         if given.wants(0):
-            count = 1000
+            count = _ENOUGH
             while length(parts := grammar.write(steps, count)) < _WHOLE and count < 10_000:
                 count *= 2
-            grammar.work(parts)
+            work(grammar.made(parts))
         yield from ((each.production % len(kinds), each.mode % 8, each.place, bool(each.odd)) for each in steps)
         yield tuple(each.production % len(kinds) for each in steps)
 
-    def seeds() -> list[bytes]:
-        return [seed(bytes(itertools.chain(*steps))) for steps in families]
-
     words = [bytes(Step(kind, mode)) for kind in kinds for mode in range(8)]
-    return Target(f"growth:{name}", check, seeds, words)
+    return Target(f"growth:{name}", check, lambda: list(_seeds(name, grammar)), words)
+
+
+def _seeds(name: str, grammar: Grammar) -> Iterator[bytes]:
+    """Yield the families of one production, then those of two, each with one work, and then with the others.
+
+    Of two, those that most likely grow come first: one that is as long as there are repetitions, with many of another,
+    which answer it in either order; then two in turn, and then many of one with many of another behind.
+    """
+    kinds, works = range(len(grammar.productions)), len(grammar.works)
+    shown = [str(each) for each in grammar.productions]
+    long = [kind for kind in kinds if LONG in shown[kind] or MANY in shown[kind]]
+    short = [kind for kind in kinds if kind not in long]
+    numbered = [kind for kind in kinds if NUMBER in shown[kind]]
+    for families in (
+        [[Step(kind, mode)] for kind in kinds for mode in (RISING, SAME, ONCE)],
+        [[Step(one, ONCE), Step(other)] for one in long for other in kinds]
+        + [[Step(one, ONCE), Step(other, FALLING)] for one in long for other in numbered],
+        [[Step(one, IN_TURN), Step(other)] for one, other in itertools.combinations(kinds, 2)],
+        [[Step(one), Step(other)] for one in short for other in kinds if one != other],
+        [[Step(one, ONCE), Step(other)] for one in short for other in kinds]
+        + [[Step(one), Step(other)] for one in long for other in kinds],
+    ):
+        random.Random(name).shuffle(families)  # what is alike is not tried out in a row
+        for turn in range(works):
+            for at, steps in enumerate(families):
+                yield seed(bytes(itertools.chain(*steps)), _0=(at + turn) % works)
 
 
 def read(body: bytes) -> list[Step]:
@@ -149,39 +187,49 @@ def read(body: bytes) -> list[Step]:
     return [Step(*body[at : at + 4]) for at in range(0, min(len(body), 4 * _STEPS) // 4 * 4, 4)]
 
 
-def hold(grammar: Grammar, steps: Sequence[Step]) -> None:
-    """Raise AssertionError if the work of a family, on any line, grows faster than its input does."""
-    small, large = (_measure(grammar, steps, count) for count in _FEW)
-    longer = math.log(max(1.5, large.length / small.length))
-    power = math.log(large.total / small.total) / longer
-    assert power < _EXPLODES, (
-        f"from {_FEW[0]} to {_FEW[1]} repetitions, lines grow by the power {power:.1f}: " + _shown(grammar, steps)
-    )
-    suspects = _grown(*(_measure(grammar, steps, count) for count in _SOME))
-    if suspects:
-        grown = _grown(*(_measure(grammar, steps, count) for count in _MANY)) & suspects
-        places = ", ".join(f"{Path(file).name}:{line}" for file, line in sorted(grown))
-        assert not grown, f"the work grows by a power of the length, at {places}: " + _shown(grammar, steps)
+def hold(grammar: Grammar, steps: Sequence[Step], work: Work) -> None:
+    """Raise AssertionError if what a work does for a family, at any point, grows faster than its input does."""
+    work(grammar.made(grammar.write(steps, _SHORT)))  # what is kept for the next time is made
+
+    def is_too_long(count: int) -> bool:
+        return length(grammar.write(steps, count)) > _LONGEST
+
+    count = _FEW
+    while is_too_long(4 * count) and count > 1:
+        count //= 2
+    measured = [_measure(grammar, steps, work, each) for each in (count, 2 * count, 4 * count)]
+    suspects = _grown(*measured)
+    while suspects and not measured[-1].is_enough and not is_too_long(2 * measured[-1].repeated):
+        measured.append(_measure(grammar, steps, work, 2 * measured[-1].repeated))
+        suspects &= _grown(*measured[-3:])
+    places = ", ".join(f"{Path(file).name}:{line}" for file, line in sorted(suspects))
+    assert not suspects, f"the work grows by a power of the length, at {places}: {_shown(grammar, steps)}"
 
 
-def _grown(small: Work, middle: Work, large: Work) -> set[Place]:
-    """Return the lines whose work grows by more, and half as much again, with the second stretch of the input.
+def _measure(grammar: Grammar, steps: Sequence[Step], work: Work, count: int) -> Measured:
+    parts = grammar.write(steps, count)
+    size = length(parts)
+    made = grammar.made(parts)
+    try:
+        return Measured(measure(lambda: work(made), _MOST + _MOST_EACH * size), count, size)
+    except _TooMany:
+        raise AssertionError(f"the work grows beyond all, at {count} repetitions: {_shown(grammar, steps)}") from None
+
+
+def _grown(small: Measured, middle: Measured, large: Measured) -> set[Place]:
+    """Return the places where the work grows by more than in proportion with the second stretch of the input.
 
     Two stretches are compared, because what begins at a limit is in no proportion to the whole.
     """
     factor = _MORE * max(1.5, (large.length - middle.length) / max(1, middle.length - small.length))
+    count = large.repeated if large.repeated >= 4 * _FEW else _ENOUGH  # at fewer, what is made once looks like growth
     grown = set()
     for place, last in large.places.items():
         before, first = middle.places.get(place, [0, 0]), small.places.get(place, [0, 0])
-        more = [(last[at] - before[at]) - factor * (before[at] - first[at]) for at in (0, 1)]
-        if more[0] > _LINES or more[1] > _BYTES:
+        passes, more = ((last[at] - before[at]) - factor * (before[at] - first[at]) for at in (0, 1))
+        if passes > _PASSES * count or more > _BYTES * count:
             grown.add(place)
     return grown
-
-
-def _measure(grammar: Grammar, steps: Sequence[Step], count: int) -> Work:
-    parts = grammar.write(steps, count)
-    return Work(measure(lambda: grammar.work(parts)), length(parts))
 
 
 def _shown(grammar: Grammar, steps: Sequence[Step]) -> str:
@@ -189,33 +237,56 @@ def _shown(grammar: Grammar, steps: Sequence[Step]) -> str:
     return "; ".join(f"{text} {step}" for text, step in zip(texts, steps, strict=True))
 
 
-def measure(work: Callable[[], object]) -> dict[Place, list[int]]:
-    """Return for each line of the package how often it runs in `work`, and how many bytes are asked for meanwhile."""
-    places: dict[Place, list[int]] = {}
-    known: dict[CodeType, bool] = {}
-    running, last = [0, 0], 0
+def measure(work: Callable[[], object], most: int) -> Counts:
+    """Return how often each point of the package is passed in `work`, and how many bytes are asked for behind it.
+
+    Raises `_TooMany` where more than `most` are passed.
+    """
+    places: Counts = {}
+    known: dict[int, Any] = {}  # by the number of a code: its counts, and what counts its loops
+    kept: list[CodeType] = []  # so that no other gets its number
+    running, last, passed = [0, 0], 0, 0
     traced, reset = tracemalloc.get_traced_memory, tracemalloc.reset_peak
 
-    def enter(frame: FrameType, what: str, _: object) -> Any:
-        code = frame.f_code
-        if code not in known:
-            known[code] = code.co_filename.startswith(_COUNTED)
-        return count if known[code] else None
-
-    def count(frame: FrameType, what: str, _: object) -> Any:
-        nonlocal running, last
-        peak = traced()[1]
+    def turn_to(found: list[int]) -> None:
+        nonlocal running, last, passed
+        passed += 1
+        if passed > most:
+            raise _TooMany
+        now, peak = traced()
         if peak > last:
             running[1] += peak - last
-        place = frame.f_code.co_filename, frame.f_lineno
-        found = places.get(place)
-        if found is None:
-            found = places[place] = [0, 0]
         running = found
         running[0] += 1
         reset()
-        last = traced()[0]
-        return count
+        last = now
+
+    def enter(frame: FrameType, what: str, _: object) -> Any:
+        code = frame.f_code
+        if id(code) not in known:
+            kept.append(code)
+            is_counted = code.co_filename.startswith(_COUNTED)
+            begin = places.setdefault((code.co_filename, code.co_firstlineno), [0, 0])
+            known[id(code)] = (begin, counts_loops(code)) if is_counted else None
+        found = known[id(code)]
+        if found is None:
+            return None
+        turn_to(found[0])
+        return found[1]
+
+    def counts_loops(code: CodeType) -> Any:
+        before = 0
+
+        def go(frame: FrameType, what: str, _: object) -> Any:
+            nonlocal before
+            if what == "line":
+                line = frame.f_lineno
+                if line <= before:
+                    turn_to(places.setdefault((code.co_filename, line), [0, 0]))
+                before = line
+            return go
+
+        return None if _BACK.isdisjoint(code.co_code[::2]) else go
 
     before = sys.gettrace()
     collects = gc.isenabled()
@@ -224,6 +295,8 @@ def measure(work: Callable[[], object]) -> dict[Place, list[int]]:
     sys.settrace(enter)
     try:
         work()
+        sys.settrace(None)
+        turn_to([0, 0])
     finally:
         sys.settrace(before)
         tracemalloc.stop()

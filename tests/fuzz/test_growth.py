@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any, TypeAlias
 
 import pytest
@@ -25,9 +26,9 @@ from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.responses import Responses
 from streamtools.tools import descriptions, registry
-from tests.fuzz import growth, running
+from tests.fuzz import growth, plain, running
 from tests.fuzz.growth import LONG, MANY, NEXT, NUMBER, Grammar, Step, fill, hold, measure
-from tests.fuzz.target import Input, seed
+from tests.fuzz.target import HEAD, Input, seed
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.targets.growth import GRAMMARS
 
@@ -196,7 +197,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("history", (once, call), (rising, ("output_text", "abc"))), texts_are_joined),
         (*steps("history", (once, ("tool_calls", MANY)), (falling, ("tool_name",))), calls_are_searched),
         (*steps("source:openai", (rising, ("'id'",)), (rising, ("[5]",))), any_number_of_chat_calls),
-        (*steps("source:openai", (once, ("'id'",)), (once, (LONG,)), bad), open_calls_are_read_again),
+        (*steps("source:openai", (once, ("'id'", LONG)), bad), open_calls_are_read_again),
         (*steps("machine", (rising, ("call-start",)), (rising, ("bad_frame",))), open_calls_are_read_again),
         (*steps("source:anthropic", (rising, ("start", "'tool_use'")), (rising, ("odd",))), any_number_of_blocks),
         (*steps("source:gemini", (rising, ("step.start",)), (rising, ("step.delta", "odd"))), any_number_of_steps),
@@ -233,33 +234,54 @@ def _logging() -> Iterator[None]:
 @each_planted()
 def test_what_grew_breaks_the_law(name: str, steps: list[Step], plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was, it is found in its own family; as it is, that family grows as it should."""
+
+    def hold_all() -> None:
+        for work in GRAMMARS[name].works:
+            hold(GRAMMARS[name], steps, work)
+
     running.be_quiet()
-    hold(GRAMMARS[name], steps)
+    hold_all()
     plant(monkeypatch)
 
-    with pytest.raises(AssertionError, match="grow"):
-        hold(GRAMMARS[name], steps)
+    with pytest.raises(AssertionError, match="grows"):
+        hold_all()
 
 
-def _one(work: Callable[[list[Any]], object]) -> Grammar:
-    return Grammar([NUMBER + "a", [MANY, {"b": LONG}]], work)
+@pytest.mark.deep
+@pytest.mark.parametrize(("name", "plant"), [pytest.param(*each[::2], id=each[2].__name__) for each in PLANTED])
+def test_what_grew_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the engine, which begins with the seeds in their order; as it is, what it finds grows as it should."""
+    plant(monkeypatch)
+    running.be_quiet()
+    target = TARGETS[f"growth:{name}"]()
+
+    _, finding = plain.run(target, seed=1, runs=400)
+
+    assert finding is not None
+    assert "the work grows" in finding.error
+    monkeypatch.undo()
+    assert running.try_out(target, finding.data)[1] is None
+
+
+def _one(work: growth.Work) -> Grammar:
+    return Grammar([NUMBER + "a", [MANY, {"b": LONG}]], [work, len])
 
 
 def test_what_is_counted() -> None:
-    """Lines of the package, and bytes that are asked for, also those of a copy that is let go of at once."""
+    """Points that are passed in the package, and bytes that are asked for, also of a copy that is let go of at once."""
 
-    def join(pieces: int, size: int) -> growth.Work:
+    def join(pieces: int, size: int) -> list[list[int]]:
         reader = Reader()
         reader.go_on().texts += ["x" * size] * pieces
-        return growth.Work(measure(reader.close), 1)
+        return [*measure(reader.close, 100).values()]
 
-    assert join(10, 1).total == join(10, 100_000).total
-    assert max(each[1] for each in join(10, 100_000).places.values()) > 1_000_000
+    assert [each[0] for each in join(10, 1)] == [each[0] for each in join(10, 100_000)]
+    assert max(each[1] for each in join(10, 100_000)) > 1_000_000
 
 
 def test_an_input_is_written() -> None:
     """Its productions in order or in turn, with numbers that rise, stay or fall; odd ones have another value."""
-    grammar = Grammar([{"a": NUMBER, "b": NEXT}, "x"], len, first=["<"], last=[">"])
+    grammar = Grammar([{"a": NUMBER, "b": NEXT}, "x"], [len], first=["<"], last=[">"])
 
     assert ["<", {"a": 0, "b": 1}, {"a": 1, "b": 2}, ">"] == grammar.write([Step(0)], 2)
     assert ["<", {"a": 1, "b": 2}, {"a": 0, "b": 1}, ">"] == grammar.write([Step(2, growth.FALLING)], 2)
@@ -272,14 +294,38 @@ def test_an_input_is_written() -> None:
 
 
 def test_families_are_inputs() -> None:
-    """Four bytes for each production, three productions at most; all single ones and all pairs are seeds."""
+    """Four bytes for each production, three at most; the seeds are all single ones and all pairs, with each work."""
     target = growth.target("own", _one(lambda parts: None))
     assert [Step(1, 2, 3, 4), Step(5)] == growth.read(bytes([1, 2, 3, 4, 5, 0, 0, 0, 9]))
     assert 3 == len(growth.read(bytes(99)))
-    assert 2 * 3 + 2 * 2 * 2 == len(target.seeds())
+    kinds = [(data[0], *(step.production for step in growth.read(data[HEAD:]))) for data in target.seeds()]
+    for work in (0, 1):
+        assert {(work, 0), (work, 1), *((work, *pair) for pair in product((0, 1), (0, 1)))} < set(kinds)
+    assert all(len(each) == 2 for each in kinds[:12])
     assert [] == list(target.check(Input(seed(b""))))
     for each in (*target.seeds(), seed(bytes(Step(1, 3)), laws=1)):
         assert running.try_out(target, each)[1] is None
+
+
+def test_what_explodes_is_broken_off() -> None:
+    """No more points are passed than any input of its length may take."""
+
+    def double(parts: list[Any]) -> None:
+        if parts:
+            double(parts[1:])
+            double(parts[1:])
+
+    with pytest.raises(AssertionError, match="beyond all, at 16 repetitions"):
+        hold(Grammar(["a"], [double]), [Step(0)], double)
+
+
+def test_a_long_input_is_measured_at_fewer_repetitions() -> None:
+    """One that is long in each of its parts."""
+    lengths: list[int] = []
+
+    hold(Grammar([[MANY, LONG * 9]], []), [Step(0, growth.ONCE)], lambda parts: lengths.append(sum(map(len, parts[0]))))
+
+    assert 100_000 < max(lengths) < 400_000
 
 
 def test_every_input_has_a_grammar() -> None:

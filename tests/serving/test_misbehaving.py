@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from streamtools import ToolStream, sources
+from streamtools import ToolStream, chat, sources
+from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation.models.sending import NOT_ASKED
 from streamtools.errors import Code
 from streamtools.events import Warning
 from streamtools.limits import Limits
@@ -107,3 +109,19 @@ async def test_an_event_source_comes_back() -> None:
                     goes_on.set()
     assert list(range(1, seen[-1] + 1)) == seen
     assert run.ended
+
+
+@pytest.mark.parametrize(
+    ("packed", "is_read"), [("gzip", True), ("Identity", True), ("gzip, gzip", False), ("zstd", False), ("br", False)]
+)
+async def test_a_provider_packs_its_answer(packed: str, is_read: bool) -> None:
+    """A model's answer is unpacked as it was asked for, once: what is packed in another way is not even begun."""
+    body = chunk("a") + END
+    for _ in range(packed.count("gzip")):
+        body = gzip.compress(body)
+    async with Loopback([body], headers={"Content-Encoding": packed}) as provider:
+        model = OpenAIChat("m", base_url=provider.url, api_key="", retries=0)
+        async with chat(model, [{"role": "user", "content": "Hi"}]) as events:
+            told = [event async for event in events]
+    assert ["a"] * is_read == [event.text for event in told if event.type == "text"]
+    assert [] == [event for event in told if event.type == "error"] if is_read else NOT_ASKED in str(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -164,3 +165,40 @@ async def test_another_client_is_answered_meanwhile() -> None:
         order.append("answered Hi")
         answered.set()
     assert ["answered Hi", "read", f"answered {IN_THREAD + 1}"] == order
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_no_garbage_is_looked_for_while_a_long_body_is_read(is_on: bool) -> None:
+    """All threads would stand still; behind it all is as it was, also if the reading fails or others read meanwhile."""
+    first, second = threading.Event(), threading.Event()
+
+    def read(body: bytes) -> bool:
+        first.set()
+        second.wait(20)
+        return gc.isenabled()
+
+    def fail(body: bytes) -> None:
+        second.set()
+        raise OSError("no")
+
+    long = b" " * (IN_THREAD + 1)
+    if not is_on:
+        gc.disable()
+    try:
+        async with anyio.create_task_group() as group:
+
+            async def read_first() -> None:
+                assert await asgi.read_body(Posted(long), read) is False
+
+            group.start_soon(read_first)
+            await anyio.to_thread.run_sync(first.wait, 20)
+            with pytest.raises(OSError, match="no"):
+                await asgi.read_body(Posted(long), fail)
+        assert gc.isenabled() is is_on
+        with pytest.raises(OSError, match="no"):
+            await asgi.read_body(Posted(long), fail)
+        assert gc.isenabled() is is_on
+        assert await asgi.read_body(Posted(b" "), lambda body: gc.isenabled()) is is_on
+    finally:
+        gc.enable()

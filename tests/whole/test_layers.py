@@ -120,7 +120,7 @@ RIM = {
     *("conversation.chatting", "conversation.decision", "conversation.emulation", "conversation.models"),
     "outputs.completion_chunks",  # asks the clock when an answer was made
     "sources.source",
-    *("stream.driver", "stream.handover", "stream.step", "stream.tool_stream"),
+    *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "registry", "runner", "signature", "sqlite_ledger")),
 }

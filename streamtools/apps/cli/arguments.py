@@ -42,6 +42,7 @@ class Record:
     headers: list[tuple[str, str]]
     source: str
     redact: list[re.Pattern[str]]
+    keep_unreadable: bool
     json: bool
 
 
@@ -198,6 +199,11 @@ def _add_record(commands: Any) -> None:
         type=_pattern,
         default=[],
         help="overwrite what this regular expression matches, too; may be repeated",
+    )
+    record.add_argument(
+        "--keep-unreadable",
+        action="store_true",
+        help="write a --body, too, that cannot be looked through for secrets, such as an image",
     )
     _add_json(record)
 

@@ -177,7 +177,8 @@ def _ask(asked: arguments.Record, url: str, view: View, complaints: Complaints) 
 async def _record(asked: arguments.Record, url: str, content: bytes | None, file: BinaryIO, view: View) -> TurnResult:
     start = time.perf_counter()
     inner = httpx.AsyncHTTPTransport(proxy=proxy_for(url))
-    transport = RecordingTransport(inner, file, source=asked.source, redact=asked.redact)
+    keep = asked.keep_unreadable
+    transport = RecordingTransport(inner, file, source=asked.source, redact=asked.redact, keep_unreadable=keep)
     headers = httpx.Headers(asked.headers)
     if content is not None:
         headers.setdefault("content-type", "application/json")
@@ -208,7 +209,8 @@ def _import(asked: arguments.Record, view: View, complaints: Complaints) -> int:
         if Path(asked.out).exists() and Path(asked.out).samefile(asked.origin):
             raise Refused(f"--out: {asked.out} is the file that is read")
         with open_output(asked.out, "--out") as file:
-            import_stream(asked.origin, file, source=asked.source, redact=asked.redact)
+            keep = asked.keep_unreadable
+            import_stream(asked.origin, file, source=asked.source, redact=asked.redact, keep_unreadable=keep)
     except RecordingError as error:
         raise Refused(str(error)) from None
     return show_file(asked.out, None, view, complaints)

@@ -1,4 +1,4 @@
-"""The page of `streamtools serve`: a chat over the rim and the runs of this package, in one response.
+"""The page of `streamtools serve`: a chat over the runs and the responses of this package.
 
 Conversations live in memory, and each answer is a run: the page that is reloaded, a second tab and a connection that
 broke read the same log from where they are. Nothing on the page comes from elsewhere. Needs the extra `web`.

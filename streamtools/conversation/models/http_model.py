@@ -162,7 +162,7 @@ class HTTPModel(ABC):
         return self._endpoint
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", **self._own_headers}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate", **self._own_headers}
         key = self._key() if callable(self._key) else self._key
         if key is None:
             key = next((found for name in self._key_names if (found := os.environ.get(name))), "")

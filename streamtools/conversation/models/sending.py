@@ -12,6 +12,7 @@ and nothing yields inside of it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, fields
@@ -110,6 +111,10 @@ LONGEST_WAIT = 60.0
 """Seconds that a provider may ask us to wait; where it asks for more, its error is the answer."""
 
 _AGAIN = (408, 409, 429)
+
+NOT_ASKED = "the provider's answer is packed in a way that was not asked for"
+"""A client unpacks whatever it can, each network chunk at once: with Brotli, Zstandard, or gzip in gzip, one of 64 KiB
+becomes gigabytes."""
 
 
 class Client(Protocol):
@@ -216,6 +221,9 @@ class Sending:
                     raise
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(await self._redirected(response))
+                if not _is_packed_as_asked(response.headers, request.headers):
+                    await self._drop()
+                    return Attempt(SourceError(NOT_ASKED, status=response.status_code, url=shown_url(request.url)))
                 if not 200 <= response.status_code < 300:
                     return _refused(response)
                 await response.begin()
@@ -280,6 +288,13 @@ def _refused(response: Response) -> Attempt:
     if advice in ("true", "false"):
         again = advice == "true"
     return Attempt(response, again and (wait is None or wait <= LONGEST_WAIT), wait)
+
+
+def _is_packed_as_asked(headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+    asked = next((value for name, value in sent.items() if name.lower() == "accept-encoding"), "")
+    names = [each.strip().lower() for each in headers.get("content-encoding", "").split(",")]
+    packed = [each for each in names if each not in ("", "identity")]
+    return not packed or (len(packed) == 1 and packed[0] in re.split(r"[\s,;]+", asked.lower()))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

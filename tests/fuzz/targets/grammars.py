@@ -54,12 +54,14 @@ def _of_chain(data: dict[str, Any], name: str = "provider-event") -> dict[str, A
 
 _ITEM = {"type": "function_call", "id": f"i{NUMBER}", "call_id": f"c{NUMBER}", "name": "f", "arguments": "{}"}
 _SAID = {"type": "message", "id": f"m{NUMBER}", "content": [{"type": "output_text", "text": "a"}]}
+_BEGUN = {"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a": "'}}
 _LISTED = {"id": f"c{NUMBER}", "name": "f", "arguments": {"a": NUMBER}}
 
 STREAMS: dict[str, Stream] = {
     "openai": Stream(
         [
             _calls(index=NUMBER, id=f"c{NUMBER}", type="function", function={"name": "f", "arguments": '{"a": 1'}),
+            _delta(tool_calls=[_BEGUN, {"index": 0, "function": {"arguments": LONG}}]),
             _calls(index=NUMBER, function={"arguments": '{"a": 1'}),
             _calls(index=NUMBER, function={"arguments": "{}"}),
             _calls(index=0, function={"arguments": f'{{"a": "{LONG}"}}'}),

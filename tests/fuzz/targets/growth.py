@@ -10,7 +10,7 @@ import contextlib
 import io
 import json
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +19,8 @@ from typing import Any
 from streamtools import Parser, StreamMachine, extract_tool_calls
 from streamtools.conversation.prompts import augment_system_prompt, few_shot
 from streamtools.errors import RecordingError, StreamToolsError, UnknownTool
-from streamtools.events import UIEvent, read_source_event
-from streamtools.history import read_messages, write_messages
+from streamtools.events import SourceEvent, UIEvent, read_source_event
+from streamtools.history import Format, Message, read_messages, write_messages
 from streamtools.limits import Limits
 from streamtools.recording import redact
 from streamtools.recording.file_reader import find_exchanges, read_recordings
@@ -41,6 +41,7 @@ from tests.outputs.test_encoders_contract import ENCODERS
 from tests.recording.test_scrubbing import PLANTED
 
 _ANY = Limits(calls=10**6)
+_ENCODERS = [[name for name in ENCODERS if name.startswith(kind)] for kind in ("native", "ai_sdk", "ag_ui", "openai")]
 _LEFT = ("ai_sdk 6", "ag_ui 1.0", "openai, with usage")  # encoders of a body whose `done` does not come
 
 
@@ -62,33 +63,43 @@ def _frames(parts: list[Any]) -> None:
         decoder.close()
 
 
+def _machine(events: list[SourceEvent]) -> None:
+    run(events)
+
+
+def _machine_of_text(events: list[SourceEvent]) -> None:
+    run(events, idle=True, cancel=True, execute="eager", native_tool_calls=False)
+
+
+def _source_events(parts: list[Any]) -> list[SourceEvent]:
+    return [read_source_event(json.dumps(each)) for each in parts]
+
+
 def _events(parts: list[Any], limits: Limits = _ANY) -> tuple[list[UIEvent], int]:
     """Return what a machine makes of source events, and how much of it comes before their end."""
     machine = StreamMachine(run_id="r", limits=limits, call_deltas=True)
-    events = [event for each in parts for event in machine.feed(read_source_event(json.dumps(each)))]
+    events = [event for each in _source_events(parts) for event in machine.feed(each)]
     return [*events, *machine.close()], len(events)
 
 
-def _machine(parts: list[Any]) -> None:
-    source = [read_source_event(json.dumps(each)) for each in parts]
-    run(source)
-    run(source, idle=True, cancel=True, execute="eager", native_tool_calls=False)
-
-
-def _encoders(parts: list[Any]) -> None:
-    events, left = _events(parts)
-    for name, row in ENCODERS.items():
-        encoder = row.make()
+def _encode(names: Sequence[str], told: tuple[list[UIEvent], int]) -> None:
+    events, left = told
+    for name in names:
+        encoder = ENCODERS[name].make()
         for event in events[:left] if name in _LEFT else events:
             encoder.encode(event)
         encoder.close()
 
 
-def _result(parts: list[Any]) -> None:
+def _collected(parts: list[Any]) -> list[UIEvent]:
+    return _events(parts, Limits())[0]
+
+
+def _result(formats: Sequence[Format], events: list[UIEvent]) -> None:
     collector = Collector(DIALECTS)
-    collector.add(_events(parts, Limits())[0])
+    collector.add(events)
     result = collector.read()
-    for format in FORMATS:
+    for format in formats:
         result.messages(format, answer_pending=True)
 
 
@@ -97,17 +108,21 @@ def _history(parts: list[Any]) -> None:
         read_messages(parts)
 
 
-def _requests(parts: list[Any]) -> None:
+def _read(parts: list[Any]) -> list[Message]:
+    try:
+        return read_messages(parts)
+    except ValueError:
+        return []
+
+
+def _write(format: Format, history: list[Message]) -> None:
     with contextlib.suppress(ValueError):
-        history = read_messages(parts)
-        for format in FORMATS:
-            write_messages(history, format, dialects=DIALECTS)
+        write_messages(history, format, dialects=DIALECTS)
 
 
-def _finished(parts: list[Any]) -> None:
-    for value in (parts, {"output": parts}, {"choices": [{"message": {"tool_calls": parts}}]}, {"content": parts}):
-        with contextlib.suppress(StreamToolsError):
-            extract_tool_calls(value)
+def _finished(shape: Callable[[list[Any]], object], parts: list[Any]) -> None:
+    with contextlib.suppress(StreamToolsError):
+        extract_tool_calls(shape(parts))
 
 
 def _merge(one: Any, other: Any) -> Any:
@@ -122,24 +137,16 @@ def _merge(one: Any, other: Any) -> Any:
     return other
 
 
-def _prompt(registry: ToolRegistry) -> None:
-    for format in ("anthropic", "ollama", "tool_clients", "compact"):
-        with contextlib.suppress(ValueError):
-            registry.definitions(format)
-    for compact in (False, True):
-        augment_system_prompt("Hi.", registry, compact=compact)
-    few_shot("tilde_fence", registry)
-
-
-def _schema(parts: list[Any]) -> None:
+def _schema(parts: list[Any]) -> ToolRegistry:
     schema: Any = {}
     for each in json.loads(json.dumps(parts)):
         schema = _merge(schema, each)
     with contextlib.suppress(ValueError, TypeError):
-        _prompt(ToolRegistry(Tool.declared("f", "Do it.", schema)))
+        return ToolRegistry(Tool.declared("f", "Do it.", schema))
+    return ToolRegistry()
 
 
-def _server(parts: list[Any]) -> None:
+def _server(parts: list[Any]) -> ToolRegistry:
     class Session:
         async def list_tools(self, cursor: str | None = None) -> Any:
             return SimpleNamespace(tools=[SimpleNamespace(**each) for each in parts])
@@ -147,9 +154,31 @@ def _server(parts: list[Any]) -> None:
         async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any: ...
 
     registry = ToolRegistry(_done(tools_of(Session())))
-    _prompt(registry)
     with contextlib.suppress(UnknownTool):
         registry.find("t0x")
+    return registry
+
+
+def _use(read: Callable[[list[Any]], ToolRegistry], use: Callable[[ToolRegistry], None], parts: list[Any]) -> None:
+    use(read(parts))
+
+
+def _define(registry: ToolRegistry) -> None:
+    for format in ("anthropic", "ollama", "tool_clients", "compact"):
+        with contextlib.suppress(ValueError):
+            registry.definitions(format)
+
+
+def _prompt(registry: ToolRegistry) -> None:
+    augment_system_prompt("Hi.", registry)
+
+
+def _compact_prompt(registry: ToolRegistry) -> None:
+    augment_system_prompt("Hi.", registry, compact=True)
+
+
+def _few_shot(registry: ToolRegistry) -> None:
+    few_shot("tilde_fence", registry)
 
 
 def _done(work: Coroutine[Any, Any, Any]) -> Any:
@@ -166,27 +195,34 @@ def _base(parts: list[Any]) -> None:
     augment_system_prompt("".join(parts), None)
 
 
-def _text(parts: list[Any]) -> None:
-    for dialects in ("auto", ("hash_marker", "tilde_fence")):
-        for size in (8, 10**9):
-            parser = Parser(dialects, call_deltas=True)
-            for delta in pieces("".join(parts), size):
-                parser.feed(delta)
-            parser.close()
+def _text(dialects: Any, size: int, parts: list[Any]) -> None:
+    parser = Parser(dialects, call_deltas=True)
+    for delta in pieces("".join(parts), size):
+        parser.feed(delta)
+    parser.close()
 
 
-def _redaction(parts: list[Any]) -> None:
-    text = "".join(parts)
+def _scrub(parts: list[Any]) -> None:
     scrubber = Scrubber(("tulip", "rose"))
-    for piece in pieces(text.encode(), 64):
+    for piece in pieces("".join(parts).encode(), 64):
         scrubber.feed(piece)
     scrubber.close(complete=True)
-    redact.redact_text(text)
-    redact.redact_url("https://a.test/?" + text)
-    headers = [("authorization", text), ("content-type", "application/json"), ("cookie", text)]
-    for content in (text, json.dumps(parts), json.dumps({"token": text}), f"a={text}"):
-        request = redact.describe_request("POST", "https://a.test/?key=" + text, headers, content.encode())
-        redact.redact_request(request)
+
+
+def _redact(parts: list[Any]) -> None:
+    redact.redact_text("".join(parts))
+    redact.redact_url("https://a.test/?" + "".join(parts))
+
+
+def _redact_headers(parts: list[Any]) -> None:
+    text = "".join(parts)
+    headers = [("authorization", text), ("cookie", text)]
+    redact.redact_request(redact.describe_request("POST", "https://a.test/?key=" + text, headers, b""))
+
+
+def _redact_body(body: Callable[[list[Any]], str], parts: list[Any]) -> None:
+    headers = [("content-type", "application/json")]
+    redact.redact_request(redact.describe_request("POST", "https://a.test/", headers, body(parts).encode()))
 
 
 @cache
@@ -221,30 +257,49 @@ _TOOLS = [
     {"name": f"t{NUMBER}", "description": LONG, "inputSchema": {}},
     {"name": f"t.{NUMBER}", "description": '###:{"name": "f"}', "inputSchema": {"$defs": 5}},
 ]
+_USES = (_define, _prompt, _compact_prompt, _few_shot)
+_SHAPES: tuple[Callable[[list[Any]], object], ...] = (
+    lambda parts: parts,
+    lambda parts: {"output": parts},
+    lambda parts: {"choices": [{"message": {"tool_calls": parts}}]},
+    lambda parts: {"content": parts},
+)
+_BODIES: tuple[Callable[[list[Any]], str], ...] = (
+    "".join,
+    json.dumps,
+    lambda parts: json.dumps({"token": "".join(parts)}),
+    lambda parts: "a=" + "".join(parts),
+)
 _HEAD = {"streamtools": "recording", "version": 1, "request": {"method": "POST", "url": "https://a.test"}}
 
 _GRAMMARS: dict[str, Grammar] = {
     "frames": Grammar(
         [*("data: a\n", "data: a\n\n", "\n", "\r\n", "event: e\n", f"id: {NUMBER}\n", "{\n", "\xe9: \n", ":\n"), LONG],
-        _frames,
+        [_frames],
     ),
-    "machine": Grammar(EVENTS, _machine),
-    "encoders": Grammar(EVENTS, _encoders),
-    "result": Grammar(EVENTS, _result),
-    "history": Grammar(MESSAGES, _history),
-    "requests": Grammar(MESSAGES, _requests),
-    "finished": Grammar([*MESSAGES, {"name": "f", "arguments": {"a": LONG}}], _finished),
-    "schema": Grammar(SCHEMAS, _schema),
-    "server": Grammar(_TOOLS, _server),
+    "machine": Grammar(EVENTS, [_machine, _machine_of_text], made=_source_events),
+    "encoders": Grammar(EVENTS, [partial(_encode, names) for names in _ENCODERS], made=_events),
+    "result": Grammar(EVENTS, [partial(_result, FORMATS[at::3]) for at in range(3)], made=_collected),
+    "history": Grammar(MESSAGES, [_history]),
+    "requests": Grammar(MESSAGES, [partial(_write, format) for format in FORMATS], made=_read),
+    "finished": Grammar(
+        [*MESSAGES, {"name": "f", "arguments": {"a": LONG}}], [partial(_finished, shape) for shape in _SHAPES]
+    ),
+    "schema": Grammar(SCHEMAS, [partial(_use, _schema, use) for use in _USES]),
+    "server": Grammar(_TOOLS, [partial(_use, _server, use) for use in _USES]),
     "prompt": Grammar(
-        ["<tool_instructions>\n", "</tool_instructions>\n", "a\n", "\n\n", " ", "<tool_instructions>", LONG], _base
+        ["<tool_instructions>\n", "</tool_instructions>\n", "a\n", "\n\n", " ", "<tool_instructions>", LONG], [_base]
     ),
     "text": Grammar(
         [
             *("###:{", '"name": "f"', "}", "\n", "~~~tool_call\n", "~~~\n", "<think>", "</think>", "`", "```\n", "> "),
             *("<tool_call>", "<function=f>", "[f(a=1)]", "{", "[", '"', "\\", "a ", "* "),
         ],
-        _text,
+        [
+            partial(_text, dialects, size)
+            for dialects in ("auto", ("hash_marker", "tilde_fence"))
+            for size in (8, 10**9)
+        ],
     ),
     "redaction": Grammar(
         [
@@ -267,19 +322,19 @@ _GRAMMARS: dict[str, Grammar] = {
             ),
             'data: {"choices":[{"delta":{"content":"sk-aaaa"}}]}\n\n',
         ],
-        _redaction,
+        [_scrub, _redact, _redact_headers, *(partial(_redact_body, body) for body in _BODIES)],
     ),
     "recording": Grammar(
         [_HEAD, {"at": NUMBER, "data": "data: {}\n\n"}, {"end": "eof"}, {"at": 1, "base64": "AA=="}, "x\n", "\n", LONG],
-        _recording,
+        [_recording],
         first=[_HEAD],
     ),
-    "client": Grammar(['{"cancel": true}', '{"a": ', "[", "]}", '"', f'"{NUMBER}": 1,', "\\", "cancel"], _client),
+    "client": Grammar(['{"cancel": true}', '{"a": ', "[", "]}", '"', f'"{NUMBER}": 1,', "\\", "cancel"], [_client]),
 }
 
 
 def _stream(name: str, stream: Stream) -> Grammar:
-    return Grammar(stream.frames, partial(_source, name), stream.first, stream.last)
+    return Grammar(stream.frames, [partial(_source, name)], stream.first, stream.last)
 
 
 GRAMMARS: dict[str, Grammar] = {f"source:{name}": _stream(name, stream) for name, stream in STREAMS.items()} | _GRAMMARS

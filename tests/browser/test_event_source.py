@@ -1,0 +1,88 @@
+"""A browser's own `EventSource` over a run: it comes back by itself behind the last event that it was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from streamtools import ToolStream
+from streamtools.events import ProviderCompleted
+from streamtools.outputs import asgi
+from streamtools.runs import Runs
+from tests.support.serving import Served
+from tests.support.stories import Script, texts
+
+pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+
+STOP = [ProviderCompleted(finish_reason="stop")]
+PAGE = """<script>
+const seen = [];
+const source = new EventSource("/run");
+for (const type of ["start", "step-start", "text", "step-end", "done"]) {
+  source.addEventListener(type, (event) => {
+    seen.push([Number(event.lastEventId), JSON.parse(event.data).seq]);
+    if (type === "done") source.close();
+  });
+}
+</script>"""
+
+
+async def test_it_comes_back_behind_what_it_has_seen(chromium: Any) -> None:
+    """After connections that end in the middle of an event: nothing is lost, and nothing comes twice."""
+    cut = anyio.Event()
+    asked: list[str | None] = []
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(Script(texts(*"abcdef"), cut, texts("g"), STOP)), owner="ann")
+
+        async def read(request: Request) -> Response:
+            asked.append(request.headers.get("last-event-id"))
+            response = asgi.event_stream_response(run, request=request)
+            return response if len(asked) > 2 else Breaking(response, cut)
+
+        async def show(request: Request) -> Response:
+            return HTMLResponse(PAGE)
+
+        async with Served(Starlette(routes=[Route("/", show), Route("/run", read)])) as server:
+            page = await chromium.new_page()
+            await page.goto(server.url)
+            await page.wait_for_function("source.readyState === EventSource.CLOSED")
+            seen = await page.evaluate("seen")
+    assert seen == [[at, at] for at in range(1, len(seen) + 1)]
+    assert None is asked[0]
+    assert 3 == len(asked) == len(set(asked))
+
+
+class Breaking(Response):
+    """Sends a few pieces of a response and half of the next, and ends there."""
+
+    def __init__(self, response: Response, cut: anyio.Event) -> None:
+        super().__init__()
+        self._response, self._cut = response, cut
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send."""
+        pieces = 0
+
+        async def send_some(message: Message) -> None:
+            nonlocal pieces
+            body = message.get("body", b"")
+            pieces += b"\ndata" in body
+            if pieces < 4:
+                await send({**message, "body": b"retry: 1\n\n" + body} if body else message)  # milliseconds
+                return
+            await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": False})
+            self._cut.set()
+            raise OSError("the connection is cut")
+
+        with anyio.move_on_after(20):
+            try:
+                await self._response(scope, receive, send_some)
+            except OSError:
+                return
