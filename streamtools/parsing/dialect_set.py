@@ -66,20 +66,7 @@ class DialectSet:
                 for count in range(opener.line_feeds):
                     marker = opener.marker.behind_line_feeds(count + 1)
                     self._entries.append(Entry(marker, (opener, dialect, count + 1), even_in_code))
-        closings = {*TAGS.values(), *(closing for tag in thoughts for closing in tag.closings)}
-        run = RunMarkers(
-            [
-                (entry.marker, opener)
-                for entry in self._entries
-                if isinstance(opener := entry.meaning[0], Opener) and _rehearsed(entry) and not entry.meaning[2]
-            ],
-            [
-                (entry.marker, tag)
-                for entry in self._entries
-                if isinstance(tag := entry.meaning[0], Tag) and entry.meaning[1].in_reasoning == "call"
-                if not tag.closings and "".join(map(str, tag.parts)) not in closings
-            ],
-        )
+        run = _run(self._entries, {*TAGS.values(), *(closing for tag in thoughts for closing in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         self.holds_line_feeds = any(_is_call(entry) and entry.meaning[2] for entry in self._entries)
         self.tags = ReasoningTags(
@@ -161,6 +148,19 @@ def _counts(entry: Entry, place: int) -> bool:
     where = entry.marker.where
     here = where == "anywhere" or place & _PLACES[where] > 0
     return here and (entry.in_code or not place & IN_CODE) and (_is_call(entry) or not place & CALLS_ONLY)
+
+
+def _run(entries: list[Entry], closings: set[str]) -> RunMarkers:
+    """Return what calls in reasoning are made of that may count; `closings` are tags that end reasoning."""
+    openers, tags = list[tuple[Marker, Opener]](), list[tuple[Marker, Tag]]()
+    for entry in entries:
+        begins, dialect, line_feeds = entry.meaning
+        if isinstance(begins, Opener):
+            if _rehearsed(entry) and not line_feeds:
+                openers.append((entry.marker, begins))
+        elif dialect.in_reasoning == "call" and not begins.closings and "".join(map(str, begins.parts)) not in closings:
+            tags.append((entry.marker, begins))
+    return RunMarkers(openers, tags)
 
 
 def _rehearsed(entry: Entry) -> bool:

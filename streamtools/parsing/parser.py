@@ -163,7 +163,7 @@ class Parser:
         self._prose.begin()
         self._run(None, [])
         if self._options.in_reasoning:
-            self._think(self._dialects.tags.any_closing)
+            self._think(self._dialects.tags.any_closing, opened=False)
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:
         # Not a part of `feed`, whose variables would be cells then: a sixth of the cost of a delta of prose.
@@ -227,8 +227,9 @@ class Parser:
 
     # Reasoning.
 
-    def _think(self, closing: ReasoningEnd) -> None:
-        self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=self._options.keep_markup)
+    def _think(self, closing: ReasoningEnd, *, opened: bool = True) -> None:
+        keep_markup = self._options.keep_markup
+        self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=keep_markup, opened=opened)
 
     def _read_reasoning(self, reasoning: ReasoningText, delta: str) -> str | None:
         rest = reasoning.read(delta, self._ended)

@@ -98,13 +98,15 @@ class ReasoningEnd:
         rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
         enders = [*before, *rehearsed]
         self.run = run.find()
-        whole = "|".join(map(re.escape, tags))
-        begun = "|".join([*map(beginning, tags), *(marker.begun_pattern() for marker in enders)])
+        whole = rf"\n?(?:{'|'.join(map(re.escape, tags))})"
+        begun = "|".join(
+            [rf"\n?(?:{'|'.join(map(beginning, tags))})", "\n", *(marker.begun_pattern() for marker in enders)]
+        )
         ahead, calling = (
             "|".join(marker.search_pattern() for marker in each) or "(?!)" for each in (before, rehearsed)
         )
         self.search = re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
-        firsts = {*(tag[0] for tag in tags), *(marker.first for marker in enders)}
+        firsts = {"\n", *(tag[0] for tag in tags), *(marker.first for marker in enders)}
         self.leaves = _leaves(firsts)
         watched = [marker for marker in calls if marker not in enders]
         self.watch = CallSearch(watched) if watched else None
@@ -137,11 +139,14 @@ class ReasoningText:
     """Reads from behind an opening tag to the closing one."""
 
     __slots__ = (
-        "_closing", "_declared", "_keep_markup", "_last", "_leaves", "_output", "_rehearsal", "_rehearsed", "_seen",
-        "_watch", "held", "leaves",
+        "_closing", "_declared", "_keep_markup", "_last", "_leaves", "_opened", "_output", "_rehearsal", "_rehearsed",
+        "_seen", "_watch", "held", "leaves",
     )  # fmt: skip
 
-    def __init__(self, closing: ReasoningEnd, output: Output, declared: Declared, *, keep_markup: bool) -> None:
+    def __init__(
+        self, closing: ReasoningEnd, output: Output, declared: Declared, *, keep_markup: bool, opened: bool
+    ) -> None:
+        """Begin behind an opening tag, if it was `opened` by one, or where the template has put that."""
         self._closing = closing
         self._declared = declared
         self._rehearsal: Rehearsal | None = None
@@ -152,7 +157,9 @@ class ReasoningText:
         self._last = ""  # the character that has come last
         self._watch = closing.watch  # None once something has looked like a call
         self._seen = "\n"  # text that may become one, and the character before it
-        self.leaves = closing.leaves if self._watch is None else always
+        self._opened = opened  # a line feed here belongs to the opening tag
+        at_once = self._watch is None and not opened
+        self.leaves: Callable[[str], object] = closing.leaves if at_once else always
         """Finds nothing in text that can be skimmed."""
 
     def skim(self, text: str) -> list[UIEvent]:
@@ -168,12 +175,13 @@ class ReasoningText:
     def read(self, delta: str, ended: bool) -> str | None:
         """Take text; return what follows the reasoning, or None if it has not ended."""
         while True:
-            if self._rehearsal is None:
+            run = self._rehearsal
+            if run is None:
                 rest = self._read(delta, ended)
-                if self._rehearsal is None:
+                run = self._begun()
+                if run is None:
                     return rest
                 delta = rest or ""
-            run = self._rehearsal
             decision = run.read(delta, ended)
             if decision is None:
                 return None
@@ -184,6 +192,9 @@ class ReasoningText:
             self._show(run.text)
             delta = run.rest
 
+    def _begun(self) -> Rehearsal | None:
+        return self._rehearsal
+
     def _show(self, text: str) -> None:
         seen = self._look(self._watch, self._seen + text) if self._watch is not None else ""
         self._output.events += self.skim(text)
@@ -192,6 +203,13 @@ class ReasoningText:
     def _read(self, delta: str, ended: bool) -> str | None:
         """Take text; return what follows the closing tag, or that of a rehearsal that begins, or None."""
         text, held, rest = self.held + delta, "", None
+        if self._opened and text:
+            self._opened = False
+            self.leaves = self._closing.leaves if self._watch is None else always
+            if text[0] == "\n":
+                text = text[1:]
+                if self._keep_markup:
+                    self._output.add(Markup, "\n")
         last = self._last  # there are markers that may not follow every character
         found = self._closing.search(last + text, len(last))
         begin = found.start() - len(last) if found else len(text)
@@ -206,8 +224,11 @@ class ReasoningText:
             self._show(shown)
         if self._rehearsal is not None:
             self._leaves, self.leaves = self.leaves, always
-        if found and found[1] and self._keep_markup:
-            self._output.add(Markup, found[1])
+        if found and found[1]:
+            if found[1][0] == "\n":
+                self._seen += "\n"  # it ends a line all the same
+            if self._keep_markup:
+                self._output.add(Markup, found[1])
         self.held = held
         return rest
 

@@ -100,7 +100,7 @@ def test_an_array_that_nothing_closes(dialect: str) -> None:
         pytest.param(
             "hunyuan_a13b_list",
             '<think>\n<tool_calls>[{"name":"g"}]</tool_calls></think>\n<answer>a</answer><tool_calls>[{"name":"f"}]</tool_calls>',
-            [thought('\n<tool_calls>[{"name":"g"}]</tool_calls>'), warning("call_in_reasoning"), "a", f],
+            [thought('<tool_calls>[{"name":"g"}]</tool_calls>'), warning("call_in_reasoning"), "a", f],
             id="Hunyuan's thoughts hold no calls, and its answer stands in a tag",
         ),
         pytest.param(

@@ -74,12 +74,17 @@ def test_where_tags_count(text: str, expected: list[Brief]) -> None:
         ("<think>a</think>\n\n\nb", [markup("<think>"), thought("a"), markup("</think>\n\n"), "\nb"]),
         ("<think>a</think> \nb", [markup("<think>"), thought("a"), markup("</think>"), " \nb"]),
         ("<think>a</think>\r\nb", [markup("<think>"), thought("a"), markup("</think>"), "\r\nb"]),
-        ("<think>\na\n</think>", [markup("<think>"), thought("\na\n"), markup("</think>")]),
+        ("<think>\na\n</think>", [markup("<think>\n"), thought("a"), markup("\n</think>")]),
+        ("<think>\n\na\n\n</think>", [markup("<think>\n"), thought("\na\n"), markup("\n</think>")]),
+        ("<think>\n</think>a", [markup("<think>\n</think>"), "a"]),
+        ("<think>\n\n</think>\n\na", [markup("<think>\n\n</think>\n\n"), "a"]),
+        ("<think>\n</thi", [markup("<think>\n"), thought("</thi")]),
+        ("<think>a\n", [markup("<think>"), thought("a\n")]),
+        ("<think> \na", [markup("<think>"), thought(" \na")]),
     ],
-    ids=["none", "one", "two", "three", "a space", "CR LF", "inside"],
 )
-def test_line_feeds_behind_the_closing_tag(text: str, expected: list[Brief]) -> None:
-    """Up to two belong to the tag, as templates write them; nothing else is taken."""
+def test_line_feeds_of_the_tags(text: str, expected: list[Brief]) -> None:
+    """One inside each tag, and up to two behind the closing one, as templates write them; nothing else is taken."""
     assert expected == read(text, keep_markup=True)
     assert [each for each in expected if each[0] != "markup"] == read(text)
 
@@ -150,7 +155,7 @@ def test_what_would_be_a_call_outside(text: str, alike: bool) -> None:
     """It is reasoning like the rest, and one warning tells that it is there."""
     told = [ALIKE] if alike else []
 
-    assert [thought(text), *told, "Answer."] == read(f"<think>{text}</think>Answer.")
+    assert [thought(text.removesuffix("\n")), *told, "Answer."] == read(f"<think>{text}</think>Answer.")
     assert [thought(text), *told] == read(f"<think>{text}")
 
 

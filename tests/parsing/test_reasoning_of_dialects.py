@@ -208,7 +208,7 @@ PROSE = Dialect(
         pytest.param("So: Here is my thought process: a", ["So: Here is my thought process: a"], id="not at the start"),
         pytest.param(
             "Here are my reasoning steps:\na\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]",
-            [thought("\na\n"), "b\n"],
+            [thought("a"), "b\n"],
             id="Apriel",
         ),
     ],
@@ -229,7 +229,7 @@ def test_prose_that_the_prompt_has_begun() -> None:
         pytest.param(
             "granite_list",
             "Here is my thought process:\na\nHere is my response:\nb",
-            [thought("\na\n"), "b"],
+            [thought("a"), "b"],
             id="Granite 3.2",
         ),
         pytest.param(
@@ -250,7 +250,7 @@ def test_prose_that_the_prompt_has_begun() -> None:
         pytest.param(
             "tool_calls_list",
             "Here are my reasoning steps:\na\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]\n",
-            [thought("\na\n"), "b\n\n"],
+            [thought("a"), "b\n\n"],
             id="Apriel",
         ),
         pytest.param(
@@ -270,6 +270,4 @@ def test_thoughts_that_words_mark(dialect: str, text: str, expected: list[Brief]
 
 def test_thoughts_whose_opening_words_are_the_prompts() -> None:
     """What closes them ends a text that starts in reasoning."""
-    assert [thought("a\n"), "b"] == read(
-        "a\n[BEGIN FINAL RESPONSE]\nb", dialects=["tool_calls_list"], in_reasoning=True
-    )
+    assert [thought("a"), "b"] == read("a\n[BEGIN FINAL RESPONSE]\nb", dialects=["tool_calls_list"], in_reasoning=True)

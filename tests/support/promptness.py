@@ -76,14 +76,17 @@ def _read(found: Iterable[Piece], options: dict[str, Any], *, strays: bool) -> B
     enders = tuple(marker for marker in markers if marker.ends_reasoning)
     prefilled = [each for tag in tags for each in (*tag.closings, *tag.before)]
     ends: tuple[str | Marker, ...] = ()
+    opened = False  # a line feed belongs to the opening tag
     if options.get("in_reasoning"):
         ends = (*TAGS.values(), *prefilled, *enders)
     for kind, text in found:
-        if kind == "reasoning":
+        if kind == "reasoning" or (kind == "space" and ends and opened):
+            opened = False
             continue
+        opened = False
         if ends:  # the reasoning is over: with a tag that is hidden, or before something that is not
             ends, before, since, start, behind_call = (), "", "", True, False
-            if kind == "tag" and any(is_whole(text, (each,)) for each in _closings(tags)):
+            if kind == "tag" and any(is_whole(text.removeprefix("\n"), (each,)) for each in _closings(tags)):
                 continue
         tag = _tag(text, tags) if kind == "tag" else None
         if tag is not None and tag.where == "behind_call" and not strays:
@@ -91,11 +94,12 @@ def _read(found: Iterable[Piece], options: dict[str, Any], *, strays: bool) -> B
         if kind in ("text", "space"):
             before, since = before + text, since + text
         elif kind == "tag" and text in TAGS:
-            ends = (TAGS[text], *enders)
+            ends, opened = (TAGS[text], *enders), True
         elif kind == "tag" and text in TAGS.values():
             before, since, start, behind_call = "", "", True, False
         elif tag is not None:
             ends = (*tag.closings, *tag.before, *enders) if tag.closings or tag.before else ()
+            opened = bool(ends)
         else:
             called, behind_call = called or kind == "call", True
             before, since = before + _in_place_of(kind, text), ""
@@ -120,9 +124,10 @@ def _may_be_held(held: str, found: list[Piece], pending: str, options: dict[str,
 def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
     if behind.ends:
         ends = [(each,) if isinstance(each, str) else each.parts for each in behind.ends]
+        ends += [(f"\n{each}",) for each in behind.ends if isinstance(each, str)]
         if any(may_become(held, parts) for parts in ends):
             return True
-        if not any(isinstance(each, str) and held.startswith(each) for each in behind.ends):
+        if not any(isinstance(each, str) and held.removeprefix("\n").startswith(each) for each in behind.ends):
             return False
         behind = Behind("", "", True, behind.called, False, ())  # it has ended before what is held
     refuses = behind.called and options.get("after_call") == "stop"

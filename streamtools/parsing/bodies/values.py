@@ -104,7 +104,7 @@ class Value:
         if len(held) - len(word) > _HELD_MOST:
             self._begin_text(held)
         elif word and word[0] in _brackets(self._types):
-            if len(held) > _HELD_MOST or _first_in(word).lastindex:
+            if len(held) > _HELD_MOST or _first_in(word, 0).lastindex:
                 self._begin_container(word)
         elif word and (len(held) > _HELD_MOST or not _may_be_scalar(word, self._types)):
             self._begin_text(held)
@@ -113,7 +113,7 @@ class Value:
         """Begin to read a container, if `word` begins one."""
         if word and word[0] in _brackets(self._types):
             aside = "string" in self._types
-            self._escaped = _first_in(word)[1] == '\\"'
+            self._escaped = _first_in(word, 0)[1] == '\\"'
             write = self._aside.append if aside else self._span.write
             self._literals = Literals(write, PYTHON, depth=self._span.depth - 1)  # the arguments are an object
             self._take = self._add_aside if aside else self._read
@@ -143,7 +143,7 @@ class Value:
         assert literals is not None
         if self._escaped:
             text = self._slash + text
-            whole = _escapes(text).end()
+            whole = _escapes(text, 0).end()
             text, self._slash = _escape_in(_unescaped, text[:whole]), text[whole:]
         leaves = literals.leaves
         if leaves is not None and leaves(text) is None:
