@@ -185,7 +185,7 @@ def kimi_k2() -> Dialect:
     )
 
 
-_is_counter = re.compile(r"(?:functions\.)?:?[0-9]+").fullmatch
+_is_counter = re.compile(r"(?:functions\.)?[0-9]+").fullmatch
 _kimi_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch
 
 
