@@ -154,7 +154,8 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
     `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
     counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
-    tool itself, and nobody else must. Not `answerable`: nobody can give the provider a result, so the call is reported
+    tool itself, and nobody else must. `own` is what goes back beside the call, by the format of the provider's messages;
+    for a call that the provider runs itself, all of it. Not `answerable`: nobody can give the provider a result, so the call is reported
     and stays pending. `fault`: what the provider tells in the place of a call cannot be one.
     `emulated`: the model was asked for it, so that what is declared of its native calls says nothing here.
     """
@@ -169,6 +170,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     answerable: bool = True
     fault: Code | None = None
     emulated: bool = False
+    own: dict[str, Any] | None = None
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
@@ -228,10 +230,17 @@ class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
 
 
 class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
-    """What an adapter does not understand, passed on as it came."""
+    """What an adapter does not understand, passed on as it came.
+
+    With a `format`, that of the messages of a provider, it is a part of the turn, and goes back to that provider in its
+    place. It is `about` itself: a block or an item; or about the text, or the reasoning, since the part before it: what
+    the provider has put beside that. Of the latter, a member that is null is the text itself.
+    """
 
     type: ClassVar[Literal["raw"]] = "raw"
     data: Any
+    format: str | None = None
+    about: Literal["item", "text", "reasoning"] = "item"
 
 
 SourceEvent: TypeAlias = (

@@ -185,11 +185,18 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage"):
 
 
 class Raw(Event, frozen=True, gc=False, tag="raw"):
-    """What the provider sent and no adapter understands."""
+    """What the provider sent and no adapter understands.
+
+    `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that
+    is not `data`.
+    """
 
     type: ClassVar[Literal["raw"]] = "raw"
     data: Any
     seq: int = 0
+    format: str | None = None
+    about: Literal["item", "text", "reasoning"] = "item"
+    item: Any = None
 
 
 class Done(Event, frozen=True, gc=False, tag="done"):

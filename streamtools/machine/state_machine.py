@@ -249,7 +249,7 @@ class StreamMachine(RunnableCalls):
                     self._turn.lose()
                     self._lost = True
                 events.append(Warning(code, message, raw, count, seq=self.number()))
-            case SourceRaw(data):
+            case SourceRaw(data, None):
                 events.append(Raw(data, seq=self.number()))
             case SourceError(message, code, status, cause, generation, url):
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
@@ -294,6 +294,8 @@ class StreamMachine(RunnableCalls):
             case SourceUsage(usage):
                 self._usage = usage
                 return []
+            case SourceRaw(data, format, about):
+                return [*self._turn.settle(), Raw(data, self.number(), format, about)]
             case ProviderCompleted():
                 return self._complete(event)
             case ToolCallStart():

@@ -137,6 +137,10 @@ class Turn:
             self.deltas.append(text)
         return self.parser.feed(text)
 
+    def settle(self) -> list[UIEvent]:
+        """Return the text that is held back, which no marker can continue: something else of the provider's follows."""
+        return self.parser.release() if self.parser.held else []
+
     def lose(self) -> None:
         """Take note that a part of the stream is missing, whatever it held: a call that is open cannot be trusted."""
         self.parser.lose()
