@@ -154,9 +154,9 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
     `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
     counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
-    tool itself, and nobody else must. `own` is what goes back beside the call, by the format of the provider's messages;
-    for a call that the provider runs itself, all of it. Not `answerable`: nobody can give the provider a result, so the call is reported
-    and stays pending. `fault`: what the provider tells in the place of a call cannot be one.
+    tool itself, and nobody else must. `own` is what goes back beside the call, by the format of the provider's
+    messages; for one that the provider runs itself, all of it. Not `answerable`: nobody can give the provider a result,
+    so the call is reported and stays pending. `fault`: what the provider tells in the place of a call cannot be one.
     `emulated`: the model was asked for it, so that what is declared of its native calls says nothing here.
     """
 

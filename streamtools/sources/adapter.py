@@ -75,7 +75,7 @@ class Pairs:
 class OpenCall:
     """A native call that is being streamed: it starts, grows and ends, and each of these is an event."""
 
-    __slots__ = ("executed", "fault", "given", "id", "key", "name", "pairs", "signature")
+    __slots__ = ("executed", "fault", "given", "id", "key", "name", "own", "pairs", "signature")
 
     def __init__(
         self, key: str, id: str | None = None, name: str | None = None, given: Any = None, signature: str | None = None
@@ -85,6 +85,7 @@ class OpenCall:
         self.name = name
         self.given = given  # the arguments, where they come whole
         self.signature = signature
+        self.own: dict[str, Any] | None = None  # what goes back beside it, by the format of the provider's messages
         self.executed = False  # the provider runs the tool itself
         self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
         self.pairs = Pairs()
@@ -101,7 +102,10 @@ class OpenCall:
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end; `given` are arguments that came whole."""
         fault = self.fault or fault
-        events.append(NativeToolCall(self.key, self.name, given, self.id, self.executed, self.signature, fault=fault))
+        made = NativeToolCall(
+            self.key, self.name, given, self.id, self.executed, self.signature, fault=fault, own=self.own
+        )
+        events.append(made)
 
     def refuse(self, events: list[SourceEvent]) -> None:
         """Append the beginning and the end of a call that begins while as many are open as a turn may have.
