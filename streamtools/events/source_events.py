@@ -119,7 +119,9 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     """A piece of reasoning that came in a channel of its own.
 
     A `signature` ends one block of it, and goes back to the provider unchanged with the next request, as does the `id`
-    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text.
+    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text. `own`
+    are the fields in which the reasoning of the turn goes back, by the format of the provider's messages; null stands
+    for its text.
     """
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
@@ -127,6 +129,7 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     signature: str | None = None
     id: str | None = None
     redacted: bool = False
+    own: dict[str, Any] | None = None
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
@@ -233,14 +236,13 @@ class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
     """What an adapter does not understand, passed on as it came.
 
     With a `format`, that of the messages of a provider, it is a part of the turn, and goes back to that provider in its
-    place. It is `about` itself: a block or an item; or about the text, or the reasoning, since the part before it: what
-    the provider has put beside that. Of the latter, a member that is null is the text itself.
+    place: it is an `"item"` by itself, or about the `"text"` since the part before it, what stands beside that.
     """
 
     type: ClassVar[Literal["raw"]] = "raw"
     data: Any
     format: str | None = None
-    about: Literal["item", "text", "reasoning"] = "item"
+    about: Literal["item", "text"] = "item"
 
 
 SourceEvent: TypeAlias = (

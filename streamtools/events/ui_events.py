@@ -52,7 +52,7 @@ class Text(Event, frozen=True, gc=False, tag="text"):
 class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
     """What the model thinks before it answers.
 
-    `signature`, `id` and `redacted` are for the next request to the provider, as in `ReasoningDelta`.
+    `signature`, `id`, `redacted` and `own` are for the next request to the provider, as in `ReasoningDelta`.
     """
 
     type: ClassVar[Literal["reasoning"]] = "reasoning"
@@ -61,6 +61,7 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     signature: str | None = None
     id: str | None = None
     redacted: bool = False
+    own: dict[str, Any] | None = None
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
@@ -195,7 +196,7 @@ class Raw(Event, frozen=True, gc=False, tag="raw"):
     data: Any
     seq: int = 0
     format: str | None = None
-    about: Literal["item", "text", "reasoning"] = "item"
+    about: Literal["item", "text"] = "item"
     item: Any = None
 
 
@@ -301,7 +302,11 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         if kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
             last = members[-1]
-            if joined or kind is CallDelta or (isinstance(last, Reasoning) and (last.signature or last.id)):
+            if isinstance(last, Reasoning):
+                own = next((each.own for each in reversed(members) if isinstance(each, Reasoning) and each.own), None)
+                if joined or last.signature or last.id or own:
+                    merged.append(msgspec.structs.replace(last, text=joined, own=own))
+            elif joined or kind is CallDelta:
                 merged.append(msgspec.structs.replace(last, text=joined))
         else:
             merged.extend(members)

@@ -97,6 +97,8 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
         written: dict[str, Any] = {"role": "assistant", "content": message.text or None}
         fields = fields_of(message)
         if chunks := fields.pop("content", None):  # Mistral's, before the text
+            if isinstance(chunks, str):
+                chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": chunks}]}]
             fields["content"] = [*chunks, *([{"type": "text", "text": message.text}] if message.text else [])]
         calls = [_call(call, names) for call in message.calls]
         written |= {**({"tool_calls": calls} if calls else {}), **fields}

@@ -87,7 +87,8 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             continue
         if isinstance(message, Assistant):
             known = {call.id for call in message.calls if call.provider_id}
-            parts = [part for each in _order(message) for part in _write(each, names)]
+            ours = message.origin.format == FORMAT
+            parts = [part for each in _order(message) for part in _write(each, names, ours=ours)]
             joins = _add("model", parts, contents, joins)
         elif isinstance(message, Results):
             responses = [_response(result, names, known) for result in message.results]
@@ -129,7 +130,8 @@ def _order(message: Assistant) -> Sequence[Part]:
     return message.parts if signed else tuple(in_order(message))
 
 
-def _write(said: Part, names: Names) -> list[dict[str, Any]]:
+def _write(said: Part, names: Names, *, ours: bool) -> list[dict[str, Any]]:
+    """Return the parts of one; `ours`: its turn is known to be of Gemini's."""
     if isinstance(said, TextPart):
         return [{"text": said.text, **(said.own.data if said.own else {})}]
     if isinstance(said, ToolCall):
@@ -140,7 +142,8 @@ def _write(said: Part, names: Names) -> list[dict[str, Any]]:
         return [dict(said.own.data)]
     if not said.signature or said.id or said.redacted:
         return []
-    return [{"text": "", "thoughtSignature": said.signature}]
+    thought = {"text": said.text, "thought": True} if ours and said.text else {"text": ""}
+    return [{**thought, "thoughtSignature": said.signature}]
 
 
 def _call(call: ToolCall, names: Names) -> dict[str, Any]:

@@ -12,11 +12,22 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import given, text_in, write_parts
-from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought
+from streamtools.history.parts import (
+    Assistant,
+    CallResult,
+    Message,
+    Part,
+    ProviderItem,
+    Results,
+    System,
+    TextPart,
+    Thought,
+)
 from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, read_call, without
 
 FORMAT = "responses"
 _CUSTOM = "custom_tool_call"
+_CLIENTS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
@@ -69,13 +80,19 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     names = Names(history)
     items: list[dict[str, Any]] = []
     custom: set[str] = set()  # calls of the last turn
+    answered = _answered(history)
     for message in history:
         if isinstance(message, System):
             items.append({"role": "system", "content": message.text})
         elif isinstance(message, Assistant):
             custom = {call.id for call in message.calls if own_of(call, FORMAT).get("type") == _CUSTOM}
             stored = bool(message.items)
-            items += (item for each in in_order(message) for item in _write(each, names, stored=stored))
+            for each in in_order(message):
+                if not _is_unanswered(each, answered):
+                    items += _write(each, names, stored=stored)
+                    continue
+                while items and items[-1].get("type") == "reasoning":  # which must not go back without it
+                    items.pop()
         elif isinstance(message, Results):
             items += (_result(each, custom) for each in message.results)
         else:
@@ -83,6 +100,23 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             parts = content if isinstance(content, str) else write_parts(content, _text, _image, _file)
             items.append({"role": "user", "content": parts})
     return items
+
+
+def _answered(history: Sequence[Message]) -> set[tuple[str, str]]:
+    """Return the calls of tools that are no functions, by type and id, which have their output in the history."""
+    items = (item.data for message in history if isinstance(message, Assistant) for item in message.items)
+    return {
+        (kind.removesuffix("_output"), given(item, "call_id"))
+        for item in items
+        if (kind := given(item, "type")).endswith("_output")
+    }
+
+
+def _is_unanswered(said: Part, answered: set[tuple[str, str]]) -> bool:
+    """Return whether a part is a call which the client was to answer, and has not: the provider refuses it then."""
+    if not isinstance(said, ProviderItem) or said.data.get("type") not in _CLIENTS:
+        return False
+    return (given(said.data, "type"), given(said.data, "call_id")) not in answered
 
 
 def _text(part: dict[str, Any]) -> dict[str, Any]:

@@ -288,9 +288,9 @@ class StreamMachine(RunnableCalls):
         match event:
             case TextDelta(text):
                 return self._feed_text(text)
-            case ReasoningDelta(text, signature, block, redacted):
-                told = text or signature or block
-                return [Reasoning(text, self.number(), signature, block, redacted)] if told else []
+            case ReasoningDelta(text, signature, block, redacted, own):
+                told = text or signature or block or own
+                return [Reasoning(text, self.number(), signature, block, redacted, own)] if told else []
             case SourceUsage(usage):
                 self._usage = usage
                 return []

@@ -28,18 +28,21 @@ from streamtools.events import (
     NativeToolCall,
     ProviderCompleted,
     SourceEvent,
+    SourceRaw,
     SourceUsage,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
     Usage,
 )
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, OpenCall, end_doubtful
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.partial_args import PartialArgs
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in
 
+_FORMAT = "gemini"
 _COUNTS = {
     "input": ("promptTokenCount",),
     "output": ("candidatesTokenCount",),
@@ -289,18 +292,28 @@ class Gemini(_Interactions):
         if isinstance(call, dict):
             self._read_call(call, signature, events)
         elif isinstance(text, str) or (signature and not rest):
-            if not part.get("thought"):
-                self._say(text, events)
-                text = ""
-            self._think(text, events, signature)
+            if part.get("thought"):
+                self._think(text, events, signature)
+            else:
+                self._read_text(text, signature, events)
             if rest:
                 self._pass_raw(rest, events)
         elif isinstance(code := part.get("executableCode"), dict):
-            self._add_executed("code_execution", code, code.get("id"), signature, events)
+            self._add_executed("code_execution", code, code.get("id"), signature, part, events)
         elif isinstance(tool := part.get("toolCall"), dict):
-            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, events)
+            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, part, events)
         elif rest or text:
             self._pass_raw(part, events)
+            if isinstance(events[-1], SourceRaw):
+                events[-1] = SourceRaw(part, _FORMAT)
+
+    def _read_text(self, text: Any, signature: str | None, events: list[SourceEvent]) -> None:
+        """Read a part of the answer; one that is signed stays apart from those before it, and may be empty."""
+        if signature and text:
+            events.append(SourceRaw({}, _FORMAT, "text"))
+        self._say(text, events)
+        if signature:
+            events.append(SourceRaw({"thoughtSignature": signature}, _FORMAT, "text"))
 
     def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
         """Read a call, or a piece of one: they follow one another, and only the first piece has a name."""
@@ -337,12 +350,13 @@ class Gemini(_Interactions):
             self._call = None
 
     def _add_executed(
-        self, name: str | None, arguments: Any, id: Any, signature: str | None, events: list[SourceEvent]
+        self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
         """Append a call that Google has run itself; its result comes as it is."""
         self._calls += 1
         id = id if isinstance(id, str) else None
-        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature), events)
+        own = {_FORMAT: part} if fits(part, self._limits.depth) else None
+        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature, own=own), events)
 
     def _finish(self, reason: str) -> None:
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:

@@ -44,6 +44,7 @@ class StepParts:
         self.written = Pieces()
         self._parts: list[Part] = []
         self._block: list[str] = []  # the reasoning that nothing has ended
+        self._fields: dict[str, dict[str, Any]] = {}  # in which the reasoning came, by format
         self._dropped: dict[str, ToolCall] = {}
 
     def write(self, text: str) -> None:
@@ -59,6 +60,8 @@ class StepParts:
             self._end_text()
         if event.text:
             self._block.append(event.text)
+        for format, data in (event.own or {}).items():
+            self._fields.setdefault(format, {}).update(data)
         if event.signature:
             self._end_block(event.signature, event.id, event.redacted)
 
@@ -76,11 +79,6 @@ class StepParts:
         """Add what is of the provider's own."""
         format, data = event.format or "", event.data if event.item is None else event.item
         own = ProviderItem(format, data) if isinstance(data, dict) else None
-        if event.about == "reasoning":
-            self._end_block()
-            if own is not None:
-                self._mark_reasoning(own)
-            return
         self._end_block()
         if event.about == "text":
             self._end_text(own)
@@ -92,6 +90,7 @@ class StepParts:
         """Return the parts. White space that a provider sends behind a call belongs to the text before it."""
         self._end_text()
         self._end_block()
+        self._mark_reasoning()
         parts: list[Part] = []
         last: int | None = None  # the place of the last text
         for part in self._parts:
@@ -124,17 +123,16 @@ class StepParts:
         if text or signature:
             self._parts.append(Thought(text, signature, id, redacted))
 
-    def _mark_reasoning(self, own: ProviderItem) -> None:
+    def _mark_reasoning(self) -> None:
         """Keep the fields in which the reasoning of the step came with the first block of it."""
         text = "".join(each.text for each in self._parts if isinstance(each, Thought))
-        data: dict[str, Any] = {name: text if value is None else value for name, value in own.data.items()}
-        at = next((at for at, each in enumerate(self._parts) if isinstance(each, Thought)), None)
-        if at is None:
-            self._parts.insert(0, Thought("", own=ProviderItem(own.format, data)))
-        else:
-            first = self._parts[at]
-            assert isinstance(first, Thought)
-            self._parts[at] = first._replace(own=ProviderItem(own.format, data))
+        for format, fields in self._fields.items():
+            own = ProviderItem(format, {name: text if value is None else value for name, value in fields.items()})
+            at = next((at for at, each in enumerate(self._parts) if isinstance(each, Thought)), None)
+            if at is None:
+                self._parts.insert(0, Thought("", own=own))
+            elif isinstance(first := self._parts[at], Thought):
+                self._parts[at] = first._replace(own=own)
 
 
 def _cut(parts: list[Part], raw: str) -> None:
