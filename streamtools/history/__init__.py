@@ -17,6 +17,7 @@ from streamtools.history import chat_messages as chat
 from streamtools.history import gemini_contents as gemini
 from streamtools.history import responses_items as responses
 from streamtools.history import ui_messages as ui
+from streamtools.history.anthropic_messages import container_of
 from streamtools.history.content import read_content, text_in
 from streamtools.history.in_text import answered_by_user, calls_as_text, tell_in_text
 from streamtools.history.messages import Unanswered, for_provider, settle, system_prompt, without_reasoning
@@ -34,7 +35,7 @@ from streamtools.history.parts import (
     User,
     steps_to_history,
 )
-from streamtools.history.reasoning import SendReasoning, choose_reasoning
+from streamtools.history.reasoning_back import SendReasoning, choose_reasoning
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
@@ -56,6 +57,7 @@ __all__ = [
     "User",
     "answered_by_user",
     "calls_as_text",
+    "container_of",
     "read_messages",
     "settle",
     "steps_to_history",

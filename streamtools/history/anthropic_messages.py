@@ -8,17 +8,16 @@ elsewhere in the request, and so does the container in which code is run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, is_text, write_parts
+from streamtools.history.content import Content, data_of, is_text, write_parts
 from streamtools.history.messages import NOT_IN_NAMES
 from streamtools.history.parts import (
     Assistant,
     CallResult,
     Message,
-    ProviderItem,
+    Origin,
     Results,
     System,
     TextPart,
@@ -65,17 +64,13 @@ def _is_plain(block: object) -> bool:
     return isinstance(block, Mapping) and is_text(block) and len(block) == 2
 
 
-def container_of(history: Sequence[Message], now: datetime) -> str | None:
-    """Return the id of the container that the last turn which names one names, unless that has expired."""
+def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]:
+    """Return the container in which the model last ran code, as Anthropic told it; empty if there is none."""
     for message in reversed(history):
-        for part in reversed(message.parts if isinstance(message, Assistant) else ()):
-            if isinstance(part, ProviderItem) and part.format == FORMAT and part.data.get("type") == _CONTAINER:
-                try:
-                    until = datetime.fromisoformat(given(part.data, "expires_at"))
-                except ValueError:
-                    return None
-                return given(part.data, "id") if until.replace(tzinfo=until.tzinfo or UTC) > now else None
-    return None
+        for part in message.items if isinstance(message, Assistant) and message.origin.is_same(provider) else ():
+            if part.format == FORMAT and part.data.get("type") == _CONTAINER:
+                return part.data
+    return {}
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:

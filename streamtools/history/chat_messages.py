@@ -14,7 +14,7 @@ from typing import Any
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, read_part
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
-from streamtools.history.reasoning import FIELDS, fields_of, text_of
+from streamtools.history.reasoning_back import FIELDS, fields_of, text_of
 from streamtools.history.turns import Draft, Names, Reader, arguments_text, keep, own_of, without
 
 FORMAT = "openai"

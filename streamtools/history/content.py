@@ -81,7 +81,7 @@ def write_parts(
     A file is one whose data is there: it is given as its media type, its data in Base64, and its name or "".
     """
     written = []
-    for part in [{"type": "text", "text": content}] if isinstance(content, str) else map(read_part, content):
+    for part in [read_part(each) for each in ([content] if isinstance(content, str) else content)]:
         kind = part.get("type")
         if kind == "text":
             written.append(text(part))

@@ -161,9 +161,10 @@ def _response(result: CallResult, names: Names, known: set[str]) -> dict[str, An
             value = decode_json(result.text).value
         except Rejected:
             value = result.text
-    response = {"name": names.of(result.name), "response": value if isinstance(value, dict) else {"result": value}}
+    value = value if isinstance(value, dict) else {"result": value}
+    response: dict[str, Any] = {"name": names.of(result.name), "response": value}
     response |= {"id": result.call_id} if result.call_id in known else {}
     held = [each for each in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in each]
-    response |= {"parts": held} if held else {}
+    response = {**response, "parts": held} if held else response
     own = result.own.data if result.own else {}
     return {**own, "functionResponse": response | own.get("functionResponse", {})}

@@ -138,12 +138,11 @@ def _write(said: Part, names: Names, *, stored: bool) -> list[dict[str, Any]]:
         case TextPart(text, own):
             return [{"role": "assistant", "content": text, **(own.data if own else {})}]
         case ToolCall():
-            own = own_of(said, FORMAT)
-            name = names.of(said.name)
-            if own.get("type") == _CUSTOM:
-                return [{"call_id": said.id, "name": name, "input": given(said.arguments, "input"), **own}]
+            beside, name = own_of(said, FORMAT), names.of(said.name)
+            if beside.get("type") == _CUSTOM:
+                return [{"call_id": said.id, "name": name, "input": given(said.arguments, "input"), **beside}]
             made = {"type": "function_call", "call_id": said.id, "name": name, "arguments": arguments_text(said)}
-            return [made | own]
+            return [made | beside]
         case Thought():
             return _thought(said, stored=stored)
     return [dict(said.data)]

@@ -43,7 +43,7 @@ def read(message: Mapping[str, Any], reader: Reader) -> None:
     if role == "system":
         reader.instruct("".join(given(each, "text") for each in parts if each.get("type") == "text"))
     elif role == "user":
-        told = [part for each in parts if (part := _user_part(each)) is not None]
+        told = [each for each in map(_user_part, parts) if each is not None]
         only = told[0].get("text") if len(told) == 1 and told[0]["type"] == "text" else None
         reader.hear(User(only if isinstance(only, str) else told))
     else:
@@ -54,7 +54,7 @@ def read(message: Mapping[str, Any], reader: Reader) -> None:
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the model may see of a part; data are for the interface, unless the application makes text of them."""
+    """Return what the model may see of a part; data and sources are for the interface."""
     if part.get("type") == "text":
         return {"type": "text", "text": given(part, "text")}
     url, kind = given(part, "url"), given(part, "mediaType") or given(part, "mimeType")

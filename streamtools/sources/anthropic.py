@@ -100,9 +100,12 @@ class _Block(OpenCall):
 class Anthropic(FrameAdapter):
     """Messages over SSE into source events. The last usage counts, field by field, and the first stop reason."""
 
+    format = _FORMAT
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the message
+        self._model: str | None = None
         self._started = 0  # calls
         self._shown = False  # text, or a complete call, has been handed on
         self._texts = False  # the last block was a text, and nothing has told where it ends
@@ -147,6 +150,7 @@ class Anthropic(FrameAdapter):
                 return
             self._begin_anew(events)
         self._id = id
+        self._model = string(message.get("model")) or self._model
         if not self._over:
             self._count(message.get("usage"), events)
             if message.get("content"):  # always empty, so far
@@ -176,7 +180,8 @@ class Anthropic(FrameAdapter):
             self._end_block(block, events)  # a call that has not stopped is not complete
         self._flush(events)
         raw = None if self._reason is None else bounded(self._reason, 100)
-        events.append(ProviderCompleted(finish_reason=finish_reason(raw), raw_finish_reason=raw, usage=self._usage))
+        completed = ProviderCompleted(finish_reason=finish_reason(raw), raw_finish_reason=raw, usage=self._usage)
+        events.append(replace(completed, response_id=self._id or None, model=self._model))
         self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:

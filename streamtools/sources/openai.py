@@ -36,7 +36,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, without_strays
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, identify, without_strays
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
@@ -103,6 +103,8 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 class ChatCompletions(FrameAdapter):
     """Chat completion chunks over SSE into source events. The first finish reason counts, and the last usage."""
 
+    format = "openai"
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._careful = False  # deltas may hold halves of surrogate pairs
@@ -124,6 +126,8 @@ class ChatCompletions(FrameAdapter):
         return super()._take_other(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        if self._who is None:
+            self._who = identify(frame.data)
         try:
             chunk = _decode(frame.data)
         except REFUSED:
@@ -263,7 +267,7 @@ class ChatCompletions(FrameAdapter):
             self._calls.complete(events)
         events += self._fields.close()
         if done or raw is not None:
-            events.append(ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=self._usage))
+            events.append(ProviderCompleted(None, None, reason, raw, self._usage, True, *(self._who or ())))
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)

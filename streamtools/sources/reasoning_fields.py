@@ -51,7 +51,7 @@ class ReasoningFields:
         same = last is not None and all(last.get(name) == entry.get(name) for name in ("type", "index"))
         if last is None or not same or "data" in entry or (last.get("signature") and entry.get("text")):
             self._settle()
-            last = {name: None for name in entry}
+            last = dict.fromkeys(entry)
             self._entries.append(last)
         for name, value in entry.items():
             if name in _GROWING and isinstance(value, str):

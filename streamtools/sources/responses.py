@@ -61,6 +61,8 @@ _decode = msgspec.json.Decoder(_Event).decode
 class Responses(FrameAdapter):
     """A response over SSE into source events; its terminal event ends the run and has the usage."""
 
+    format = _FORMAT
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the response
@@ -286,7 +288,8 @@ class Responses(FrameAdapter):
         reason = string(details.get("reason")) if status == "incomplete" and isinstance(details, dict) else None
         raw = bounded(reason or status, 100)
         finish = "content_filter" if self._refused and raw == "completed" else finish_reason(raw)
-        events.append(ProviderCompleted(text or None, None, finish, raw, usage))
+        id, model = string(response.get("id")) or self._id, string(response.get("model"))
+        events.append(ProviderCompleted(text or None, None, finish, raw, usage, response_id=id, model=model))
         self._over = True
 
 

@@ -64,8 +64,8 @@ class TurnResult:
     malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
     the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
-    `steps` has them apart. `resumed` are calls of an earlier run, which this one has gone on with: the results of these
-    are its own. The rest is that of `done`.
+    `steps` has them apart; `response_id` and `model` are those of the last. `resumed` are calls of an earlier run, that
+    this one has gone on with: the results of these are its own. The rest is that of `done`.
     """
 
     text: str = ""
@@ -79,6 +79,8 @@ class TurnResult:
     reason: DoneReason | None = None
     finish_reason: str | None = None
     conversation_id: str | None = None
+    response_id: str | None = None
+    model: str | None = None
     steps: list[Step] = field(default_factory=list, repr=False)
     resumed: list[ToolCall] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
@@ -121,6 +123,7 @@ class Collector:
         self.new: list[Event | list[ToolOutcome]] = []
         """What has been handed out and not been looked at, and what came of the calls of a step, in call order; after
         `TOGETHER` of them, `look` is called."""
+        self._source: object = None
         self._shown = Pieces()
         self._thought = Pieces()
         self._begin_step()
@@ -143,6 +146,11 @@ class Collector:
         """Take note that these calls of the step that begins were made in an earlier run, and stand in the history."""
         self.result.resumed = list(calls)
         self._resumed = frozenset(call.id for call in calls)
+
+    def read_from(self, source: object) -> None:
+        """Take note of what is read from here on; where it says whose answer it is, the step remembers that."""
+        self.look()
+        self._source = source
 
     def read(self) -> TurnResult:
         """Return the result as it stands."""
@@ -218,9 +226,12 @@ class Collector:
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
             case StepEnd():
+                result.response_id, result.model = event.response_id, event.model
                 results = [result for result in self._results.values() if result is not None]
-                said = Assistant(parts=self._said.close(), in_text=self._in_text.values())
-                result.steps.append(Step(said, results))
+                origin = Origin(*getattr(self._source, "origin", ()))
+                origin = origin._replace(model=event.model or origin.model)
+                said = Assistant(parts=self._said.close(), in_text=self._in_text.values(), origin=origin)
+                result.steps.append(Step(said, results, event.response_id))
                 self._begin_step()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason

@@ -193,7 +193,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
             history.append(User(draw(odd_text.filter(bool))))
         else:
             native, texts = unique(draw(st.lists(calls, max_size=3))), unique(draw(st.lists(in_text, max_size=2)))
-            parts = draw(st.permutations([*native, draw(odd_text), *draw(st.lists(thoughts, max_size=3))]))
+            parts: Any = draw(st.permutations([*native, draw(odd_text), *draw(st.lists(thoughts, max_size=3))]))
             history.append(Assistant(parts=parts, in_text=texts))
             answered = draw(st.permutations([*native, *texts]))
             for call in answered[: draw(st.integers(0, 5))]:
