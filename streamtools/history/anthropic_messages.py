@@ -27,6 +27,7 @@ from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_
 
 FORMAT = "anthropic"
 _FAILED = "the call failed"  # an error without words is refused
+_SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
 _CONTAINER = "container"  # of an item that is no block
 
 
@@ -87,11 +88,29 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             _add("user", [_result(result, ids) for result in message.results], messages)
         else:
             _add("user", _parts(message.content), messages)
+    messages = _without_open_tools(messages)
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
         if last["type"] == "text":
             last["text"] = last["text"].rstrip()
     return messages
+
+
+def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages without calls of Anthropic's own tools whose turn broke off before their result, and went on.
+
+    One at the end is gone on with, and one that waits for a call which its program has made.
+    """
+    blocks = [block for message in messages for block in message["content"]]
+    if not any(block.get("type") in _SERVER_TOOLS for block in blocks):
+        return messages
+    known = {block.get("tool_use_id") for block in blocks}
+    known |= {block["caller"].get("tool_id") for block in blocks if isinstance(block.get("caller"), dict)}
+    for message in messages[: -1 if messages[-1]["role"] == "assistant" else None]:
+        message["content"] = [
+            block for block in message["content"] if block.get("type") not in _SERVER_TOOLS or block.get("id") in known
+        ]
+    return [message for message in messages if message["content"]]
 
 
 def _add(role: str, blocks: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:

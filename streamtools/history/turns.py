@@ -184,8 +184,8 @@ class Draft:
 
     def add_item(self, data: Mapping[str, Any]) -> None:
         """Add a provider item, unless it nests so deep that it cannot be written again."""
-        if (item := self.keep(data)) is not None:
-            self.parts.append(item)
+        if self.format and not self.client and fits(data, DEFAULT_LIMITS.depth):
+            self.parts.append(ProviderItem(self.format, dict(data)))
 
     def keep(self, own: Mapping[str, Any] | None) -> ProviderItem | None:
         """Return members as the provider's own; None if there are none, or what nests too deep."""
