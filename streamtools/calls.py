@@ -6,7 +6,7 @@ that unwraps them, so that one rule holds for native calls, calls in text and em
 - the name stands under `name`, `toolName`, `tool`, `tool_name` or `function.name` (a `function` that is a string counts
   where none of these does); the arguments under `arguments`, `parameters`, `input` or `args`. Two different values for
   one of the two are a conflict; other keys are ignored.
-- arguments are an object, or a string that holds the JSON of one; `""`, null, `"null"` and a missing key mean `{}`. Anything else
+- arguments are an object, or a string that holds the JSON of one; `""`, null and a missing key mean `{}`. Anything else
   is an error, never `{}`: a tool must not run with arguments that the model did not write.
 
 Below stands the one reader of finished responses: what a provider sends without streaming, and where its calls are.
@@ -119,7 +119,7 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
     """Return the arguments that `value` stands for, by the rule at the top; raise `Rejected`."""
     if isinstance(value, dict):
         return Decoded(value, False)
-    if value is None or value in ("", "null"):  # the last of Groq's Llama, for tools without parameters
+    if value is None or value == "":
         return Decoded({}, False)
     if not isinstance(value, str):
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are {_kind(value)}, not an object")

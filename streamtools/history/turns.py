@@ -221,6 +221,7 @@ def read_call(
         found = [place[key] for place in places for key in ARGUMENT_FIELDS if place.get(key) is not None]
         name, arguments = next(iter(named), ""), {}
         raw = next((each for each in found if isinstance(each, str) and each), "{}")
+        raw = "" if raw == "null" and name else raw  # of Groq's Llama, for tools without parameters
     return ToolCall(
         id=text_or_none(id) or made,
         name=name,

@@ -234,7 +234,9 @@ HISTORIES: dict[str, tuple[str, Messages]] = {
                 "parts": [
                     {
                         "functionResponse": {
-                            "name": "f", "id": "c1", "response": {"output": "x"},
+                            "name": "f",
+                            "id": "c1",
+                            "response": {"output": "x"},
                             "parts": [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
                         }
                     },
