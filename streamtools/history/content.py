@@ -37,6 +37,20 @@ def is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
+def is_whole(part: Mapping[str, Any]) -> bool:
+    """Return whether a part of a history is a text, or holds its data or address, and is no reference by an id."""
+    match part.get("type"):
+        case "text":
+            return True
+        case "image_url":
+            return bool(given(part.get("image_url"), "url"))
+        case "file":
+            return bool(given(part.get("file"), "file_data")) and "file_id" not in part["file"]
+        case "input_audio":
+            return bool(given(part.get("input_audio"), "data"))
+    return False
+
+
 def given(value: object, key: str) -> str:
     """Return a text in an object, "" if there is none."""
     found = value.get(key) if isinstance(value, Mapping) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -140,7 +140,8 @@ def gemini_complaint(body: Body, on: str) -> str | None:
 THINKING: Body = {"type": "thinking", "thinking": "Hm", "signature": "s"}
 HIDDEN: Body = {"type": "redacted_thinking", "data": "d"}
 SEARCHED: Body = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
-Stream, Complaint = Callable[[int, bool], list[Body]], Callable[[Body], str | None]
+Stream: TypeAlias = Callable[[int, bool], list[Body]]
+Complaint: TypeAlias = Callable[[Body], str | None]
 
 PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
     **{
@@ -214,7 +215,7 @@ async def test_three_turns_with_tools(make: type[HTTPModel], stream: Stream, com
 
 # A turn that its provider pauses.
 
-PAUSED = [
+PAUSED: list[Body] = [
     {"type": "message_start", "message": {"id": "m", "content": []}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "I look. "}},
     {"type": "content_block_stop", "index": 0},
@@ -248,9 +249,10 @@ async def test_a_turn_that_is_paused_goes_on(tools: Any) -> None:
 
 async def test_pauses_are_steps() -> None:
     """Their number is bounded, and who asks for no follow-up gets none."""
-    for options, asks, reason in (({"max_steps": 2}, 2, "stopped"), ({"follow_up": "never"}, 1, "finished")):
+    bounds: list[tuple[Any, int, str]] = [({"max_steps": 2}, 2, "stopped"), ({"follow_up": "never"}, 1, "finished")]
+    for options, asks, reason in bounds:
         model = ScriptedModel([sse(PAUSED)] * 5, format="anthropic")
-        async with chat(model, [{"role": "user", "content": "?"}], **options) as events:  # type: ignore[arg-type]
+        async with chat(model, [{"role": "user", "content": "?"}], **options) as events:
             async for _ in events:
                 pass
         assert (asks, reason) == (len(model.asks), events.result.reason)
