@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeAlias
 
 import httpx
@@ -38,7 +39,8 @@ def now(n: int = 1) -> str:
 # Each provider: what it streams in a turn with a call and in one without, and what it looks for in a request.
 
 
-def chat_stream(number: int, calls: bool, field: str, value: Any) -> list[Body]:
+def chat_stream(number: int, calls: bool, field: str) -> list[Body]:
+    value = details(number) if field == "reasoning_details" else "Hm"
     call = {"index": 0, "id": f"c{number}", "function": {"name": "now", "arguments": "{}"}}
     deltas: list[Body] = [{field: value}, {"tool_calls": [call]} if calls else {"content": "It is one."}]
     told: list[Body] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
@@ -143,48 +145,33 @@ SEARCHED: Body = {"type": "web_search_call", "status": "completed", "action": {"
 Stream: TypeAlias = Callable[[int, bool], list[Body]]
 Complaint: TypeAlias = Callable[[Body], str | None]
 
+
+def provider(make: type[HTTPModel], stream: Callable[..., Any], complaint: Callable[..., Any], what: Any) -> Any:
+    """Return a provider that streams with `what` in each turn, and misses that in a request."""
+    return make, partial(_streaming, stream, what), partial(_complaining, complaint, what)
+
+
+def _streaming(stream: Callable[..., list[Body]], what: Any, number: int, calls: bool) -> list[Body]:
+    return stream(number, calls, what)
+
+
+def _complaining(complaint: Callable[..., str | None], what: Any, body: Body) -> str | None:
+    return complaint(body, what)
+
+
+CHAT = partial(provider, OpenAIChat, chat_stream, chat_complaint)
+CLAUDE = partial(provider, AnthropicMessages, anthropic_stream, anthropic_complaint)
+ITEMS = partial(provider, OpenAIResponses, responses_stream, responses_complaint)
+GOOGLE = partial(provider, GeminiChat, gemini_stream, gemini_complaint)
 PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
-    **{
-        field: (
-            OpenAIChat,
-            lambda number, calls, field=field: chat_stream(number, calls, field, "Hm"),
-            lambda body, field=field: chat_complaint(body, field),
-        )
-        for field in ("reasoning_content", "reasoning")
-    },
-    "reasoning_details": (
-        OpenAIChat,
-        lambda number, calls: chat_stream(number, calls, "reasoning_details", details(number)),
-        lambda body: chat_complaint(body, "reasoning_details"),
-    ),
-    **{
-        name: (
-            AnthropicMessages,
-            lambda number, calls, first=first: anthropic_stream(number, calls, first),
-            lambda body, first=first: anthropic_complaint(body, first),
-        )
-        for name, first in {
-            "thinking": THINKING,
-            "redacted thinking": HIDDEN,
-            "compaction": {"type": "compaction", "content": "all of it"},
-        }.items()
-    },
-    **{
-        name: (
-            OpenAIResponses,
-            lambda number, calls, item=item: responses_stream(number, calls, item),
-            lambda body, item=item: responses_complaint(body, item),
-        )
-        for name, item in {"encrypted reasoning": {}, "a search behind reasoning": SEARCHED}.items()
-    },
-    **{
-        name: (
-            GeminiChat,
-            lambda number, calls, on=on: gemini_stream(number, calls, on),
-            lambda body, on=on: gemini_complaint(body, on),
-        )
-        for name, on in {"thought signatures": "", "code that Google runs": "code"}.items()
-    },
+    **{field: CHAT(field) for field in ("reasoning_content", "reasoning", "reasoning_details")},
+    "thinking": CLAUDE(THINKING),
+    "redacted thinking": CLAUDE(HIDDEN),
+    "compaction": CLAUDE({"type": "compaction", "content": "all of it"}),
+    "encrypted reasoning": ITEMS({}),
+    "a search behind reasoning": ITEMS(SEARCHED),
+    "thought signatures": GOOGLE(""),
+    "code that Google runs": GOOGLE("code"),
 }
 
 

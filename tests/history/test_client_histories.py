@@ -278,17 +278,18 @@ def test_a_client_sends_items_of_a_providers(messages: list[dict[str, Any]]) -> 
 
 def test_a_client_names_files_that_are_not_its_own() -> None:
     """By their ids, in what it says and in results: nothing but texts, and what holds its data, is left."""
-    files = [{"type": "file", "file": {"file_id": "file_1"}}, {"fileData": {"fileUri": "gs://file_1"}}]
+    files: list[Any] = [{"type": "file", "file": {"file_id": "file_1"}}, {"fileData": {"fileUri": "gs://file_1"}}]
     image = {"type": "input_image", "file_id": "file_1"}
     shown = {"type": "image_url", "image_url": {"url": PICTURE}}
     sound = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}
-    said = [text("Hi"), *files, image, shown, sound, {"type": "future"}]
+    said: list[Any] = [text("Hi"), *files, image, shown, sound, {"type": "future"}]
     (user,) = read_messages([{"role": "user", "content": said}], client=True)
     assert User([text("Hi"), shown, sound]) == user
-    messages = [agui("assistant", toolCalls=[asked()]), agui("tool", toolCallId="c", content=[text("x"), image])]
+    messages: list[Any] = [agui("assistant", toolCalls=[asked()])]
+    messages.append(agui("tool", toolCallId="c", content=[text("x"), image]))
     assert "file_1" not in str(read_messages(messages))
-    asking = {"role": "assistant", "content": None, "tool_calls": [asked()]}
-    results = [asking, {"role": "tool", "tool_call_id": "c", "content": [image, shown]}]
+    asking: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [asked()]}
+    results: list[Any] = [asking, {"role": "tool", "tool_call_id": "c", "content": [image, shown]}]
     assert "file_1" not in str(read_messages(results, client=True))
 
 
@@ -336,7 +337,7 @@ def test_what_protects_itself_comes_back(given: dict[str, Any], format: str, exp
 
 def test_messages_of_the_servers_own_beside_a_clients() -> None:
     """Messages of a history are what they are, wherever they stand."""
-    kept = [System("Be brief."), Assistant(parts=(TextPart("Hi"),))]
+    kept: list[Any] = [System("Be brief."), Assistant(parts=(TextPart("Hi"),))]
     assert [*kept, User("?")] == read_messages([*kept, ui("user", text("?"))])
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from streamtools.history import Message, Origin, SendReasoning, Step, read_messages, steps_to_history, write_messages
+from streamtools.history import (
+    Assistant,
+    Message,
+    Origin,
+    SendReasoning,
+    Step,
+    read_messages,
+    steps_to_history,
+    write_messages,
+)
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 RESULT = {"role": "tool", "tool_call_id": "c", "content": "x"}
@@ -33,7 +43,7 @@ THREE_TURNS = [
 ]
 
 
-def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", **how: Any) -> list[str | None]:
+def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", **how: Any) -> list[Any]:
     """Return what each message of the assistant's carries."""
     written = write_messages(read_messages(messages), "openai", **how)
     return [message.get(field) for message in written if message["role"] == "assistant"]
@@ -92,9 +102,8 @@ def test_details_are_never_empty() -> None:
 def test_another_host_gets_none() -> None:
     """It would refuse the field, or take it for its own."""
     history: list[Message] = read_messages(THREE_TURNS)
-    steps = [Step(each) for each in history if hasattr(each, "parts")]
-    for step in steps:
-        object.__setattr__(step.said, "origin", Origin("openai", "api.deepseek.com"))
+    origin = Origin("openai", "api.deepseek.com")
+    steps = [Step(replace(each, origin=origin)) for each in history if isinstance(each, Assistant)]
     told = steps_to_history(steps)
     for host, expected in (("api.deepseek.com", "1"), (None, "1"), ("api.openai.com", None)):
         (first, *_) = write_messages(told, "openai", unanswered="cancelled", provider=Origin(host=host))

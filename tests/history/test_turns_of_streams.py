@@ -28,9 +28,9 @@ def block(index: int, kind: str, *deltas: dict[str, Any], **start: Any) -> Value
 
 
 def anthropic(*blocks: Values, end: Values | None = None) -> Values:
-    last = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
-    begin = {"type": "message_start", "message": {"id": "m", "content": []}}
-    return [begin, *(event for each in blocks for event in each), *(end or []), *last]
+    last: Values = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    begin: Values = [{"type": "message_start", "message": {"id": "m", "content": []}}]
+    return [*begin, *(event for each in blocks for event in each), *(end or []), *last]
 
 
 def text(value: str) -> dict[str, Any]:
@@ -302,6 +302,6 @@ def test_white_space_behind_a_call() -> None:
     step = turn(
         "anthropic", [sse(anthropic(block(0, "text", text("Hi"), text=""), block(1, "tool_use", id="t", name="f")))]
     )
-    assert ["Hi"] == [part.text for part in step.said.parts if hasattr(part, "text")]
+    assert "Hi" == step.text
     assert Origin("anthropic") == step.said.origin
     assert isinstance(step.said, Assistant)
