@@ -6,15 +6,12 @@ own: it goes to it as it is, and it is for the caller to know whether this provi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from streamtools.json_values import compact, writable
 
 Content: TypeAlias = str | list[dict[str, Any]]
-
-_DATA = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,(.*)", re.DOTALL)
 
 
 def read_content(content: object) -> Content:
@@ -110,5 +107,7 @@ def write_parts(
 
 def data_of(url: str) -> tuple[str, str] | None:
     """Return the media type and the data that an address holds in Base64, None for one that leads elsewhere."""
-    found = _DATA.fullmatch(url)
-    return (found[1], found[2]) if found else None
+    head, comma, data = url.removeprefix("data:").partition(",")
+    if not (comma and url.startswith("data:") and head.endswith(";base64")):
+        return None
+    return head.partition(";")[0], data
