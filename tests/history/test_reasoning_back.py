@@ -114,7 +114,7 @@ def test_hosts_that_are_known_to_want_it() -> None:
     """What a front end tells of it goes back, and an empty field with what another provider has said."""
     step = {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"}
     parts = [{"type": "reasoning", "text": "1"}, step, {"type": "step-start"}, {"type": "text", "text": "a"}]
-    messages = [{"id": "m", "role": "assistant", "parts": parts}, {"id": "n", "role": "user", "parts": []}]
+    messages: list[Any] = [{"id": "m", "role": "assistant", "parts": parts}, {"id": "n", "role": "user", "parts": []}]
     assert ["1", ""] == reasoning(messages, provider=Origin(host="api.deepseek.com"))
     assert ["1", ""] == reasoning(messages, "reasoning", provider=Origin(host="openrouter.ai"))
     assert [None, None] == reasoning(messages, provider=Origin(host="api.openai.com"))
