@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, is_text, write_parts
+from streamtools.history.content import Content, data_of, given, is_text, write_parts
 from streamtools.history.messages import NOT_IN_NAMES
 from streamtools.history.parts import (
     Assistant,
@@ -41,7 +41,7 @@ def read_block(part: Mapping[str, Any], said: Draft) -> None:
             said.add_thought("", data, redacted=True)
         case {"type": "tool_use"}:
             said.add_call(part, part.get("id"), without(part, "type", "id", "name", "input"))
-        case _:
+        case {"type": str()}:
             said.add_item(part)
 
 
@@ -91,7 +91,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     messages = _without_open_tools(messages)
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
-        if last["type"] == "text":
+        if last.get("type") == "text":
             last["text"] = last["text"].rstrip()
     return messages
 
@@ -104,11 +104,13 @@ def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     blocks = [block for message in messages for block in message["content"]]
     if not any(block.get("type") in _SERVER_TOOLS for block in blocks):
         return messages
-    known = {block.get("tool_use_id") for block in blocks}
-    known |= {block["caller"].get("tool_id") for block in blocks if isinstance(block.get("caller"), dict)}
+    known = {given(block, "tool_use_id") for block in blocks}
+    known |= {given(block.get("caller"), "tool_id") for block in blocks}
     for message in messages[: -1 if messages[-1]["role"] == "assistant" else None]:
         message["content"] = [
-            block for block in message["content"] if block.get("type") not in _SERVER_TOOLS or block.get("id") in known
+            block
+            for block in message["content"]
+            if block.get("type") not in _SERVER_TOOLS or given(block, "id") in known
         ]
     return [message for message in messages if message["content"]]
 
@@ -153,7 +155,7 @@ def _assistant(message: Assistant, names: Names, ids: _Ids) -> list[dict[str, An
             blocks += _thought(each)
         elif each.data.get("type") != _CONTAINER:
             blocks.append(dict(each.data))
-    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):  # a blank text stood behind it
+    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # a blank text stood behind it
         blocks.pop()
     return blocks
 

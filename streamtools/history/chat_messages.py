@@ -154,7 +154,7 @@ def _text_and_images(content: Content) -> dict[str, Any]:
         kind = part.get("type")
         if kind == "text":
             texts.append(part["text"])
-        elif kind == "image_url" and (found := data_of(given(part["image_url"], "url"))):
+        elif kind == "image_url" and (found := data_of(given(part.get("image_url"), "url"))):
             images.append(found[1])
         else:
             raise ValueError(f"Ollama takes text and the data of images, no part of type {kind!r} as it stands")

@@ -60,7 +60,10 @@ def read_item(item: Mapping[str, Any], reader: Reader) -> None:
         said = reader.go_on(FORMAT, anew=True)
         parts = [item.get("summary"), item.get("content")]
         texts = (given(each, "text") for part in parts if isinstance(part, list) for each in part)
-        said.add_thought("\n\n".join(filter(None, texts)), item.get("encrypted_content"), item.get("id"), own=item)
+        sound = isinstance(item.get("summary"), list) and isinstance(item.get("id"), str)
+        said.add_thought(
+            "\n\n".join(filter(None, texts)), item.get("encrypted_content"), item.get("id"), own=item if sound else None
+        )
     elif kind in ("function_call", _CUSTOM):
         said = reader.go_on(FORMAT)
         arguments = {"arguments": {"input": given(item, "input")}} if kind == _CUSTOM else {}

@@ -96,8 +96,8 @@ class TurnResult:
         """Return the messages that continue the history: for each turn the assistant's, and those with the results.
 
         They are those of a provider's request, `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`, by
-        the rules of `write_messages`. Results of calls in text stand in one user message, one block a call, in the form
-        of the call's dialect. Raises ValueError for another format.
+        the rules of `write_messages`, which has `provider` and `send_reasoning` too. Results of calls in text stand in
+        one user message, one block a call, in the form of the call's dialect. Raises ValueError for another format.
 
         Providers want each call answered before the history goes on. One that nobody has run is, where a turn follows
         or the run did not come to its end (it was cancelled, cut, stopped, or it failed): that it was not run. At the
