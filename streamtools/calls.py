@@ -55,8 +55,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     `dialect` is how it was written, `NATIVE` for one that the provider sent beside the text. `raw` is the exact text
     that was hidden from the reader, markers included; several calls from one array share out that text between them,
-    and native calls have none. `provider_id` is an id that the model or the provider wrote; `id` is unique in the run.
-    `signature` is a provider's own, and goes back to it unchanged with the call.
+    and native calls have none, but for malformed ones of a history, whose `raw` is what stood for their arguments.
+    `provider_id` is an id that the model or the provider wrote; `id` is unique in the run. `signature` is a provider's
+    own, and goes back to it unchanged with the call; so does `own`, what it put beside the call, by its format.
     """
 
     id: str
@@ -67,6 +68,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     repaired: bool = False
     provider_id: str | None = None
     signature: str | None = None
+    own: dict[str, Any] | None = None
 
     @property
     def is_native(self) -> bool:

@@ -75,7 +75,7 @@ class Pairs:
 class OpenCall:
     """A native call that is being streamed: it starts, grows and ends, and each of these is an event."""
 
-    __slots__ = ("executed", "fault", "given", "id", "key", "name", "pairs", "signature")
+    __slots__ = ("executed", "fault", "given", "id", "key", "name", "own", "pairs", "signature")
 
     def __init__(
         self, key: str, id: str | None = None, name: str | None = None, given: Any = None, signature: str | None = None
@@ -85,6 +85,7 @@ class OpenCall:
         self.name = name
         self.given = given  # the arguments, where they come whole
         self.signature = signature
+        self.own: dict[str, Any] | None = None  # what goes back beside it, by the format of the provider's messages
         self.executed = False  # the provider runs the tool itself
         self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
         self.pairs = Pairs()
@@ -101,7 +102,10 @@ class OpenCall:
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end; `given` are arguments that came whole."""
         fault = self.fault or fault
-        events.append(NativeToolCall(self.key, self.name, given, self.id, self.executed, self.signature, fault=fault))
+        made = NativeToolCall(
+            self.key, self.name, given, self.id, self.executed, self.signature, fault=fault, own=self.own
+        )
+        events.append(made)
 
     def refuse(self, events: list[SourceEvent]) -> None:
         """Append the beginning and the end of a call that begins while as many are open as a turn may have.
@@ -125,6 +129,8 @@ def end_doubtful(calls: dict[Any, CallT], place: object, events: list[SourceEven
 class Adapter(ABC):
     """Makes source events of what a transport yields, one item at a time."""
 
+    format: str | None = None
+    """That of the messages of its provider, where a history has one."""
     _over = False  # nothing that comes now counts
 
     @property
@@ -158,6 +164,8 @@ class FrameAdapter(Adapter):
 
     Halves of characters wait in `_text` and `_thought` for their others, on the two channels that all formats have.
     """
+
+    _who: tuple[str | None, str | None] | None = None  # what the first frame said of the response, where that tells it
 
     def __init__(self, frames: SSEDecoder | LineDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
         self._frames = frames
@@ -337,6 +345,22 @@ def convert(value: Any, shape: type[_T]) -> _T:
             return msgspec.convert(_with_whole_keys(value, _SHAPED), shape)
         except UnicodeEncodeError as error:
             raise msgspec.ValidationError(str(error)) from None
+
+
+class _Who(msgspec.Struct, gc=False):
+    id: str | None = None
+    model: str | None = None
+    response_id: str | None = msgspec.field(default=None, name="responseId")
+    model_version: str | None = msgspec.field(default=None, name="modelVersion")
+
+
+def identify(data: bytes) -> tuple[str | None, str | None]:
+    """Return the id of the response and its model, as far as a frame tells them in the terms of OpenAI or Gemini."""
+    try:
+        who = msgspec.json.decode(data, type=_Who)
+    except REFUSED:
+        return None, None
+    return who.id or who.response_id or None, who.model or who.model_version or None
 
 
 def without_strays(value: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -28,18 +28,21 @@ from streamtools.events import (
     NativeToolCall,
     ProviderCompleted,
     SourceEvent,
+    SourceRaw,
     SourceUsage,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
     Usage,
 )
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, OpenCall, end_doubtful
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, OpenCall, end_doubtful, identify
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.partial_args import PartialArgs
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in
 
+_FORMAT = "gemini"
 _COUNTS = {
     "input": ("promptTokenCount",),
     "output": ("candidatesTokenCount",),
@@ -198,6 +201,8 @@ class _Call(OpenCall):
 class Gemini(_Interactions):
     """Chunks of generated content over SSE into source events, and events of interactions, which have a type."""
 
+    format = _FORMAT
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
         self._reason: str | None = None
@@ -211,6 +216,8 @@ class Gemini(_Interactions):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        if self._who is None:
+            self._who = identify(frame.data)
         try:
             chunk = _decode(frame.data)
         except REFUSED:
@@ -289,18 +296,23 @@ class Gemini(_Interactions):
         if isinstance(call, dict):
             self._read_call(call, signature, events)
         elif isinstance(text, str) or (signature and not rest):
-            if not part.get("thought"):
-                self._say(text, events)
-                text = ""
-            self._think(text, events, signature)
+            (self._think if part.get("thought") else self._read_text)(text, events, signature)
             if rest:
                 self._pass_raw(rest, events)
         elif isinstance(code := part.get("executableCode"), dict):
-            self._add_executed("code_execution", code, code.get("id"), signature, events)
+            self._add_executed("code_execution", code, code.get("id"), signature, part, events)
         elif isinstance(tool := part.get("toolCall"), dict):
-            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, events)
+            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, part, events)
         elif rest or text:
             self._pass_raw(part, events)
+            if isinstance(events[-1], SourceRaw):
+                events[-1] = SourceRaw(part, _FORMAT)
+
+    def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
+        """Read a part of the answer; one that is signed stays apart from those before it, and may be empty."""
+        events += [SourceRaw({}, _FORMAT, "text")] if signature and text else []
+        self._say(text, events)
+        events += [SourceRaw({"thoughtSignature": signature}, _FORMAT, "text")] if signature else []
 
     def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
         """Read a call, or a piece of one: they follow one another, and only the first piece has a name."""
@@ -337,12 +349,13 @@ class Gemini(_Interactions):
             self._call = None
 
     def _add_executed(
-        self, name: str | None, arguments: Any, id: Any, signature: str | None, events: list[SourceEvent]
+        self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
         """Append a call that Google has run itself; its result comes as it is."""
         self._calls += 1
         id = id if isinstance(id, str) else None
-        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature), events)
+        own = {_FORMAT: part} if fits(part, self._limits.depth) else None
+        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature, own=own), events)
 
     def _finish(self, reason: str) -> None:
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
@@ -361,7 +374,7 @@ class Gemini(_Interactions):
         reason = self._status or self._reason
         finish: FinishReason = finish_reason(reason) if reason else "content_filter"
         raw = bounded(reason or self._blocked or "", 100)
-        events.append(ProviderCompleted(finish_reason=finish, raw_finish_reason=raw, usage=self._usage))
+        events.append(ProviderCompleted(None, None, finish, raw, self._usage, True, *(self._who or ())))
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)

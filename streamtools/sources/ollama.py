@@ -32,6 +32,7 @@ class _Line(msgspec.Struct, gc=False):
     message: _Message
     done: bool = False
     done_reason: str | None = None
+    model: Any = None
     prompt_eval_count: Any = None
     eval_count: Any = None
     error: None = None
@@ -42,6 +43,8 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 class Ollama(FrameAdapter):
     """Lines of a chat into source events."""
+
+    format = "ollama"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(LineDecoder(limits.frame), limits)
@@ -103,5 +106,6 @@ class Ollama(FrameAdapter):
         raw = None if reason is None else bounded(reason, 100)
         normalised = "other" if raw == "" else finish_reason(raw)
         usage = read_usage(counts, _USAGE)
-        events.append(ProviderCompleted(finish_reason=normalised, raw_finish_reason=raw, usage=usage))
+        model = text_in(counts, "model")
+        events.append(ProviderCompleted(finish_reason=normalised, raw_finish_reason=raw, usage=usage, model=model))
         self._over = True

@@ -56,12 +56,20 @@ def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None
     if not isinstance(value, dict):
         return None
     counts = {field: count for field, paths in table.items() if (count := _count(value, paths)) is not None}
+    cost = value.get("cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 2**53:
+        return Usage(**_sums(counts), cost=float(cost))
     if not counts:
         return None
+    return Usage(**_sums(counts))
+
+
+def _sums(counts: dict[str, int]) -> dict[str, Any]:
+    """Return the counts with the reasoning in the output."""
     reasoning, total = counts.get("reasoning", 0), counts.get("total")
     if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
         counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning apart; ours includes it
-    return Usage(**counts)
+    return counts
 
 
 def shown_url(url: object) -> str | None:

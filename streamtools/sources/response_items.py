@@ -225,6 +225,7 @@ class Items:
         `status` is that of the response, or empty where the item itself is done.
         """
         self._take(item, data)
+        item.own = _beside(item.kind, data, self._limits.depth)
         state = data.get("status")
         if state in _CUT:
             item.fault = item.fault or Code.TRUNCATED
@@ -316,6 +317,14 @@ class Items:
         for name in (item.item_id, item.id):
             if name is not None:
                 self._done.setdefault((name, item.content), item)
+
+
+def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | None:
+    """Return what goes back beside a call. Not its item's id: the reasoning that it belongs to may not go back."""
+    known = ("type", "id", "call_id", "name", "arguments", "input", "status")
+    beside = {name: value for name, value in data.items() if name not in known and value is not None}
+    beside |= {"type": kind} if kind == "custom_tool_call" else {}
+    return {"responses": beside} if beside and fits(beside, depth) else None
 
 
 def differ(one: object, other: object) -> bool:

@@ -7,8 +7,9 @@ deltas, or lose some; the whole text goes with the end of the turn, where the ma
 Events of a part that repeat a sequence number are dropped: they come when a stream is resumed before the place where it
 broke off. Servers that do not count, or send the same number always, lose nothing by that; and items are known again.
 
-Items of tools that are the client's and no functions (computer, shell, patch) pass as they came, and so does what is no
-text: annotations, audio, images, the progress of hosted tools. A refusal is text, and its turn was filtered.
+Items of hosted tools, and of tools that are the client's and no functions (computer, shell, patch), pass as they came,
+for the next request, and so does what is no text: annotations, audio, images, the progress of hosted tools. A refusal
+is text, and its turn was filtered.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta
+from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
 from streamtools.sources.response_items import CALLS, HOSTED, TEXTS, Item, Items, objects, text_of
 
+_FORMAT = "responses"
 _USAGE = {
     "input": ("input_tokens",),
     "output": ("output_tokens",),
@@ -59,6 +61,8 @@ _decode = msgspec.json.Decoder(_Event).decode
 class Responses(FrameAdapter):
     """A response over SSE into source events; its terminal event ends the run and has the usage."""
 
+    format = _FORMAT
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the response
@@ -68,6 +72,7 @@ class Responses(FrameAdapter):
         self._unsigned = False  # reasoning has come, and no signature behind it
         self._break = ""  # what stands before the next reasoning
         self._refused = False
+        self._spoken = False  # a message has begun, and nothing has told where it ends
         self._number = -1  # the highest of the sequence
         self._rises = 0
 
@@ -138,6 +143,10 @@ class Responses(FrameAdapter):
             item = self._items.add(kind, data.get("id"), event.output_index)
             if kind in CALLS:
                 self._items.begin(item, data, events)
+            elif kind == "message":
+                if self._spoken:  # else nothing tells it from the one before
+                    events.append(SourceRaw({}, _FORMAT, "text"))
+                self._spoken = True
 
     def _finish_item(self, event: _Event, events: list[SourceEvent]) -> None:
         if isinstance(event.item, dict):
@@ -164,6 +173,8 @@ class Responses(FrameAdapter):
             if kind in HOSTED:
                 self._items.add_hosted(item, data, events)
             self._pass_raw(data, events)
+            if kind and isinstance(events[-1], SourceRaw):
+                events[-1] = SourceRaw(data, _FORMAT)
         item.forget()
 
     # Parts of items: text, reasoning and arguments.
@@ -226,6 +237,9 @@ class Responses(FrameAdapter):
         if not status and self._room >= 0 and text.startswith(heard):  # the response's whole text is for the machine
             self._text.half = ""
             self._append(item, text[len(heard) :], events)
+        if phase := string(data.get("phase")):
+            events.append(SourceRaw({"phase": phase}, _FORMAT, "text"))
+            self._spoken = False
         for part in parts:
             self._refused = self._refused or part.get("type") == "refusal"
             if part.get("type") not in list(TEXTS) or (part.get("annotations") and not item.cited):
@@ -274,7 +288,8 @@ class Responses(FrameAdapter):
         reason = string(details.get("reason")) if status == "incomplete" and isinstance(details, dict) else None
         raw = bounded(reason or status, 100)
         finish = "content_filter" if self._refused and raw == "completed" else finish_reason(raw)
-        events.append(ProviderCompleted(text or None, None, finish, raw, usage))
+        id, model = string(response.get("id")) or self._id, string(response.get("model"))
+        events.append(ProviderCompleted(text or None, None, finish, raw, usage, response_id=id, model=model))
         self._over = True
 
 
