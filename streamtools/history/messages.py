@@ -206,11 +206,13 @@ def without_reasoning(history: Iterable[Message]) -> list[Message]:
 # Calls in text, whose results have no place of their own in a request: they are words of the user's.
 
 
-def calls_as_text(history: Iterable[Message], dialect: Dialect | None = None) -> list[Message]:
+def calls_as_text(
+    history: Iterable[Message], dialect: Dialect | None = None, *, reserved: Sequence[Dialect] = ()
+) -> list[Message]:
     """Return the history with native calls written into the text, for a request that declares no tools.
 
     They are written as `dialect` writes them, as if the model had, and answered in the same form; without one, as a
-    line that no dialect takes for a call.
+    line that no dialect takes for a call, in which nothing begins that the `reserved` ones read.
     """
     written: list[Message] = []
     for message in history:
@@ -219,7 +221,7 @@ def calls_as_text(history: Iterable[Message], dialect: Dialect | None = None) ->
             texts = [message.text] if message.text else []
             for call in message.calls:
                 if dialect is None:
-                    texts.append(f"(called {call.name} with {compact(call.arguments)})")
+                    texts.append(neutralise(f"(called {call.name} with {compact(call.arguments)})", reserved))
                 else:
                     texts.append(dialect.write_call(call.name, call.arguments))
                     in_text.append(msgspec.structs.replace(call, dialect=dialect.id, raw=texts[-1]))
