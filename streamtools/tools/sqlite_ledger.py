@@ -294,7 +294,10 @@ def _encode(value: ToolCall | ToolOutcome) -> bytes:
 
 
 def _read(row: tuple[Any, ...], now: float) -> Entry:
-    """Return a row as it is now; what cannot be read of its outcome or its lease is not known, and the call has ended."""
+    """Return a row as it is now; where its outcome cannot be read, that is not known, and the call has ended.
+
+    A lease that cannot be read is over.
+    """
     scope, key, owner, call, _, held, until, began, ended, outcome = row
     if ended is None and outcome is not None:
         ended = began
