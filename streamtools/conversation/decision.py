@@ -280,10 +280,10 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
     """Return the request whether tools are needed to answer `ask`; its own `options` come last."""
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
-    history = [message for message in calls_as_text(ask.history) if not isinstance(message, System)]
+    history = calls_as_text(ask.history, reserved=[_DECISIONS])  # what a call repeats was restored for it
     kept = without(ask.options, _OF_TOOLS + _OF_THE_ANSWER)
     return Ask(
-        history=(System(question), *history),
+        history=(System(question), *(message for message in history if not isinstance(message, System))),
         options={name: value for name, value in kept.items() if name not in options} | dict(options),
         dialects=(*ask.dialects, _DECISIONS),
     )

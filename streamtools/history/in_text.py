@@ -25,11 +25,13 @@ from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise
 
 
-def calls_as_text(history: Iterable[Message], dialect: Dialect | None = None) -> list[Message]:
+def calls_as_text(
+    history: Iterable[Message], dialect: Dialect | None = None, *, reserved: Sequence[Dialect] = ()
+) -> list[Message]:
     """Return the history with native calls written into the text, for a request that declares no tools.
 
     They are written as `dialect` writes them, as if the model had, and answered in the same form; without one, as a
-    line that no dialect takes for a call.
+    line that no dialect takes for a call, in which nothing begins that the `reserved` ones read.
     """
     written: list[Message] = []
     for message in history:
@@ -41,7 +43,7 @@ def calls_as_text(history: Iterable[Message], dialect: Dialect | None = None) ->
                 if isinstance(part, TextPart):
                     texts.append(part.text)
                 elif isinstance(part, ToolCall):
-                    texts.append(_as_text(part, dialect))
+                    texts.append(_as_text(part, dialect, reserved))
                     if dialect is not None:
                         in_text.append(msgspec.structs.replace(part, dialect=dialect.id, raw=texts[-1]))
                 else:
@@ -56,9 +58,9 @@ def calls_as_text(history: Iterable[Message], dialect: Dialect | None = None) ->
     return written
 
 
-def _as_text(call: ToolCall, dialect: Dialect | None) -> str:
+def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect]) -> str:
     if dialect is None:
-        return f"(called {call.name} with {compact(call.arguments)})"
+        return neutralise(f"(called {call.name} with {compact(call.arguments)})", reserved)
     return dialect.write_call(call.name, call.arguments)
 
 

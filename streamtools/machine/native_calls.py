@@ -18,7 +18,7 @@ import msgspec
 
 from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import Code
-from streamtools.events import Call, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
+from streamtools.events import Call, Error, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
 from streamtools.json_values import Rejected, compact
 from streamtools.parsing.call_life import OpenCall, Output
 from streamtools.parsing.policies import Options
@@ -132,15 +132,15 @@ class NativeCalls:
         return events
 
     def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
-        """Return `events`, of complete calls that were found in a text, with the calls as native ones."""
+        """Return `events`, of calls that were found in a text, with the calls as native ones; errors are malformed."""
         adopted: list[UIEvent] = []
         for event in events:
             if isinstance(event, Call):
                 call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
                 self.calls.append(call)
                 self.adopted.add(call.id)
-                self.output.count += 1
                 event = Call(call, seq=event.seq)
+            self.output.count += isinstance(event, Call | Error)
             adopted.append(event)
         return adopted
 

@@ -206,10 +206,10 @@ def _write_anew(finished: FinishedCall, kind: str = "chat") -> dict[str, Any]:
 
 
 def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    left = list(outcomes)
+    left = iter(outcomes)
     for item in response.written:
         if type_of(item) in ITEMS:
-            yield {**item, "call_id": left.pop(0).call.id}
+            yield {**item, "call_id": next(left).call.id}
         else:
             yield item
     kinds = [item["type"] for item in response.written if type_of(item) in ITEMS]
@@ -218,11 +218,11 @@ def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]
 
 
 def _write_anthropic(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    left = list(response.calls)
+    left = iter(response.calls)
     blocks = []
     for block in response.written:
         if is_call(block):
-            call = left.pop(0).call
+            call = next(left).call
             if type_of(block) == "tool_use":
                 is_object = isinstance(block.get("input"), dict)
                 block = {**block, "id": call.id, "input": block["input"] if is_object else {}}

@@ -250,6 +250,7 @@ _FORMAT: tuple[Part, ...] = (_BLANKS, *_KIND, "<|message|>")
 """The end of a header: what the content is, like `json`, and the token behind which it begins."""
 _CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
 _TO: tuple[Part, ...] = (Some(r" \t", 1, 4), "to=")
+_NO_TOOL = OneOf(("assistant", "user"))
 _ADDRESS = Some(r"^ \t\r\n<>|", 1, 96)
 _STARTS: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
 
@@ -287,7 +288,8 @@ def harmony() -> Dialect:
         tags=(
             *(Tag((*start, "<|channel|>analysis", *_FORMAT), closings=_ENDS, before=_BEGINS) for start in _STARTS),
             *(Tag((*start, *_CHANNEL, *_FORMAT)) for start in _STARTS),
-            *(Tag(header) for header in _headers(OneOf(("assistant", "user")))),
+            *(Tag(header) for header in _headers(_NO_TOOL)),
+            Tag((*_TO[1:], _NO_TOOL, _BLANKS, *_CHANNEL, *_FORMAT), where="start"),
             Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
             *(Tag((end,)) for end in _ENDS),
         ),
