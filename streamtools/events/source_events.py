@@ -64,7 +64,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of one provider turn, or of a run. None means that the provider does not tell.
 
-    `input` includes what was read from a cache, `output` includes reasoning.
+    `input` includes what was read from a cache, `output` includes reasoning. `cost` is what the provider charges, in
+    its own currency, where it tells (OpenRouter: US dollars).
     """
 
     input: int | None = None
@@ -73,9 +74,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_read: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
+    cost: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(**{name: _sum(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__})
+        sums: dict[str, Any] = {
+            name: _sum(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__
+        }
+        return Usage(**sums)
 
 
 def weigh(event: Event) -> int:
@@ -104,7 +109,7 @@ def schema_of(types: Any) -> dict[str, Any]:
     return inlined
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
+def _sum(a: float | None, b: float | None) -> float | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 
 
@@ -182,7 +187,8 @@ class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
     """A provider's turn has ended, and its complete calls count.
 
     `text` is the provider's own idea of the whole text, where it tells. `ends_run` is False in formats whose runs hold
-    several turns and end with an event of their own.
+    several turns and end with an event of their own. `response_id` and `model` are the provider's: its name for this
+    answer, and for the model that has given it.
     """
 
     type: ClassVar[Literal["provider-completed"]] = "provider-completed"
@@ -192,6 +198,8 @@ class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
     raw_finish_reason: str | None = None
     usage: Usage | None = None
     ends_run: bool = True
+    response_id: str | None = None
+    model: str | None = None
 
 
 class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):

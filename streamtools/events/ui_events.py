@@ -33,12 +33,17 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start"):
 
 
 class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
-    """A provider's turn has ended, and so have the executions of its calls."""
+    """A provider's turn has ended, and so have the executions of its calls.
+
+    `response_id` and `model` are the provider's names for its answer and for the model that gave it, where it tells.
+    """
 
     type: ClassVar[Literal["step-end"]] = "step-end"
     step: int
     finish_reason: str | None
     seq: int = 0
+    response_id: str | None = None
+    model: str | None = None
 
 
 class Text(Event, frozen=True, gc=False, tag="text"):

@@ -29,7 +29,9 @@ _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's do
 class Ending:
     """What is known of the end of one run. It only takes note: what follows from that is for the machine to do."""
 
-    __slots__ = ("asked", "complete", "conversation_id", "failed", "finish", "raw_finish", "why")
+    __slots__ = (
+        *("asked", "complete", "conversation_id", "failed", "finish", "model", "raw_finish", "response_id", "why"),
+    )
 
     def __init__(self) -> None:
         self.complete = False
@@ -42,6 +44,9 @@ class Ending:
         self.finish: str | None = None
         """How the last turn ended; None if nobody has said so."""
         self.raw_finish: str | None = None
+        self.response_id: str | None = None
+        """The provider's name for the last turn, and below for the model that has answered."""
+        self.model: str | None = None
         self.conversation_id: str | None = None
 
     @property
@@ -62,11 +67,12 @@ class Ending:
         if self.finish == "stop" and lost and event.raw_finish_reason is None and finish is None:
             self.finish = "other"
         self.raw_finish = event.raw_finish_reason
+        self.response_id, self.model = event.response_id, event.model
         self.complete = self.complete or event.ends_run
 
     def break_off_turn(self) -> None:
         """Take note that the turn that is open ends without anybody's saying how."""
-        self.finish = self.raw_finish = None
+        self.finish = self.raw_finish = self.response_id = self.model = None
 
     def end_chain(self, conversation_id: str | None) -> None:
         """Take note that the provider has said all that it will, in a conversation of this id."""

@@ -374,7 +374,7 @@ class StreamMachine(RunnableCalls):
             self.usage = self._usage if self.usage is None else self.usage + self._usage
             events.append(UsageReport(self._usage, seq=self.number()))
             self._usage = None
-        events.append(StepEnd(self._step, ending.finish, seq=self.number()))
+        events.append(StepEnd(self._step, ending.finish, self.number(), ending.response_id, ending.model))
         guard = self._guard if not ending.failed else None
         if guard is not None and (why := guard(self._malformed, not ending.complete)) is not None:
             self.stopped = True

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from streamtools.errors import Code
 from streamtools.events import (
-    ProviderCompleted,
     ReasoningDelta,
     SourceEvent,
     SourceUsage,
@@ -36,8 +35,9 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, FrameAdapter, OpenCall, end_doubtful, without_strays
+from streamtools.sources.adapter import REFUSED, FrameAdapter, without_strays
 from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_fault, read_usage, string
 
 _USAGE = {
@@ -50,7 +50,7 @@ _USAGE = {
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     type: Any = None
     text: Any = None
     thinking: Any = None
@@ -59,6 +59,11 @@ class _Delta(msgspec.Struct, gc=False):
     stop_reason: Any = None
     stop_details: Any = None
     container: Any = None
+    stop_sequence: Any = None
+    citation: Any = None
+    content: Any = None
+    encrypted_content: Any = None
+    estimated_tokens: Any = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -70,6 +75,7 @@ class _Event(msgspec.Struct, gc=False):
     usage: Any = None
 
 
+_FIELDS = frozenset(_Delta.__struct_fields__)
 _decode = msgspec.json.Decoder(_Event).decode
 _number = re.compile(r"[0-9]{1,9}")
 
@@ -92,6 +98,8 @@ class _Block(OpenCall):
 class Anthropic(FrameAdapter):
     """Messages over SSE into source events. The last usage counts, field by field, and the first stop reason."""
 
+    name = "anthropic"
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the message
@@ -109,7 +117,7 @@ class Anthropic(FrameAdapter):
         try:
             event = _decode(frame.data)
         except REFUSED:
-            mended = self._convert(frame, _Event, events, lambda event: without_strays(event, "delta"))
+            mended = self._convert(frame, _Event, events, lambda event: self._mend(event, events))
             if mended is not None:
                 self._act(mended, frame, events)
             return
@@ -120,6 +128,16 @@ class Anthropic(FrameAdapter):
                 events.append(TextDelta(delta.text))
             return
         self._act(event, frame, events)
+
+    def _mend(self, event: dict[str, Any], events: list[SourceEvent]) -> dict[str, Any]:
+        """Return an event without what its shape does not know; what is unknown in a known delta is passed on."""
+        event = without_strays(event, "delta")
+        delta = event.get("delta", {})
+        if _FIELDS.issuperset(delta):
+            return event
+        if delta.get("type") in (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta"):
+            self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
+        return {**event, "delta": {name: delta[name] for name in delta if name in _FIELDS}}
 
     def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         name = event.type if isinstance(event.type, str) else frame.event
@@ -138,6 +156,8 @@ class Anthropic(FrameAdapter):
                 return
             self._begin_anew(events)
         self._id = id
+        self._response_id = self._model = None
+        self._name_response(id, message.get("model"))
         if not self._over:
             self._count(message.get("usage"), events)
             if message.get("content"):  # always empty, so far
@@ -165,7 +185,7 @@ class Anthropic(FrameAdapter):
             self._sign(block, events)  # a call that has not stopped is not complete
         self._flush(events)
         raw = None if self._reason is None else bounded(self._reason, 100)
-        events.append(ProviderCompleted(finish_reason=finish_reason(raw), raw_finish_reason=raw, usage=self._usage))
+        self._complete_response(finish_reason(raw), raw, self._usage, events)
         self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
@@ -221,6 +241,8 @@ class Anthropic(FrameAdapter):
             if kind == "mcp_tool_use":  # names its server, too
                 self._pass(frame, events)
         else:
+            if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model goes on
+                self._model = string(to.get("model")) or self._model
             self._pass(frame, events)
 
     @property

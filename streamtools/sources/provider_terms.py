@@ -1,4 +1,4 @@
-"""What all providers say, each in terms of its own: why a turn ended, what it cost, what went wrong.
+"""What all providers say, each in terms of its own: why a turn ended, what it cost, what went wrong, and whose it is.
 
 The adapters look terms up here, so that one meaning has one spelling downstream. Nothing in this module trusts a
 shape: values of an unexpected type count as not sent.
@@ -61,7 +61,7 @@ def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None
     reasoning, total = counts.get("reasoning", 0), counts.get("total")
     if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
         counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning apart; ours includes it
-    return Usage(**counts)
+    return Usage(**counts, cost=_cost(value.get("cost")))
 
 
 def shown_url(url: object) -> str | None:
@@ -159,6 +159,11 @@ def string(value: Any) -> str | None:
     return whole(value) if isinstance(value, str) and value else None
 
 
+def bounded_id(value: Any) -> str | None:
+    """Return an id, or the name of a model; what is longer than those are is none."""
+    return whole(value) if isinstance(value, str) and 0 < len(value) <= 300 else None
+
+
 def text_in(value: Mapping[str, Any], *names: str) -> str | None:
     """Return the first of these members that is a text with something in it, as it came."""
     return next((text for name in names if isinstance(text := value.get(name), str) and text), None)
@@ -184,6 +189,13 @@ def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
     return line if len(text) <= length else line[: length - 1] + "…"
 
 
+def _cost(value: Any) -> float | None:
+    """Return what a response has cost; Perplexity tells of what it consists, too."""
+    cost = value.get("total_cost") if isinstance(value, dict) else value
+    is_one = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 2**53
+    return float(cost) if is_one else None
+
+
 def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
     for path in paths:
         found: Any = value
@@ -192,3 +204,65 @@ def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
         if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 2**53:
             return int(found)
     return None
+
+
+# Which format an event is of. Each shows itself in the first event that says anything: by the event's name, by its
+# `type`, or by a key that no other format has at that place.
+
+_BY_TYPE = {
+    "event": "latitude",  # of a proxy, around one of Latitude's
+    **dict.fromkeys(("latitude-event", "provider-event"), "latitude"),
+    **dict.fromkeys(("message_start", "message_delta", "message_stop"), "anthropic"),
+    **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
+    **dict.fromkeys(("start", "start-step", "text-start", "reasoning-start", "tool-input-start", "abort"), "ai_sdk"),
+    **dict.fromkeys(("text-delta", "reasoning-delta", "tool-input-available", "finish"), "ai_sdk"),
+}
+_BY_KEY = {
+    "choices": "openai",
+    "candidates": "gemini",
+    "promptFeedback": "gemini",
+    "usageMetadata": "gemini",
+    "event_type": "gemini",  # of its interactions
+    "done": "ollama",
+}
+_UNREAD = {
+    "thread": "OpenAI's Assistants, which no source reads: ask its Responses",
+    "response": "Ollama's /api/generate, which no source reads: ask /api/chat",
+}
+"""What no source reads, by the name under which `seen_in` knows it, and what to ask for instead."""
+
+
+def format_of(event: str, value: Any) -> str | None:
+    """Return the name of the adapter that reads an event, by its name and its decoded data, or None."""
+    if event in ("latitude-event", "provider-event"):
+        return "latitude"
+    if not isinstance(value, dict) or unread_format(event, value) is not None:
+        return None
+    kind = value.get("type")
+    if isinstance(kind, str) and kind.startswith("response."):
+        return "responses"
+    if isinstance(kind, str) and kind in _BY_TYPE:
+        return _BY_TYPE[kind]
+    if isinstance(value.get("message"), dict):
+        return "ollama"
+    return next((name for key, name in _BY_KEY.items() if key in value), None)
+
+
+def unread_format(event: str, value: Any) -> str | None:
+    """Return whose an event is that no source reads, and what to ask for instead; None for any other."""
+    if event.startswith("thread."):
+        return _UNREAD["thread"]
+    if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
+        return _UNREAD["response"]
+    return None
+
+
+def seen_in(event: str, value: Any) -> str:
+    """Return what an event is, in a few words that hold nothing of what it says."""
+    kinds = [value.get(key) for key in ("type", "event_type", "object")] if isinstance(value, dict) else []
+    kind = event if event != "message" else next((each for each in kinds if isinstance(each, str) and each), None)
+    if kind is not None:
+        return f"`{bounded(kind, 60)}`"
+    if isinstance(value, dict):
+        return f"an object of {bounded(', '.join(map(str, [*value][:6])), 100) or 'nothing'}"
+    return "no JSON" if value is None else f"a JSON {type(value).__name__}"

@@ -8,6 +8,7 @@ an item that one of its two ids names, and whose other id and index are another'
 Function calls are calls, and so are those of custom tools, whose free text becomes the argument `input` and is written
 as JSON on the way. A call is complete when its item is done, or, in a response that ends well, when its arguments have
 come whole; one that says that it is incomplete is truncated, and one with a piece of the wrong type is at fault.
+Calls of custom tools end with the response: where the model's answer stands behind them, the provider has run them.
 What hosted tools are asked is reported when they are done; their results stand in the item, which passes as it came.
 """
 
@@ -18,12 +19,14 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import Any
 
+from msgspec.structs import replace
+
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import Limits
-from streamtools.sources.adapter import OpenCall
+from streamtools.sources.open_call import OpenCall
 from streamtools.sources.provider_terms import escaped, string
 
 TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
@@ -38,8 +41,10 @@ HOSTED = {
     "code_interpreter_call": "code",
     "image_generation_call": "prompt",
     "mcp_call": "arguments",
+    "x_search_call": "input",
 }
 """The calls that the provider runs itself, likewise."""
+_IN_JSON = ("mcp_call", "x_search_call")  # those that have their arguments as text
 
 _CUT = ["incomplete", "failed", "cancelled"]  # lists, because a status may be anything
 _ENDED = ["completed", *_CUT]
@@ -98,6 +103,7 @@ class Items:
         self._newest: dict[str, Item] = {}  # of each kind
         self._open: set[str] = set()  # keys of calls that have begun and not ended
         self._done: dict[tuple[str, str], Item] = {}  # calls that are done, by one of their ids and their content
+        self._held: list[SourceEvent] = []  # the ends of custom calls
 
     def add(self, kind: str, item_id: Any, index: Any) -> Item:
         """Return a new item. What is no id, or no index, counts as not sent."""
@@ -162,7 +168,7 @@ class Items:
         """Return which places of the final output hold calls that have come before: by an id or a place, by what they
         say, or because one is still open. Each of those without an id in common stands for one of them only.
         """
-        calls = {at: each for at, each in enumerate(output) if isinstance(each, dict) and each.get("type") in [*CALLS]}
+        calls = {at: each for at, each in enumerate(output) if isinstance(each, dict) and kind_of(each) in CALLS}
         found: dict[int, Item] = {}
         known: set[str] = set()
         for index, each in calls.items():
@@ -250,7 +256,7 @@ class Items:
         arguments = data.get(field)
         if not fits(arguments, self._limits.depth):
             arguments = None  # the item says so itself
-        elif arguments is not None and not isinstance(arguments, dict) and item.kind != "mcp_call":
+        elif arguments is not None and not isinstance(arguments, dict) and item.kind not in _IN_JSON:
             arguments = {field: arguments}
         name = string(data.get("name")) or item.kind.removesuffix("_call")
         events.append(NativeToolCall(item.key, name, arguments, string(data.get("id")), provider_executed=True))
@@ -302,7 +308,16 @@ class Items:
                     events.append(ToolCallDelta(item.key, '"}'))
                 elif given is None:
                     given = {"input": ""}
-        item.end(given, events)
+        item.end(given, self._held if item.kind == "custom_tool_call" else events)
+
+    def release(self, events: list[SourceEvent], *, answered: bool = False) -> None:
+        """Append the ends of custom calls. Where the same response has `answered` behind them, the provider has run
+        them itself, as only the end of the response shows.
+        """
+        for end in self._held:
+            assert isinstance(end, NativeToolCall)
+            events.append(replace(end, provider_executed=answered))
+        self._held.clear()
 
     def _remember(self, item: Item) -> None:
         """Keep what a call says that is done, so that it is known again."""
@@ -316,6 +331,12 @@ class Items:
         for name in (item.item_id, item.id):
             if name is not None:
                 self._done.setdefault((name, item.content), item)
+
+
+def kind_of(data: dict[str, Any]) -> str:
+    """Return the type of an item; xAI runs its own search, and writes it as a call of a custom tool."""
+    kind, id = string(data.get("type")) or "", string(data.get("call_id")) or ""
+    return "x_search_call" if kind == "custom_tool_call" and id.startswith("xs_call") else kind
 
 
 def differ(one: object, other: object) -> bool:

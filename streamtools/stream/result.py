@@ -60,7 +60,8 @@ class TurnResult:
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
     the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
     `steps` has them apart. `resumed` are calls of an earlier run, which this one has gone on with: the results of these
-    are its own. The rest is that of `done`.
+    are its own. `response_id` and `model` are the provider's names for its last answer, and for the model that gave it.
+    The rest is that of `done`.
     """
 
     text: str = ""
@@ -74,6 +75,8 @@ class TurnResult:
     reason: DoneReason | None = None
     finish_reason: str | None = None
     conversation_id: str | None = None
+    response_id: str | None = None
+    model: str | None = None
     steps: list[Step] = field(default_factory=list, repr=False)
     resumed: list[ToolCall] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
@@ -231,6 +234,7 @@ class Collector:
                 for call in self._superseded:
                     step.text = step.text.replace(call.raw, "", 1)
                 result.steps.append(step)
+                result.response_id, result.model = event.response_id, event.model
                 self._begin_step()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
@@ -250,6 +254,9 @@ class Collector:
                 self._native.pop(call.id, None)
                 self._in_text.pop(call.id, None)
                 self._superseded.append(call)
+            return
+        if error.code is Code.SUPERSEDED:  # of a call that somebody else runs
+            self._names.pop(error.call_id or "", None)
             return
         if error.dialect != NATIVE:
             self._written.recent.append(error.raw or "")

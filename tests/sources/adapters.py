@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from streamtools.errors import Code
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
 from streamtools.sources import FrameAdapter
@@ -22,6 +24,12 @@ def read(make: Make, *chunks: bytes) -> list[SourceEvent]:
     return [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
 
 
+def unnamed(events: Sequence[SourceEvent]) -> list[SourceEvent]:
+    """Return events without the provider's names for its answer and its model, which have tests of their own."""
+    ends = (ProviderCompleted,)
+    return [replace(each, response_id=None, model=None) if isinstance(each, ends) else each for each in events]
+
+
 def cuts(stream: bytes) -> Iterator[list[bytes]]:
     """Yield the stream whole, byte by byte, and at every place in two, or in pieces at random if it is long."""
     if len(stream) <= _SHORT:
@@ -36,10 +44,11 @@ def cuts(stream: bytes) -> Iterator[list[bytes]]:
 
 def assert_same_at_every_cut(make: Make, stream: bytes, expected: list[SourceEvent]) -> None:
     """Assert that a stream gives the same events however it is cut, and that each event survives JSON."""
-    assert expected == read(make, stream)
+    whole = read(make, stream)
+    assert unnamed(expected) == unnamed(whole)
     for chunks in cuts(stream):
-        assert expected == read(make, *chunks), chunks
-    for event in expected:
+        assert whole == read(make, *chunks), chunks
+    for event in whole:
         assert type(event) is type(read_source_event(event.to_json()))
 
 
