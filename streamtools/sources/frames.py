@@ -283,11 +283,12 @@ class ArrayDecoder(FrameDecoder):
                 start = at if self._depth == 1 else start
             else:
                 self._depth -= mark != b","
-                if self._depth == (mark == b","):
-                    self._held += chunk[start : found.start()]
+                if self._depth <= 1:  # an element has ended, if there was one
+                    end = at if self._depth == 1 and mark != b"," else found.start()
+                    self._held += chunk[start:end]
                     frames += self._bounded([bytes(self._held).strip()])
                     start = at
-                    self._over = self._depth == 0
+                    self._over = self._depth <= 0
         self._held = self._held[: 0 if self._over else None] + chunk[start : 0 if self._over else None]
         self._bound()
         return frames

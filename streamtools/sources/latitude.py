@@ -261,6 +261,7 @@ class Latitude(TurnsAdapter):
         if frame.event == "error":
             self._report(value, events)
             return
+        self._note_strange(frame.event, value)
         if isinstance(value, dict) and value.get("type") in ("event", *_NAMED) and isinstance(value.get("data"), dict):
             value = value["data"]
         if isinstance(value, dict):

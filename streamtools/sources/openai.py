@@ -180,7 +180,7 @@ class ChatCompletions(FrameAdapter):
     def _read_chunk(self, chunk: _Chunk, events: list[SourceEvent]) -> bool:
         """Append what `chunk` says, and return whether it says more, or other things, than is understood here."""
         more = not chunk.choices
-        if chunk.choices:
+        if chunk.choices is not None:
             self._blank = False  # whatever they hold, they are ours
         for choice in chunk.choices or ():
             if choice.index:  # of several answers the first is read; null and missing are 0
@@ -251,7 +251,7 @@ class ChatCompletions(FrameAdapter):
         if named or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
             self._report(value, events)
         else:
-            self._pass_raw(value, events)
+            self._pass_strange(frame, value, events)
 
     def _add_content(self, content: Any, events: list[SourceEvent]) -> None:
         """Append the text of a delta, which may come in parts."""

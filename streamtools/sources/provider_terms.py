@@ -191,9 +191,11 @@ def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
 
 def _cost(value: Any) -> float | None:
     """Return what a response has cost; Perplexity tells of what it consists, too."""
-    cost = value.get("total_cost") if isinstance(value, dict) else value
-    is_one = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 2**53
-    return float(cost) if is_one else None
+    if isinstance(value, dict):
+        value = value.get("total_cost")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < 2**53 else None
 
 
 def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
@@ -226,8 +228,8 @@ _BY_KEY = {
     "done": "ollama",
 }
 _UNREAD = {
-    "thread": "OpenAI's Assistants, which no source reads: ask its Responses",
-    "response": "Ollama's /api/generate, which no source reads: ask /api/chat",
+    "thread": "they are OpenAI's Assistants, which no source reads: ask its Responses",
+    "response": "they are Ollama's /api/generate, which no source reads: ask /api/chat",
 }
 """What no source reads, by the name under which `seen_in` knows it, and what to ask for instead."""
 
