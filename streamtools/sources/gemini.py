@@ -9,8 +9,7 @@ counts then; and it may come before code that Google runs, behind whose result t
 Without `alt=sse` the chunks are the elements of one JSON array, which comes in pieces all the same. A call is whole in
 one part; Vertex can stream it, as a name, then values with their paths (`partial_args.py`), and it ends with the first
 piece that does not announce another. A new call before that ends nothing: the one before was cut off. Errors in
-mid-stream are bare JSON without `data:`. A blocked prompt has no candidates. The usage of every chunk is the sum so
-far, and is reported once, at the end.
+mid-stream are bare JSON without `data:`. A blocked prompt has no candidates. Usage is the sum so far, and told once.
 
 Events of the Interactions API have an `event_type`: steps start, grow and stop. A step is a thought, a piece of the
 model's output, a function call, or work of Google's own tools, which have run already and pass as they came; its index
@@ -283,7 +282,6 @@ class Gemini(_Interactions):
         for part in parts if isinstance(parts, list) else (parts,):
             if isinstance(part, dict):
                 executed = next((name for name in _EXECUTED if part.get(name)), executed)
-            if isinstance(part, dict):
                 self._read_part(part, events)
             elif part is not None:
                 self._pass_raw(part, events)

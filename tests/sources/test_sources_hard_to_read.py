@@ -354,7 +354,7 @@ WRITTEN = json.dumps(ARRAY, indent=2).encode().replace(b"},\n  {", b"}\n,\r\n{")
 def test_an_array_of_chunks_at_every_cut(before: bytes) -> None:
     """Each chunk is read as soon as its bracket closes."""
     usage = Usage(input=1)
-    expected = [
+    expected: list[SourceEvent] = [
         TextDelta('a "[{,}]" \\'),
         NativeToolCall("1", "f", {"a": [1, {}]}),
         SourceUsage(usage),

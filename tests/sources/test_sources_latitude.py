@@ -467,7 +467,10 @@ PROXIES: dict[str, tuple[bytes, list[SourceEvent]]] = {
     "an error by the name of its event": (frame({"detail": "x", "message": "no"}, "error"), [SourceError("no")]),
     "an error that is a list": (frame([{"message": "no"}], "error"), [SourceError("no")]),
     "an error that is no JSON": (frame("no", "error"), [SourceError("no")]),
-    "values that are no events": (frame([1]) + frame("null"), [SourceRaw([1]), SourceRaw(None)]),
+    "values that are no events": (
+        frame([1]) + frame("null") + frame({"type": "text-delta", "textDelta": "a"}, "provider-event"),
+        [SourceRaw([1]), SourceRaw(None), TextDelta("a")],
+    ),
     "pings": (b"event: ping\n\n: wait\n\n", []),
 }
 
