@@ -30,7 +30,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.frames import Frame, Framed, FrameDecoder, Skipped, as_frame
+from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped, as_frame
 from streamtools.sources.open_call import Pairs
 from streamtools.sources.provider_terms import (
     Fault,
@@ -289,7 +289,12 @@ class FrameAdapter(Adapter):
         self._fail(read_fault(value), events)
 
     def _pass_over(self, frame: Framed, events: list[SourceEvent]) -> None:
-        if type(frame) is Skipped and not self._over:
+        if type(frame) is Damaged and not self._over:
+            if frame.final:
+                self._fail(self._foreign(events) or Fault(frame.why, "framing", None), events)
+            else:
+                events.append(_bad_frame(frame.why, ""))
+        elif type(frame) is Skipped and not self._over:
             message = f"an event of {frame.count} bytes is over the limit of {self._limits.frame}; it was skipped"
             events.append(SourceWarning(Code.SKIPPED, message, count=frame.count))
 

@@ -35,9 +35,12 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter, decode
 from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.anthropic import Anthropic
+from streamtools.sources.bedrock import Bedrock
+from streamtools.sources.cohere import Cohere
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
+from streamtools.sources.mistral import MistralConversations
 from streamtools.sources.ollama import Ollama
 from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.provider_terms import format_of
@@ -45,6 +48,9 @@ from streamtools.sources.responses import Responses
 
 _ENOUGH = 64 * 1024
 """Bytes, or objects, that are looked at; what then has shown nothing is read as the format that most servers speak."""
+
+_BY_FIRST = {b"[": "gemini", b"\0": "bedrock"}
+"""Formats that the first byte shows: one array of chunks, and the length of a binary message."""
 
 ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
     "openai": ChatCompletions,
@@ -54,6 +60,9 @@ ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
     "ollama": Ollama,
     "ai_sdk": AISDKMessages,
     "latitude": Latitude,
+    "bedrock": Bedrock,
+    "cohere": Cohere,
+    "mistral": MistralConversations,
 }
 """The adapters of byte streams, by the name under which a recording asks for them."""
 
@@ -74,6 +83,8 @@ class Undecided(Adapter):
         media = content_type.partition(";")[0].strip().lower()
         if "ndjson" in media or "jsonl" in media:
             self._choose("ollama")
+        elif media == "application/vnd.amazon.eventstream":
+            self._choose("bedrock")
 
     @property
     def ended(self) -> bool:
@@ -83,8 +94,8 @@ class Undecided(Adapter):
         if self._chosen is not None:
             return self._chosen.take(item)
         self._waiting.append(item)
-        is_array = self._frames is None and isinstance(item, bytes | bytearray) and item.lstrip().startswith(b"[")
-        name = "gemini" if is_array else self._recognise(self._look_at(item))
+        begun = item.lstrip()[:1] if self._frames is None and isinstance(item, bytes | bytearray) else b""
+        name = _BY_FIRST.get(bytes(begun)) or self._recognise(self._look_at(item))
         return [] if name is None and self._seen < _ENOUGH else self._choose(name)[1]
 
     def close(self, cause: str | None = None) -> list[SourceEvent]:

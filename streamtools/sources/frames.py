@@ -48,7 +48,14 @@ class Skipped(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-Framed: TypeAlias = Frame | Skipped
+class Damaged(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the framing that cannot be read; a `final` one is the end of the stream."""
+
+    why: str
+    final: bool = False
+
+
+Framed: TypeAlias = Frame | Skipped | Damaged
 
 
 class FrameDecoder(ABC):

@@ -21,18 +21,19 @@ MESSAGE_LENGTH = 500
 """Characters of a provider's message that are shown; some echo the whole prompt."""
 
 _TERMS: dict[FinishReason, str] = {
-    "stop": "stop end_turn stop_sequence completed",
-    "tool_calls": "tool_calls tool_use function_call requires_action",
+    "stop": "stop end_turn stop_sequence completed complete",
+    "tool_calls": "tool_calls tool_call tool_use function_call requires_action",
     "length": "length max_tokens max_output_tokens max_messages model_context_window_exceeded budget_exceeded"
     " incomplete"  # Responses: it does not tell why
     " model_length",  # Mistral: the context window is full
-    "content_filter": "content_filter refusal"
+    "content_filter": "content_filter refusal error_toxic"
+    " guardrail_intervened content_filtered"  # Bedrock
     " safety recitation blocklist prohibited_content spii model_armor"  # Gemini, as are the following
     " image_safety image_prohibited_content image_recitation image_other",
     "error": "error failed malformed_function_call malformed_response unexpected_tool_call too_many_tool_calls"
-    " missing_thought_signature",
+    " missing_thought_signature malformed_model_output malformed_tool_use timeout",
     "pause": "pause_turn compaction steered continuation interrupted requires_continuation",
-    "cancelled": "cancelled abort",  # the second of vLLM
+    "cancelled": "cancelled abort user_cancel",  # the second of vLLM, the third of Cohere
 }
 _REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.split()}
 
@@ -218,6 +219,10 @@ _BY_TYPE = {
     **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
     **dict.fromkeys(("start", "start-step", "text-start", "reasoning-start", "tool-input-start", "abort"), "ai_sdk"),
     **dict.fromkeys(("text-delta", "reasoning-delta", "tool-input-available", "finish"), "ai_sdk"),
+    **dict.fromkeys(("message-start", "content-start", "content-delta", "message-end", "tool-plan-delta"), "cohere"),
+    **dict.fromkeys(("tool-call-start", "tool-call-delta", "citation-start"), "cohere"),
+    **dict.fromkeys(("conversation.response.started", "message.output.delta", "function.call.delta"), "mistral"),
+    **dict.fromkeys(("conversation.response.done", "tool.execution.started"), "mistral"),
 }
 _BY_KEY = {
     "choices": "openai",
@@ -226,6 +231,7 @@ _BY_KEY = {
     "usageMetadata": "gemini",
     "event_type": "gemini",  # of its interactions
     "done": "ollama",
+    **dict.fromkeys(("messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "chunk"), "bedrock"),
 }
 _UNREAD = {
     "thread": "they are OpenAI's Assistants, which no source reads: ask its Responses",

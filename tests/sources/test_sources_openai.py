@@ -378,9 +378,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
     "usage that is none": (
         sse({"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": True}}) + DONE,
         [
-            SourceRaw(
-                {"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": True, "total_tokens": -1}}
-            ),
+            SourceRaw({"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": True}}),
             ProviderCompleted(finish_reason="stop"),
         ],
     ),

@@ -39,12 +39,15 @@ from tests.fuzz.targets.grammars import EVENTS, MESSAGES, SCHEMAS, STREAMS, Stre
 from tests.machine.test_machine_laws import run
 from tests.outputs.test_encoders_contract import ENCODERS
 from tests.recording.test_scrubbing import PLANTED
+from tests.support import event_streams
 
 _ANY = Limits(calls=10**6)
 _LEFT = ("ai_sdk 6", "ag_ui 1.0", "openai, with usage")  # encoders of a body whose `done` does not come
 
 
 def _body(name: str, parts: list[Any]) -> bytes:
+    if name == "bedrock":
+        return b"".join(event_streams.event(kind, value) for each in parts for kind, value in each.items())
     begin, end = ("", "\n") if name == "ollama" else ("data: ", "\n\n")
     return "".join(each if isinstance(each, str) else f"{begin}{json.dumps(each)}{end}" for each in parts).encode()
 
