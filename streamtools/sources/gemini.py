@@ -7,7 +7,7 @@ halves of a character. So the common chunk costs one decode and one event, and o
 Peculiar here: the finish reason is STOP for calls too; it may come with every chunk, and one that says more than STOP
 counts then; and it may come before code that Google runs, behind whose result the answer goes on. There is no sentinel.
 Without `alt=sse` the chunks are the elements of one JSON array, which comes in pieces all the same. A call is whole in
-one part; Vertex can stream it, as a name, then values with their paths (`partial_args.py`), and it ends with the first
+one part; Vertex can stream it, as a name, then values with their paths (`open_call.py`), and it ends with the first
 piece that does not announce another. A new call before that ends nothing: the one before was cut off. Errors in
 mid-stream are bare JSON without `data:`. A blocked prompt has no candidates. Usage is the sum so far, and told once.
 
@@ -37,8 +37,7 @@ from streamtools.events import (
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import EventsOrArray, Frame
-from streamtools.sources.open_call import OpenCall, end_doubtful
-from streamtools.sources.partial_args import PartialArgs
+from streamtools.sources.open_call import OpenCall, PartialArgs, end_doubtful
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in
 
 _COUNTS = {
