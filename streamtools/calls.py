@@ -57,8 +57,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     `dialect` is how it was written, `NATIVE` for one that the provider sent beside the text. `raw` is the exact text
     that was hidden from the reader, markers included; several calls from one array share out that text between them,
-    and native calls have none. `provider_id` is an id that the model or the provider wrote; `id` is unique in the run.
-    `signature` is a provider's own, and goes back to it unchanged with the call.
+    and native calls have none, but for malformed ones of a history, whose `raw` is what stood for their arguments.
+    `provider_id` is an id that the model or the provider wrote; `id` is unique in the run. `signature` is a provider's
+    own, and goes back to it unchanged with the call; so does `own`, what it put beside the call, by its format.
     """
 
     id: str
@@ -69,6 +70,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     repaired: bool = False
     provider_id: str | None = None
     signature: str | None = None
+    own: dict[str, Any] | None = None
 
     @property
     def is_native(self) -> bool:
@@ -129,7 +131,7 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
         if error.code is not Code.INVALID_JSON:
             raise
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that is not JSON: {error}") from None
-    if decoded.value is None:  # how some models call a tool without parameters
+    if decoded.value is None:  # Groq's Llama writes it for tools without parameters
         return Decoded({}, False)
     if not isinstance(decoded.value, dict):
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that holds {_kind(decoded.value)}")

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, Self
 import anyio.to_thread
 
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
-from streamtools.conversation.models.http_model import AUTO, Ask, HTTPModel, Model
+from streamtools.conversation.models.http_model import AUTO, Ask, HTTPModel, Model, origin_of
 from streamtools.errors import Code
 from streamtools.events import SourceError, SourceEvent
-from streamtools.history import Message, System, User, calls_as_text
+from streamtools.history import Message, Origin, System, User, calls_as_text
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
@@ -215,6 +215,11 @@ class Reply:
 
     def __aiter__(self) -> Self:
         return self
+
+    @property
+    def origin(self) -> Origin:
+        """Whose answer it is."""
+        return origin_of(self._model)
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._before:

@@ -77,9 +77,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        sums: dict[str, Any] = {
-            name: _sum(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__
-        }
+        sums: dict[str, Any] = {n: _sum(getattr(self, n), getattr(other, n)) for n in self.__struct_fields__}
         return Usage(**sums)
 
 
@@ -124,7 +122,9 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     """A piece of reasoning that came in a channel of its own.
 
     A `signature` ends one block of it, and goes back to the provider unchanged with the next request, as does the `id`
-    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text.
+    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text. `own`
+    are the fields in which the reasoning of the turn goes back, by the format of the provider's messages; null stands
+    for its text.
     """
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
@@ -132,6 +132,7 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     signature: str | None = None
     id: str | None = None
     redacted: bool = False
+    own: dict[str, Any] | None = None
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
@@ -159,8 +160,9 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
     `arguments` is what the provider tells at the end: JSON text, an object, or None, and then what the deltas held
     counts. `signature` goes back to the provider unchanged with the call. `provider_executed`: the provider runs the
-    tool itself, and nobody else must. Not `answerable`: nobody can give the provider a result, so the call is reported
-    and stays pending. `fault`: what the provider tells in the place of a call cannot be one.
+    tool itself, and nobody else must. `own` is what goes back beside the call, by the format of the provider's
+    messages; for one that the provider runs itself, all of it. Not `answerable`: nobody can give the provider a result,
+    so the call is reported and stays pending. `fault`: what the provider tells in the place of a call cannot be one.
     `emulated`: the model was asked for it, so that what is declared of its native calls says nothing here.
     """
 
@@ -174,6 +176,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     answerable: bool = True
     fault: Code | None = None
     emulated: bool = False
+    own: dict[str, Any] | None = None
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
@@ -236,10 +239,16 @@ class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
 
 
 class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
-    """What an adapter does not understand, passed on as it came."""
+    """What an adapter does not understand, passed on as it came.
+
+    With a `format`, that of the messages of a provider, it is a part of the turn, and goes back to that provider in its
+    place: it is an `"item"` by itself, or about the `"text"` since the part before it, what stands beside that.
+    """
 
     type: ClassVar[Literal["raw"]] = "raw"
     data: Any
+    format: str | None = None
+    about: Literal["item", "text"] = "item"
 
 
 SourceEvent: TypeAlias = (

@@ -112,7 +112,7 @@ class NativeCalls:
         self.emulated = self.emulated or event.emulated
         if not event.answerable:
             self.unanswerable.add(call.id)
-        self._end(event.key, given, event.signature)
+        self._end(event.key, given, event.signature, event.own)
         return events
 
     def reconcile(self, told: Iterable[NativeToolCall]) -> list[UIEvent]:
@@ -246,7 +246,7 @@ class NativeCalls:
                 self._add(call, text[len(told) :])
         return text
 
-    def _end(self, key: str, text: str, signature: str | None) -> None:
+    def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
         call = self.open.pop(key)
         self._sound.pop(key, None)
         self._ended.add(key)
@@ -255,13 +255,13 @@ class NativeCalls:
             self.output.add(Warning, Code.SKIPPED, message, count=call.dropped)
             return
         try:
-            result = self._read(call, text, signature)
+            result = self._read(call, text, signature, own)
         except Rejected as fault:
             self._reject(call, fault)
         else:
             self.output.complete_call(call, result)
 
-    def _read(self, call: OpenCall, text: str, signature: str | None) -> ToolCall:
+    def _read(self, call: OpenCall, text: str, signature: str | None, own: dict[str, Any] | None) -> ToolCall:
         """Return the call that a call has become; raise `Rejected`."""
         if call.fault is not None:
             raise call.fault
@@ -279,6 +279,7 @@ class NativeCalls:
             repaired=decoded.repaired,
             provider_id=call.provider_id,
             signature=signature,
+            own=own,
         )
 
     def _reject(self, call: OpenCall, fault: Rejected) -> None:
@@ -288,7 +289,12 @@ class NativeCalls:
 
     def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
         """Return what is none of our business, so that nothing is lost: a server's call, or more of an ended one."""
-        return Raw(msgspec.to_builtins(event), seq=self._number())
+        data = msgspec.to_builtins(event)
+        own = data.pop("own", None)
+        if own and isinstance(event, NativeToolCall) and event.provider_executed:
+            ((format, item),) = own.items()
+            return Raw(data, self._number(), format, item=item)
+        return Raw(data, seq=self._number())
 
 
 def is_cut(text: str) -> bool:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, UIEvent, Usage, Warning
+from streamtools.machine.ending import EndingRun
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.dialects import Dialect, Dialects, watched
@@ -36,7 +37,7 @@ class Chosen(NamedTuple):
     malformed: int
 
 
-class RunnableCalls:
+class RunnableCalls(EndingRun):
     """Which calls of a run may run, and what its turns have cost; `StreamMachine` sets the state."""
 
     __slots__ = ("_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
@@ -136,6 +137,10 @@ class Turn:
         if self.room >= 0:
             self.deltas.append(text)
         return self.parser.feed(text)
+
+    def settle(self) -> list[UIEvent]:
+        """Return the text that is held back, which no marker can continue: something else of the provider's follows."""
+        return self.parser.release() if self.parser.held else []
 
     def lose(self) -> None:
         """Take note that a part of the stream is missing, whatever it held: a call that is open cannot be trusted."""

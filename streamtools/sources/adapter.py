@@ -62,6 +62,8 @@ def _hold_nothing(events: Iterable[SourceEvent]) -> bool:
 class Adapter(ABC):
     """Makes source events of what a transport yields, one item at a time."""
 
+    format: str | None = None
+    """That of the messages of its provider, where a history has one."""
     _over = False  # nothing that comes now counts
     content_type = ""
     """What the response declares, as far as it is known."""

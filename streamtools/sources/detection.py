@@ -90,6 +90,11 @@ class Undecided(Adapter):
     def ended(self) -> bool:
         return self._chosen is not None and self._chosen.ended
 
+    @property
+    def format(self) -> str | None:  # type: ignore[override]  # of others it is known from the start
+        """That of the adapter that was chosen."""
+        return None if self._chosen is None else self._chosen.format
+
     def take(self, item: object) -> list[SourceEvent]:
         if self._chosen is not None:
             return self._chosen.take(item)

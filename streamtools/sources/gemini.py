@@ -28,18 +28,21 @@ from streamtools.events import (
     FinishReason,
     NativeToolCall,
     SourceEvent,
+    SourceRaw,
     SourceUsage,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
     Usage,
 )
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import EventsOrArray, Frame
-from streamtools.sources.open_call import OpenCall, PartialArgs, end_doubtful
+from streamtools.sources.open_call import CallOfValues, OpenCall, end_doubtful
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in
 
+_FORMAT = "gemini"
 _COUNTS = {
     "input": ("promptTokenCount",),
     "output": ("candidatesTokenCount",),
@@ -189,20 +192,11 @@ class _Interactions(FrameAdapter):
                 self._pass_raw(value, events)
 
 
-class _Call(OpenCall):
-    """A call that comes as values with their paths."""
-
-    __slots__ = ("arguments",)
-
-    def __init__(self, key: str, name: str | None, limits: Limits) -> None:
-        super().__init__(key, name=name)
-        self.arguments = PartialArgs(limits)
-
-
 class Gemini(_Interactions):
     """Chunks of generated content over SSE into source events, and events of interactions, which have a type."""
 
     name = "gemini"
+    format = _FORMAT
     reads_documents = True
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -210,7 +204,7 @@ class Gemini(_Interactions):
         self._reason: str | None = None
         self._blocked: str | None = None  # why there is no answer to the prompt
         self._counts: _Counts | None = None
-        self._call: _Call | None = None
+        self._call: CallOfValues | None = None
         self._calls = 0
 
     @property
@@ -303,18 +297,23 @@ class Gemini(_Interactions):
         if isinstance(call, dict):
             self._read_call(call, signature, events)
         elif isinstance(text, str) or (signature and not rest):
-            if not part.get("thought"):
-                self._say(text, events)
-                text = ""
-            self._think(text, events, signature)
+            (self._think if part.get("thought") else self._read_text)(text, events, signature)
             if rest:
                 self._pass_raw(rest, events)
         elif isinstance(code := part.get("executableCode"), dict):
-            self._add_executed("code_execution", code, code.get("id"), signature, events)
+            self._add_executed("code_execution", code, code.get("id"), signature, part, events)
         elif isinstance(tool := part.get("toolCall"), dict):
-            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, events)
+            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, part, events)
         elif rest or text:
             self._pass_raw(part, events)
+            if isinstance(events[-1], SourceRaw):
+                events[-1] = SourceRaw(part, _FORMAT)
+
+    def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
+        """Read a part of the answer; one that is signed stays apart from those before it, and may be empty."""
+        events += [SourceRaw({}, _FORMAT, "text")] if signature and text else []
+        self._say(text, events)
+        events += [SourceRaw({"thoughtSignature": signature}, _FORMAT, "text")] if signature else []
 
     def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
         """Read a call, or a piece of one: they follow one another, and only the first piece has a name."""
@@ -329,7 +328,7 @@ class Gemini(_Interactions):
                     events.append(NativeToolCall(str(self._calls), name, given, id, signature=signature))
                 return
             self._calls += 1
-            call = self._call = _Call(str(self._calls), name, self._limits)
+            call = self._call = CallOfValues(str(self._calls), name, self._limits)
             events.append(ToolCallStart(call.key, id, name))
         elif id is not None and call.id is None:
             events.append(ToolCallStart(call.key, id))
@@ -351,12 +350,13 @@ class Gemini(_Interactions):
             self._call = None
 
     def _add_executed(
-        self, name: str | None, arguments: Any, id: Any, signature: str | None, events: list[SourceEvent]
+        self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
         """Append a call that Google has run itself; its result comes as it is."""
         self._calls += 1
         id = id if isinstance(id, str) else None
-        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature), events)
+        own = {_FORMAT: part} if fits(part, self._limits.depth) else None
+        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature, own=own), events)
 
     def _finish(self, reason: str) -> None:
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:

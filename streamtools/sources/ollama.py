@@ -47,6 +47,7 @@ class Ollama(FrameAdapter):
     """Lines of a chat into source events."""
 
     name = "ollama"
+    format = "ollama"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(LineDecoder(limits.frame), limits)

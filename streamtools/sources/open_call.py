@@ -1,6 +1,7 @@
 """Calls while they are being streamed: their pieces, text that is cut in mid-character, and values with paths. Sans-IO.
 
-Gemini on Vertex streams arguments as single values with a path each, which become JSON text. A piece is `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`, or has a number, a boolean or a null.
+Gemini on Vertex streams arguments as single values with a path each, which become JSON text. A piece is
+`{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`, or has a number, a boolean or a null.
 The rule: text is written while each value stands behind those before it, as it does in all that was seen: its
 containers are those that are still open, or new. A value that belongs into what is closed already cannot be written any
 more; from there on nothing is, and the object that all pieces make together is given at the end. Pieces of a string
@@ -57,7 +58,7 @@ class Pairs:
 class OpenCall:
     """A native call that is being streamed: it starts, grows and ends, and each of these is an event."""
 
-    __slots__ = ("executed", "fault", "given", "id", "key", "name", "pairs", "signature")
+    __slots__ = ("executed", "fault", "given", "id", "key", "name", "own", "pairs", "signature")
 
     def __init__(
         self, key: str, id: str | None = None, name: str | None = None, given: Any = None, signature: str | None = None
@@ -67,6 +68,7 @@ class OpenCall:
         self.name = name
         self.given = given  # the arguments, where they come whole
         self.signature = signature
+        self.own: dict[str, Any] | None = None  # what goes back beside it, by the format of the provider's messages
         self.executed = False  # the provider runs the tool itself
         self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
         self.pairs = Pairs()
@@ -83,7 +85,10 @@ class OpenCall:
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end; `given` are arguments that came whole."""
         fault = self.fault or fault
-        events.append(NativeToolCall(self.key, self.name, given, self.id, self.executed, self.signature, fault=fault))
+        made = NativeToolCall(
+            self.key, self.name, given, self.id, self.executed, self.signature, fault=fault, own=self.own
+        )
+        events.append(made)
 
     def refuse(self, events: list[SourceEvent]) -> None:
         """Append the beginning and the end of a call that begins while as many are open as a turn may have.
@@ -299,3 +304,13 @@ def _joined(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _joined(each) for name, each in value.items()}
     return [_joined(each) for each in value] if isinstance(value, list) else value
+
+
+class CallOfValues(OpenCall):
+    """A call that comes as values with their paths."""
+
+    __slots__ = ("arguments",)
+
+    def __init__(self, key: str, name: str | None, limits: Limits) -> None:
+        super().__init__(key, name=name)
+        self.arguments = PartialArgs(limits)

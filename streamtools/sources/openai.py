@@ -9,7 +9,8 @@ Groq, newer vLLM) and as parts of a content list (Mistral); usage on the last co
 chunk without choices (OpenAI) or on every chunk (vLLM); errors as a top-level `error` of an ordinary chunk followed by
 `[DONE]` (OpenRouter), as an `event: error` without one (Groq), or as an object that calls itself an error (vLLM); a
 `finish_reason` that comes twice, or is an empty string until the last chunk. A refusal is text: it is the answer.
-`reasoning_details` (OpenRouter) repeat the text of `reasoning` and hold signatures and encrypted blocks beside it. Tool
+`reasoning_details` (OpenRouter) repeat the text of `reasoning` and hold signatures and encrypted blocks beside it. In
+which of these fields reasoning came is told at the end (`reasoning_fields.py`). Tool
 calls have a table of their own (`chat_calls.py`). They are complete once a finish reason says that the model came to an
 end; after one that says that it was cut off, or without any, nothing tells whether the last call was complete.
 
@@ -21,6 +22,7 @@ probabilities and OpenAI's obfuscation are nobody's answer, and are dropped.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import Any
 
 import msgspec
@@ -32,6 +34,7 @@ from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, conve
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
+from streamtools.sources.reasoning_fields import ReasoningFields
 
 _USAGE = {
     "input": ("prompt_tokens",),
@@ -56,6 +59,7 @@ _HELPER = frozenset(
 )
 """What the helper of OpenAI's SDK (`chat.completions.stream()`) says beside its `chunk` events, which hold it all."""
 
+_FIELDS = ("reasoning_content", "reasoning")
 _DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 
 
@@ -98,7 +102,7 @@ class _Head(msgspec.Struct, gc=False):
     model: Any = None
 
 
-_FIELDS = frozenset(_Delta.__struct_fields__)
+_KNOWN = frozenset(_Delta.__struct_fields__)
 _NOTHING = _Chunk(choices=[_Choice(delta=_Delta())])
 _decode = msgspec.json.Decoder(_Chunk).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
@@ -108,6 +112,7 @@ class ChatCompletions(FrameAdapter):
     """Chat completion chunks over SSE into source events. The first finish reason counts, and the last usage."""
 
     name = "openai"
+    format = "openai"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
@@ -115,6 +120,8 @@ class ChatCompletions(FrameAdapter):
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
+        self._fields = ReasoningFields(limits)
+        self._came_in: tuple[bool, ...] = ()  # in which of the fields the last piece of reasoning did
         self._citations: Any = None
         self._opening = _OPENING
 
@@ -193,7 +200,11 @@ class ChatCompletions(FrameAdapter):
                         self._add_thought(thought, events)
                     else:
                         events.append(ReasoningDelta(thought))
+                    fields = bool(delta.reasoning_content), bool(delta.reasoning)
+                    if fields != self._came_in and self._fields.note(events, *itertools.compress(_FIELDS, fields)):
+                        self._came_in = fields
                 if delta.reasoning_details:
+                    self._fields.add(delta.reasoning_details)
                     self._add_details(delta.reasoning_details, bool(thought), events)
                 if delta.content:
                     self._add_content(delta.content, events)
@@ -259,6 +270,7 @@ class ChatCompletions(FrameAdapter):
             text = part.get("text") if isinstance(part, dict) else part
             if isinstance(part, dict) and part.get("thinking"):
                 self._add_thought(part["thinking"], events)
+                self._fields.note(events, "content")
             elif isinstance(text, str):
                 self._say(text, events)
             else:
@@ -291,6 +303,7 @@ class ChatCompletions(FrameAdapter):
         reason = finish_reason(raw)
         if raw is not None and reason not in _CUT:
             self._calls.complete(events)
+        events += self._fields.close()
         if done or raw is not None:
             self._complete_response(reason, raw, self._usage, events)
 
@@ -308,9 +321,9 @@ def _without_news(value: Any) -> tuple[Any, dict[str, Any]]:
     kept: list[Any] = []
     for choice in choices:
         for name in ("delta", "message") if isinstance(choice, dict) else ():
-            if isinstance(delta := choice.get(name), dict) and not _FIELDS.issuperset(delta):
-                news |= {} if choice.get("index") else {key: delta[key] for key in delta if key not in _FIELDS}
-                choice = {**choice, name: {key: delta[key] for key in delta if key in _FIELDS}}
+            if isinstance(delta := choice.get(name), dict) and not _KNOWN.issuperset(delta):
+                news |= {} if choice.get("index") else {key: delta[key] for key in delta if key not in _KNOWN}
+                choice = {**choice, name: {key: delta[key] for key in delta if key in _KNOWN}}
         kept.append(choice)
     return {**value, "choices": kept}, news
 

@@ -57,12 +57,13 @@ def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None
     if not isinstance(value, dict):
         return None
     counts = {field: count for field, paths in table.items() if (count := _count(value, paths)) is not None}
-    if not counts:
+    cost = _cost(value.get("cost"))
+    if not counts and cost is None:
         return None
     reasoning, total = counts.get("reasoning", 0), counts.get("total")
     if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
         counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning apart; ours includes it
-    return Usage(**counts, cost=_cost(value.get("cost")))
+    return Usage(**counts, cost=cost)
 
 
 def shown_url(url: object) -> str | None:

@@ -231,6 +231,7 @@ class Items:
         `status` is that of the response, or empty where the item itself is done.
         """
         self._take(item, data)
+        item.own = _beside(item.kind, data, self._limits.depth)
         state = data.get("status")
         if state in _CUT:
             item.fault = item.fault or Code.TRUNCATED
@@ -337,6 +338,14 @@ def kind_of(data: dict[str, Any]) -> str:
     """Return the type of an item; xAI runs its own search, and writes it as a call of a custom tool."""
     kind, id = string(data.get("type")) or "", string(data.get("call_id")) or ""
     return "x_search_call" if kind == "custom_tool_call" and id.startswith("xs_call") else kind
+
+
+def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | None:
+    """Return what goes back beside a call. Not its item's id: the reasoning that it belongs to may not go back."""
+    known = ("type", "id", "call_id", "name", "arguments", "input", "status")
+    beside = {name: value for name, value in data.items() if name not in known and value is not None}
+    beside |= {"type": kind} if kind == "custom_tool_call" else {}
+    return {"responses": beside} if beside and fits(beside, depth) else None
 
 
 def differ(one: object, other: object) -> bool:

@@ -7,8 +7,9 @@ deltas, or lose some; the whole text goes with the end of the turn, where the ma
 Events of a part that repeat a sequence number are dropped: they come when a stream is resumed before the place where it
 broke off. Servers that do not count, or send the same number always, lose nothing by that; and items are known again.
 
-Items of tools that are the client's and no functions (computer, shell, patch) pass as they came, and so does what is no
-text: annotations, audio, images, the progress of hosted tools. A refusal is text, and its turn was filtered.
+Items of hosted tools, and of tools that are the client's and no functions (computer, shell, patch), pass as they came,
+for the next request, and so does what is no text: annotations, audio, images, the progress of hosted tools. A refusal
+is text, and its turn was filtered.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import ReasoningDelta, SourceEvent, SourceUsage, TextDelta
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
 from streamtools.sources.response_items import CALLS, HOSTED, TEXTS, Item, Items, kind_of, objects, text_of
 
+_FORMAT = "responses"
 _USAGE = {
     "input": ("input_tokens",),
     "output": ("output_tokens",),
@@ -60,6 +62,7 @@ class Responses(FrameAdapter):
     """A response over SSE into source events; its terminal event ends the run and has the usage."""
 
     name = "responses"
+    format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
@@ -71,6 +74,7 @@ class Responses(FrameAdapter):
         self._break = ""  # what stands before the next reasoning
         self._refused = False
         self._ending = False  # the terminal event is being read
+        self._spoken = False  # a message has begun, and nothing has told where it ends
         self._number = -1  # the highest of the sequence
         self._rises = 0
 
@@ -143,6 +147,10 @@ class Responses(FrameAdapter):
             item = self._items.add(kind, data.get("id"), event.output_index)
             if kind in CALLS:
                 self._items.begin(item, data, events)
+            elif kind == "message":
+                if self._spoken:  # else nothing tells it from the one before
+                    events.append(SourceRaw({}, _FORMAT, "text"))
+                self._spoken = True
 
     def _finish_item(self, event: _Event, events: list[SourceEvent]) -> None:
         if isinstance(event.item, dict):
@@ -169,6 +177,8 @@ class Responses(FrameAdapter):
             if kind in HOSTED:
                 self._items.add_hosted(item, data, events)
             self._pass_raw(data, events)
+            if kind and isinstance(events[-1], SourceRaw):
+                events[-1] = SourceRaw(data, _FORMAT)
         item.forget()
 
     # Parts of items: text, reasoning and arguments.
@@ -231,6 +241,9 @@ class Responses(FrameAdapter):
         if not status and self._room >= 0 and text.startswith(heard):  # the response's whole text is for the machine
             self._text.half = ""
             self._append(item, text[len(heard) :], events)
+        if phase := string(data.get("phase")):
+            events.append(SourceRaw({"phase": phase}, _FORMAT, "text"))
+            self._spoken = False
         for part in parts:
             self._refused = self._refused or part.get("type") == "refusal"
             if part.get("type") not in list(TEXTS) or (part.get("annotations") and not item.cited):

@@ -90,6 +90,12 @@ class Reading:
         """What to call for each piece behind the first: `anext`, with as little in between as can be."""
         return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
+    @property
+    def host(self) -> str | None:
+        """The host that answers, where the response says so."""
+        shown = url_of(self._response)
+        return shown.partition("/")[0].partition(":")[0] or None if shown else None
+
     async def __anext__(self) -> Any:
         if self._first is not None:
             first, self._first = self._first, None
@@ -244,6 +250,11 @@ class Source:
         except UnreadableSource:
             self._over = True
             raise
+
+    @property
+    def origin(self) -> tuple[str | None, str | None, str | None]:
+        """Whose answer it is: the format of the provider's messages, its host, and None for the model."""
+        return self._adapter.format, self._reading.host, None
 
     async def aclose(self) -> None:
         """Stop reading and close the response; may be called at any time, from any task, and more than once."""

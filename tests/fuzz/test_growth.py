@@ -12,6 +12,7 @@ import structlog
 from streamtools import history
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
+from streamtools.history import Assistant, TextPart
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
 from streamtools.limits import Limits
@@ -41,7 +42,7 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
 
     def copy(reader: Reader, said: Draft, call: Any) -> None:
         add(reader, said, call)
-        said.calls = [*said.calls]
+        said.parts = [*said.parts]
         reader._open = {each.id: each.name for each in said.calls}
 
     patch.setattr(Reader, "call", copy)
@@ -65,7 +66,8 @@ def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
     def join(message: Any, reader: Reader) -> None:
         read(message, reader)
         if reader.items is not None:
-            reader.items.texts = ["\n".join(reader.items.texts)]
+            text = "\n".join(each.text for each in reader.items.parts if isinstance(each, TextPart))
+            reader.items.parts = [TextPart(text)]
 
     patch.setattr(history, "_read_assistant", join)
 
@@ -249,9 +251,8 @@ def test_what_is_counted() -> None:
     """Lines of the package, and bytes that are asked for, also those of a copy that is let go of at once."""
 
     def join(pieces: int, size: int) -> growth.Work:
-        reader = Reader()
-        reader.go_on().texts += ["x" * size] * pieces
-        return growth.Work(measure(reader.close), 1)
+        said = Assistant(parts=["x" * size] * pieces)
+        return growth.Work(measure(lambda: said.text), 1)
 
     assert join(10, 1).total == join(10, 100_000).total
     assert max(each[1] for each in join(10, 100_000).places.values()) > 1_000_000

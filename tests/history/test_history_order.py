@@ -162,12 +162,18 @@ calls = st.builds(
     dialect=st.just("native"),
     provider_id=st.sampled_from([None, "p"]),
     signature=st.sampled_from([None, "s"]),
+    own=st.none(),
 )
 in_text = st.builds(
-    ToolCall, id=st.sampled_from(["t1", "t2"]), name=st.just("f"), arguments=arguments, dialect=st.just("hash_marker")
+    ToolCall,
+    id=st.sampled_from(["t1", "t2"]),
+    name=st.just("f"),
+    arguments=arguments,
+    dialect=st.just("hash_marker"),
+    own=st.none(),
 )
 thoughts = st.builds(
-    Thought, odd_text, st.sampled_from([None, "s"]), st.sampled_from([None, "r"]), st.booleans(), st.integers(0, 2)
+    Thought, odd_text, st.sampled_from([None, "s"]), st.sampled_from([None, "r"]), st.booleans(), st.none()
 )
 
 
@@ -187,7 +193,8 @@ def histories(draw: st.DrawFn) -> list[Message]:
             history.append(User(draw(odd_text.filter(bool))))
         else:
             native, texts = unique(draw(st.lists(calls, max_size=3))), unique(draw(st.lists(in_text, max_size=2)))
-            history.append(Assistant(draw(odd_text), native, tuple(draw(st.lists(thoughts, max_size=3))), texts))
+            parts: Any = draw(st.permutations([*native, draw(odd_text), *draw(st.lists(thoughts, max_size=3))]))
+            history.append(Assistant(parts=parts, in_text=texts))
             answered = draw(st.permutations([*native, *texts]))
             for call in answered[: draw(st.integers(0, 5))]:
                 if draw(st.booleans()) and not draw(st.booleans()):

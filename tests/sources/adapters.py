@@ -19,15 +19,22 @@ _CUTS = 200
 
 
 def read(make: Make, *chunks: bytes) -> list[SourceEvent]:
-    """Return the events of a whole stream that comes in `chunks`."""
+    """Return the events of a whole stream that comes in `chunks`; who answered is asked for by `who_answers` alone."""
+    return [
+        replace(event, response_id=None, model=None) if isinstance(event, ProviderCompleted) else event
+        for event in _events(make, chunks)
+    ]
+
+
+def who_answers(make: Make, *chunks: bytes) -> tuple[str | None, str | None]:
+    """Return the id of the response, and the model, that the end of a stream tells."""
+    (end,) = (event for event in _events(make, chunks) if isinstance(event, ProviderCompleted))
+    return end.response_id, end.model
+
+
+def _events(make: Make, chunks: Sequence[bytes]) -> list[SourceEvent]:
     adapter = make()
     return [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
-
-
-def unnamed(events: Sequence[SourceEvent]) -> list[SourceEvent]:
-    """Return events without the provider's names for its answer and its model, which have tests of their own."""
-    ends = (ProviderCompleted,)
-    return [replace(each, response_id=None, model=None) if isinstance(each, ends) else each for each in events]
 
 
 def cuts(stream: bytes) -> Iterator[list[bytes]]:
@@ -44,11 +51,10 @@ def cuts(stream: bytes) -> Iterator[list[bytes]]:
 
 def assert_same_at_every_cut(make: Make, stream: bytes, expected: list[SourceEvent]) -> None:
     """Assert that a stream gives the same events however it is cut, and that each event survives JSON."""
-    whole = read(make, stream)
-    assert unnamed(expected) == unnamed(whole)
+    assert expected == read(make, stream)
     for chunks in cuts(stream):
-        assert whole == read(make, *chunks), chunks
-    for event in whole:
+        assert expected == read(make, *chunks), chunks
+    for event in expected:
         assert type(event) is type(read_source_event(event.to_json()))
 
 

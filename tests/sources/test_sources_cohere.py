@@ -25,7 +25,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.cohere import Cohere
-from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read, who_answers
 from tests.support.chat_chunks import DONE, sse
 from tests.support.cuts import cut, places
 
@@ -161,9 +161,7 @@ def test_more_calls_than_a_turn_may_have() -> None:
 
 def test_the_name_of_the_answer() -> None:
     """The message has an id; which model it is of is not told."""
-    (done,) = read(Cohere, START, end())
-    assert isinstance(done, ProviderCompleted)
-    assert ("m1", None) == (done.response_id, done.model)
+    assert ("m1", None) == who_answers(Cohere, START, end())
 
 
 def test_frames_that_cannot_be_read_are_warnings() -> None:

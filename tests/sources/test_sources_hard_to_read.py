@@ -101,7 +101,7 @@ STREAMS: dict[str, Stream] = {
     "xAI's own search": Stream(
         Responses,
         asked("xs_call_1") + completed(custom("xs_call_1"), answer()),
-        [SEARCH, SourceRaw(custom("xs_call_1")), TextDelta("Yes"), END],
+        [SEARCH, SourceRaw(custom("xs_call_1"), "responses"), TextDelta("Yes"), END],
     ),
     "OpenRouter hides a length behind calls": Stream(
         ChatCompletions,
@@ -166,8 +166,8 @@ STREAMS: dict[str, Stream] = {
         + content({"text": "One."}, finish="STOP"),
         [
             TextDelta("I count."),
-            NativeToolCall("1", "code_execution", CODE["executableCode"], provider_executed=True),
-            SourceRaw(RESULT),
+            NativeToolCall("1", "code_execution", CODE["executableCode"], None, True, own={"gemini": CODE}),
+            SourceRaw(RESULT, "gemini"),
             TextDelta("One."),
             STOP,
         ],

@@ -62,7 +62,7 @@ VALUES: list[dict[str, Any]] = [
     {"choices": [{"index": 0, "delta": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]},
 ]
 EVENTS: list[SourceEvent] = [
-    ReasoningDelta("b"),
+    ReasoningDelta("b", own={"openai": {"reasoning_content": None}}),
     TextDelta("a"),
     ToolCallStart("0", "x", "f"),
     ToolCallDelta("0", '{"a":1}'),

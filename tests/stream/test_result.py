@@ -443,6 +443,8 @@ async def test_reasoning_is_kept_in_blocks() -> None:
     )
     first, second = result.steps
 
-    assert [("ab", "s1", "r1", False, 0), ("", "s2", None, True, 0), ("c", None, None, False, 1)] == first.thoughts
-    assert [("d", None, None, False, 0)] == second.thoughts
+    assert (("ab", "s1", "r1", False, None), ("", "s2", None, True, None), ("c", None, None, False, None)) == (
+        first.thoughts
+    )
+    assert (("d", None, None, False, None),) == second.thoughts
     assert "abcd" == result.reasoning

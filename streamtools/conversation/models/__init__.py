@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 from urllib.parse import quote
 
@@ -23,7 +24,7 @@ import anyio.lowlevel
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, offer
 from streamtools.conversation.models.sending import Timeouts
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
-from streamtools.history import Message, read_messages, system_prompt, write_messages
+from streamtools.history import Message, container_of, read_messages, system_prompt, write_messages
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.sources import Source, adapter, detect, events
 from streamtools.tools import ToolChoice, ToolRegistry, ToolsLike
@@ -79,17 +80,17 @@ class OpenAIChat(HTTPModel):
     _key_names = ("OPENAI_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
-        return _chat_body(self.name, ask, self.options)
+        return _chat_body(self.name, ask, self.options, provider=self.origin, send_reasoning=self.send_reasoning)
 
 
-def _chat_body(model: str, ask: Ask, options: Mapping[str, Any]) -> Body:
+def _chat_body(model: str, ask: Ask, options: Mapping[str, Any], **how: Any) -> Body:
     def choose(choice: ToolChoice) -> Body:
         named = {"type": "function", "function": {"name": choice.name}}
         return {"tool_choice": named if choice.mode == "tool" else choice.mode}
 
     body: Body = {
         "model": model,
-        "messages": write_messages(ask.history, "openai", dialects=ask.dialects),
+        "messages": write_messages(ask.history, "openai", dialects=ask.dialects, **how),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -113,7 +114,7 @@ class OpenAIResponses(HTTPModel):
             named = {"type": "function", "name": choice.name}
             return {"tool_choice": named if choice.mode == "tool" else choice.mode}
 
-        written = write_messages(ask.history, "responses", dialects=ask.dialects)
+        written = write_messages(ask.history, "responses", dialects=ask.dialects, provider=self.origin)
         body = offer({"model": self.name, "input": written, "stream": True}, ask, "responses", choose)
         return complete(body, self.options, ask.options, names=_RESPONSES)
 
@@ -137,10 +138,23 @@ class AnthropicMessages(HTTPModel):
         body: Body = {"model": self.name, "max_tokens": MAX_TOKENS}
         if system := system_prompt(ask.history):
             body["system"] = system
-        body |= {"messages": write_messages(ask.history, "anthropic", dialects=ask.dialects), "stream": True}
+        written = write_messages(ask.history, "anthropic", dialects=ask.dialects, provider=self.origin)
+        body |= {"messages": written, "stream": True}
+        container = container_of(ask.history, self.origin)
+        if _is_later(container.get("expires_at")) and isinstance(container.get("id"), str):
+            body["container"] = container["id"]
         body = complete(offer(body, ask, "anthropic", choose), self.options, ask.options, names=_ANTHROPIC)
         body.setdefault("max_tokens", MAX_TOKENS)  # without it nothing is answered
         return body
+
+
+def _is_later(time: object) -> bool:
+    """Return whether a time is still to come; one that cannot be read is over."""
+    try:
+        until = datetime.fromisoformat(str(time))
+    except ValueError:
+        return False
+    return until.replace(tzinfo=until.tzinfo or UTC) > datetime.now(UTC)
 
 
 class GeminiChat(HTTPModel):
@@ -157,7 +171,7 @@ class GeminiChat(HTTPModel):
             named = {"allowedFunctionNames": [choice.name]} if choice.mode == "tool" else {}
             return {"toolConfig": {"functionCallingConfig": mode | named}}
 
-        body: Body = {"contents": write_messages(ask.history, "gemini", dialects=ask.dialects)}
+        body: Body = {"contents": write_messages(ask.history, "gemini", dialects=ask.dialects, provider=self.origin)}
         if system := system_prompt(ask.history):
             body["systemInstruction"] = {"parts": [{"text": system}]}
         body = offer(body, ask, "gemini", choose)
@@ -182,7 +196,7 @@ class OllamaChat(HTTPModel):
     _key_names = ("OLLAMA_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
-        written = write_messages(ask.history, "ollama", dialects=ask.dialects)
+        written = write_messages(ask.history, "ollama", dialects=ask.dialects, provider=self.origin)
         body: Body = {"model": self.name, "messages": written, "stream": True}
         choice = ask.tool_choice
         offered = [] if choice.mode == "none" else ToolRegistry(*ask.tools).definitions("ollama")
