@@ -91,7 +91,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     messages = _without_open_tools(messages)
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
-        if last["type"] == "text":
+        if last.get("type") == "text":
             last["text"] = last["text"].rstrip()
     return messages
 
@@ -153,7 +153,7 @@ def _assistant(message: Assistant, names: Names, ids: _Ids) -> list[dict[str, An
             blocks += _thought(each)
         elif each.data.get("type") != _CONTAINER:
             blocks.append(dict(each.data))
-    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):  # a blank text stood behind it
+    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # a blank text stood behind it
         blocks.pop()
     return blocks
 
