@@ -13,6 +13,7 @@ from streamtools.history import anthropic_messages as anthropic
 from streamtools.history.content import given
 from streamtools.history.parts import Message
 from streamtools.history.turns import Draft, Reader
+from streamtools.json_values import compact, writable
 
 FORMAT = "bedrock"
 _ONE = ("text", "toolUse", "toolResult", "reasoningContent", "image", "document")
@@ -50,8 +51,8 @@ def read_result(part: object, reader: Reader) -> bool:
         return False
     blocks = result.get("content")
     content = [as_part(each) for each in blocks] if isinstance(blocks, list | tuple) else blocks
-    if isinstance(content, list) and len(content) == 1 and isinstance(value := content[0].get("json"), dict | list):
-        content = value if isinstance(value, dict) else {"result": value}
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping) and "json" in content[0]:
+        content = compact(writable(content[0]["json"]))
     reader.answer(result.get("toolUseId"), content, is_error=result.get("status") == "error")
     return True
 
