@@ -103,7 +103,7 @@ class FrameAdapter(Adapter):
     the two channels that all formats have.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
 
     def __init__(self, frames: FrameDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
         self._frames = frames
@@ -188,7 +188,8 @@ class FrameAdapter(Adapter):
         seen, advice = self._strange
         advice = advice or "`sources.detect` finds out whether any source reads it"
         declared = bounded(self.content_type, 100) or "unknown"
-        message = f"nothing in the stream is what `sources.{self.name}` reads: the content type is {declared}"
+        expected = f"`sources.{self.name}`" if self.name else "the adapter"
+        message = f"nothing in the stream is what {expected} reads: the content type is {declared}"
         return SourceError(f"{message}, and it begins with {seen}; {advice}", cause="unknown_format")
 
     def _flush(self, events: list[SourceEvent]) -> None:

@@ -163,12 +163,13 @@ async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
         def __init__(self, method: str, url: str, headers: dict[str, str], data: bytes) -> None:
             self.method, self.url, self.headers, self.data = method, url, headers, data
 
-    for name, members in {
+    modules: dict[str, dict[str, Any]] = {
         "botocore": {},
         "botocore.auth": {"SigV4Auth": SigV4Auth},
         "botocore.awsrequest": {"AWSRequest": AWSRequest},
         "botocore.session": {"get_session": None},
-    }.items():
+    }
+    for name, members in modules.items():
         module = ModuleType(name)
         vars(module).update(members)
         monkeypatch.setitem(sys.modules, name, module)

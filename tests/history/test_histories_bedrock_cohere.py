@@ -16,7 +16,7 @@ CITED = {"citationsContent": {"content": [{"text": "a"}], "citations": []}}
 HOSTED = {"toolUse": {"toolUseId": "t", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}}
 
 
-def user(*blocks: dict[str, Any]) -> dict[str, Any]:
+def user(*blocks: Any) -> dict[str, Any]:
     return {"role": "user", "content": list(blocks)}
 
 

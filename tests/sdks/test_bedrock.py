@@ -126,7 +126,7 @@ def weather(city: str) -> str:
     return f"rain in {city}"
 
 
-TURN = [
+TURN: list[dict[str, Any]] = [
     {"role": "user", "content": [{"image": {"format": "png", "source": {"bytes": "aGk="}}}, {"text": "Hi"}]},
     {
         "role": "assistant",
@@ -147,7 +147,7 @@ def test_each_member_of_a_request_is_known(session: Any) -> None:
     model = BedrockConverse("m", region="us-east-1", max_tokens=9, stop="END", temperature=0.5)
     history = [System("Be brief."), *read_messages(TURN), User("And now?")]
     for choice in ("auto", "required", "tool"):
-        body = model.body(Ask(tuple(history), (weather,), ToolChoice(choice, "weather" if choice == "tool" else None)))  # type: ignore[arg-type]
+        body = model.body(Ask(tuple(history), (weather,), ToolChoice(choice, "weather" if choice == "tool" else None)))
         assert [] == list(unknown(shape, {"modelId": "m", **body}, "request"))
 
 

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import anyio.lowlevel
 
-from streamtools.conversation.models.bedrock import BedrockConverse
+from streamtools.conversation.models.converse import BedrockConverse
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, offer
 from streamtools.conversation.models.sending import Timeouts
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
