@@ -32,7 +32,7 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start"):
     seq: int = 0
 
 
-class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
+class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):
     """A provider's turn has ended, and so have the executions of its calls.
 
     `response_id` and `model` are the provider's names for its answer and for the model that gave it, where it tells.
@@ -190,7 +190,7 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage"):
     seq: int = 0
 
 
-class Raw(Event, frozen=True, gc=False, tag="raw"):
+class Raw(Event, frozen=True, gc=False, tag="raw", repr_omit_defaults=True):
     """What the provider sent and no adapter understands.
 
     `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that

@@ -6,15 +6,12 @@ own: it goes to it as it is, and it is for the caller to know whether this provi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from streamtools.json_values import compact, writable
 
 Content: TypeAlias = str | list[dict[str, Any]]
-
-_DATA = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,(.*)", re.DOTALL)
 
 
 def read_content(content: object) -> Content:
@@ -35,6 +32,20 @@ def text_in(content: Content) -> str:
 
 def is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def is_whole(part: Mapping[str, Any]) -> bool:
+    """Return whether a part of a history is a text, or holds its data or address, and is no reference by an id."""
+    match part.get("type"):
+        case "text":
+            return True
+        case "image_url":
+            return bool(given(part.get("image_url"), "url"))
+        case "file":
+            return bool(given(part.get("file"), "file_data")) and "file_id" not in part["file"]
+        case "input_audio":
+            return bool(given(part.get("input_audio"), "data"))
+    return False
 
 
 def given(value: object, key: str) -> str:
@@ -96,5 +107,7 @@ def write_parts(
 
 def data_of(url: str) -> tuple[str, str] | None:
     """Return the media type and the data that an address holds in Base64, None for one that leads elsewhere."""
-    found = _DATA.fullmatch(url)
-    return (found[1], found[2]) if found else None
+    head, comma, data = url.removeprefix("data:").partition(",")
+    if not (comma and url.startswith("data:") and head.endswith(";base64")):
+        return None
+    return head.partition(";")[0], data

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
-from streamtools.history.content import Content, given, read_content, text_in
+from streamtools.history.content import given, is_whole, read_content, text_in
 from streamtools.history.messages import fit
 from streamtools.history.parts import (
     Assistant,
@@ -58,6 +58,9 @@ class Reader:
         return self._history
 
     def hear(self, message: System | User) -> None:
+        """Add what the system or the user says; of a client's parts, those that hold all that they are."""
+        if self.client and isinstance(message, User) and not isinstance(message.content, str):
+            message = User([each for each in message.content if is_whole(each)])
         self.close().append(message)
 
     def instruct(self, text: str) -> None:
@@ -109,6 +112,8 @@ class Reader:
             raise ValueError(f"it answers call {id!r}, which does not stand without an answer in the turn before it")
         read = read_content(content)
         parts = () if isinstance(read, str) or all(each.get("type") == "text" for each in read) else tuple(read)
+        if self.client:
+            parts, own = tuple(filter(is_whole, parts)), None
         said = text or text_in(read)
         self.add(CallResult(NATIVE, self._open[id], said, id, is_error=is_error, parts=parts, own=own))
 
@@ -156,7 +161,11 @@ class Draft:
 
     def add_text(self, text: str, own: Mapping[str, Any] | None = None) -> None:
         """Add a text; `own` are its provider's members beside it."""
-        self.parts.append(TextPart(text, self.keep(own)))
+        signature = (own or {}).get("thoughtSignature")
+        if self.client and self.format and isinstance(signature, str):  # which nobody can forge
+            self.parts.append(TextPart(text, ProviderItem(self.format, {"thoughtSignature": signature})))
+        else:
+            self.parts.append(TextPart(text, self.keep(own)))
 
     def add_thought(
         self,
@@ -221,6 +230,7 @@ def read_call(
         found = [place[key] for place in places for key in ARGUMENT_FIELDS if place.get(key) is not None]
         name, arguments = next(iter(named), ""), {}
         raw = next((each for each in found if isinstance(each, str) and each), "{}")
+        raw = "" if raw == "null" and name else raw  # of Groq's Llama, for tools without parameters
     return ToolCall(
         id=text_or_none(id) or made,
         name=name,
@@ -286,17 +296,3 @@ class Names:
 
     def of(self, name: str) -> str:
         return name if name in self._taken else fit(name) or "unknown"
-
-
-__all__ = [
-    "Content",
-    "Draft",
-    "Names",
-    "Reader",
-    "arguments_text",
-    "in_order",
-    "keep",
-    "own_of",
-    "read_call",
-    "without",
-]

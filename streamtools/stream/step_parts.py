@@ -56,13 +56,14 @@ class StepParts:
 
     def think(self, event: Reasoning) -> None:
         """Add reasoning, which its signature ends."""
-        if event.text or event.signature:
+        ends = event.signature or event.id
+        if event.text or ends:
             self._end_text()
         if event.text:
             self._block.append(event.text)
         for format, data in (event.own or {}).items():
             self._fields.setdefault(format, {}).update(data)
-        if event.signature:
+        if ends:
             self._end_block(event.signature, event.id, event.redacted)
 
     def call(self, call: ToolCall) -> None:
@@ -120,7 +121,7 @@ class StepParts:
     def _end_block(self, signature: str | None = None, id: str | None = None, redacted: bool = False) -> None:
         text = "".join(self._block)
         self._block.clear()
-        if text or signature:
+        if text or signature or id:
             self._parts.append(Thought(text, signature, id, redacted))
 
     def _mark_reasoning(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from streamtools.history import (
     Assistant,
+    Message,
     Origin,
     ProviderItem,
     Results,
@@ -29,7 +30,7 @@ Messages = list[dict[str, Any]]
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 QUOTE = {"type": "web_search_result_location", "url": "u", "title": "t", "encrypted_index": "i", "cited_text": "c"}
-SEARCH = [
+SEARCH: list[dict[str, Any]] = [
     {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "x"}},
     {
         "type": "web_search_tool_result",
@@ -357,7 +358,7 @@ def test_another_host_gets_nothing_of_it() -> None:
     item, own = ProviderItem("openai", {"audio": {"id": "a"}}), ProviderItem("openai", {"reasoning": "Hm"})
     origin = Origin("openai", "one.example", "m1")
     turn = Assistant(parts=(Thought("Hm", own=own), "Hi", item), origin=origin)
-    history = [User("?"), turn]
+    history: list[Message] = [User("?"), turn]
 
     def keys(**provider: Any) -> set[str]:
         asked = Origin(**provider) if provider else None
@@ -462,7 +463,7 @@ def test_what_nests_too_deep_to_be_written_again() -> None:
 def test_calls_of_other_tools_that_nobody_answered() -> None:
     """Computers and shells are the client's: without their output the provider refuses them, and what led to them."""
     call = {"type": "computer_call", "id": "cu", "call_id": "c3", "action": {}}
-    messages = [ASK, ENCRYPTED, call, DONE]
+    messages: Messages = [ASK, ENCRYPTED, call, DONE]
     assert [ASK, DONE] == write_messages(read_messages(messages), "responses")
 
 
