@@ -8,7 +8,7 @@ an item that one of its two ids names, and whose other id and index are another'
 Function calls are calls, and so are those of custom tools, whose free text becomes the argument `input` and is written
 as JSON on the way. A call is complete when its item is done, or, in a response that ends well, when its arguments have
 come whole; one that says that it is incomplete is truncated, and one with a piece of the wrong type is at fault.
-Calls of custom tools end with the response: where the model's answer stands behind them, the provider has run them.
+Where the model's answer stands behind calls of custom tools, the provider has run them, and they are taken back.
 What hosted tools are asked is reported when they are done; their results stand in the item, which passes as it came.
 """
 
@@ -18,8 +18,6 @@ import json
 from collections.abc import Iterable
 from io import StringIO
 from typing import Any
-
-from msgspec.structs import replace
 
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
@@ -103,7 +101,7 @@ class Items:
         self._newest: dict[str, Item] = {}  # of each kind
         self._open: set[str] = set()  # keys of calls that have begun and not ended
         self._done: dict[tuple[str, str], Item] = {}  # calls that are done, by one of their ids and their content
-        self._held: list[SourceEvent] = []  # the ends of custom calls
+        self._custom: list[SourceEvent] = []  # custom calls that are done, as if the provider had run them
 
     def add(self, kind: str, item_id: Any, index: Any) -> Item:
         """Return a new item. What is no id, or no index, counts as not sent."""
@@ -309,16 +307,14 @@ class Items:
                     events.append(ToolCallDelta(item.key, '"}'))
                 elif given is None:
                     given = {"input": ""}
-        item.end(given, self._held if item.kind == "custom_tool_call" else events)
+        item.end(given, events)
+        if item.kind == "custom_tool_call" and item.id is not None and item.fault is None:
+            self._custom.append(NativeToolCall(item.key, item.name, None, item.id, provider_executed=True))
 
-    def release(self, events: list[SourceEvent], *, answered: bool = False) -> None:
-        """Append the ends of custom calls. Where the same response has `answered` behind them, the provider has run
-        them itself, as only the end of the response shows.
-        """
-        for end in self._held:
-            assert isinstance(end, NativeToolCall)
-            events.append(replace(end, provider_executed=answered))
-        self._held.clear()
+    def take_back(self, events: list[SourceEvent]) -> None:
+        """Append that the provider has run the custom calls itself, which only the answer behind them shows."""
+        events += self._custom
+        self._custom.clear()
 
     def _remember(self, item: Item) -> None:
         """Keep what a call says that is done, so that it is known again."""

@@ -73,7 +73,6 @@ class Responses(FrameAdapter):
         self._unsigned = False  # reasoning has come, and no signature behind it
         self._break = ""  # what stands before the next reasoning
         self._refused = False
-        self._ending = False  # the terminal event is being read
         self._spoken = False  # a message has begun, and nothing has told where it ends
         self._number = -1  # the highest of the sequence
         self._rises = 0
@@ -260,11 +259,6 @@ class Responses(FrameAdapter):
             events.append(ReasoningDelta("", signature, id))
         self._unsigned = self._unsigned and signature is None
 
-    def _flush(self, events: list[SourceEvent]) -> None:
-        super()._flush(events)
-        if not self._ending:
-            self._items.release(events)
-
     # The response.
 
     def _begin(self, event: _Event, events: list[SourceEvent]) -> None:
@@ -285,7 +279,6 @@ class Responses(FrameAdapter):
                 events.append(SourceUsage(usage))
             self._report(response.get("error"), events)
             return
-        self._ending = True
         self._flush(events)
         output = response.get("output")
         output = output if isinstance(output, list) else []
@@ -296,7 +289,8 @@ class Responses(FrameAdapter):
         self._items.finish_rest(events)
         messages = [each for each in objects(output) if each.get("type") == "message"]
         text = "".join(text_of(objects(each.get("content"))) for each in messages)
-        self._items.release(events, answered=status == "completed" and _is_answer(output[-1:]))
+        if status == "completed" and _is_answer(output[-1:]):
+            self._items.take_back(events)
         details = response.get("incomplete_details")
         reason = string(details.get("reason")) if status == "incomplete" and isinstance(details, dict) else None
         raw = bounded(reason or status, 100)

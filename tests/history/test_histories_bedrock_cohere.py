@@ -79,7 +79,8 @@ def test_converse_of_another_provider() -> None:
     """Ids are cut to what is taken, in the call and in its result."""
     long = "call_" + "x" * 80
     calls = [{"id": long, "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    history = [{"role": "assistant", "tool_calls": calls}, {"role": "tool", "tool_call_id": long, "content": "x"}]
+    asks: dict[str, Any] = {"role": "assistant", "tool_calls": calls}
+    history = [asks, {"role": "tool", "tool_call_id": long, "content": "x"}]
     asked, answered = write_messages(read_messages(history), "bedrock")
     ids = asked["content"][0]["toolUse"]["toolUseId"], answered["content"][0]["toolResult"]["toolUseId"]
     assert (long[-64:], long[-64:]) == ids
