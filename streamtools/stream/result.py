@@ -251,9 +251,6 @@ class Collector:
                 self._in_text.pop(call.id, None)
                 self._said.drop(call)
             return
-        if error.code is Code.SUPERSEDED:  # of a call that somebody else runs
-            self._names.pop(error.call_id or "", None)
-            return
         if error.dialect != NATIVE:
             self._said.write(error.raw or "")
         if error.code is Code.TOO_MANY_CALLS:
