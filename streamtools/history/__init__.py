@@ -206,7 +206,7 @@ def write_messages(
     asked = (provider or Origin())._replace(format=format)
     settled = for_provider(settle(answered_by_user(history, dialects), unanswered), asked)
     if format == "openai":
-        settled = choose_reasoning(settled, send_reasoning)
+        settled = choose_reasoning(settled, send_reasoning, asked.host)
     messages: list[dict[str, Any]] = writable(_WRITERS[format](tell_in_text(settled, dialects)))
     return messages
 

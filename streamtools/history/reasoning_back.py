@@ -22,10 +22,18 @@ FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where it stands in a message."""
 
 
-def choose_reasoning(history: Sequence[Message], send: SendReasoning) -> list[Message]:
+_HOSTS = {
+    **dict.fromkeys(("api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn", "api.z.ai"), "reasoning_content"),
+    **dict.fromkeys(("open.bigmodel.cn", "api.minimax.io"), "reasoning_content"),
+    "openrouter.ai": "reasoning",
+}
+"""Which field these want, where no turn of the history says so: it came from a client, or from another provider."""
+
+
+def choose_reasoning(history: Sequence[Message], send: SendReasoning, host: str | None = None) -> list[Message]:
     """Return a history with the reasoning of chat completions where it is to be sent, and nowhere else.
 
-    It is one for a provider already, so that what it holds came from there.
+    It is one for a provider at this `host` already, so that what it holds came from there.
     """
     turns = [0]  # the number of the turn of each message
     for message in history:
@@ -38,7 +46,7 @@ def choose_reasoning(history: Sequence[Message], send: SendReasoning) -> list[Me
     }
     last = turns[-1] if turns else 0
     chosen: list[Message] = []
-    known = _field(history)
+    known = _field(history) or _HOSTS.get(host or "")
     for turn, message in zip(turns, history, strict=True):
         if isinstance(message, Assistant):
             sent = send == "always" or (turn in called if send == "with_calls" else turn == last)
@@ -59,8 +67,9 @@ def _field(history: Sequence[Message]) -> str | None:
 def _with(message: Assistant, field: str | None) -> Assistant:
     if field is None or fields_of(message):
         return message
-    empty = Thought("", own=ProviderItem("openai", {field: ""}))
-    return replace(message, parts=(empty, *message.parts))
+    unknown = message.origin.format is None  # a front end tells what was thought, and not in which field
+    text = "".join(each.text for each in message.thoughts) if unknown else ""
+    return replace(message, parts=(Thought("", own=ProviderItem("openai", {field: text})), *message.parts))
 
 
 def _bare(message: Assistant) -> Assistant:
@@ -74,7 +83,10 @@ def fields_of(message: Assistant) -> dict[str, Any]:
     for each in message.thoughts:
         if each.own is not None and each.own.format == "openai":
             for name, value in each.own.data.items():
-                fields[name] = [*fields[name], *value] if isinstance(value, list) and name in fields else value
+                if isinstance(value, list) and isinstance(fields.get(name), list):
+                    fields[name].extend(value)
+                else:
+                    fields[name] = [*value] if isinstance(value, list) else value
     return fields
 
 

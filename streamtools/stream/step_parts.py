@@ -56,7 +56,7 @@ class StepParts:
 
     def think(self, event: Reasoning) -> None:
         """Add reasoning, which its signature ends."""
-        ends = event.signature or event.id
+        ends = event.signature or (event.id and not event.text)
         if event.text or ends:
             self._end_text()
         if event.text:

@@ -110,6 +110,20 @@ def test_another_host_gets_none() -> None:
         assert expected == first.get("reasoning_content")
 
 
+def test_hosts_that_are_known_to_want_it() -> None:
+    """What a front end tells of it goes back, and an empty field with what another provider has said."""
+    step = {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"}
+    parts = [{"type": "reasoning", "text": "1"}, step, {"type": "step-start"}, {"type": "text", "text": "a"}]
+    messages: list[Any] = [{"id": "m", "role": "assistant", "parts": parts}, {"id": "n", "role": "user", "parts": []}]
+    assert ["1", ""] == reasoning(messages, provider=Origin(host="api.deepseek.com"))
+    assert ["1", ""] == reasoning(messages, "reasoning", provider=Origin(host="openrouter.ai"))
+    assert [None, None] == reasoning(messages, provider=Origin(host="api.openai.com"))
+    thinking = {"type": "thinking", "thinking": "1", "signature": "s"}
+    use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    other = [user(), {"role": "assistant", "content": [thinking, use]}, user()]
+    assert [""] == reasoning(other, provider=Origin(host="api.deepseek.com"))
+
+
 @pytest.mark.parametrize("format", ["responses", "anthropic", "gemini"])
 def test_other_formats_get_none(format: str) -> None:
     """It is no reasoning of theirs."""
