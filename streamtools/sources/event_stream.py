@@ -44,7 +44,7 @@ class EventStreamDecoder(FrameDecoder):
         while not self._over and len(self._held) - at >= _prelude.size:
             total, headers, checksum = _prelude.unpack_from(self._held, at)
             if crc32(self._held[at : at + 8]) != checksum or total < _LEAST or headers > total - _LEAST:
-                self.ignored = self.ignored or bytes(self._held[at : at + 100])
+                self.ignored = self.ignored or bytes(self._held[at : at + _prelude.size])
                 frames.append(Damaged("the prelude of a message fails its checksum", final=True))
                 self._over = True
             elif total > self._limit:
