@@ -63,7 +63,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of one provider turn, or of a run. None means that the provider does not tell.
 
-    `input` includes what was read from a cache, `output` includes reasoning. `cost` is in the provider's currency.
+    `input` includes what was read from a cache, `output` includes reasoning. `cost` is what the provider charges, in
+    its own currency, where it tells (OpenRouter: US dollars).
     """
 
     input: int | None = None

@@ -35,7 +35,7 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start"):
 class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):
     """A provider's turn has ended, and so have the executions of its calls.
 
-    `response_id` and `model` are what the provider calls its answer, and who gave it, where it says so.
+    `response_id` and `model` are the provider's names for its answer and for the model that gave it, where it tells.
     """
 
     type: ClassVar[Literal["step-end"]] = "step-end"

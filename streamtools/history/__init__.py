@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history import ag_ui_messages as ag_ui
 from streamtools.history import anthropic_messages as anthropic
+from streamtools.history import bedrock_messages as bedrock
 from streamtools.history import chat_messages as chat
+from streamtools.history import cohere_messages as cohere
 from streamtools.history import gemini_contents as gemini
 from streamtools.history import responses_items as responses
 from streamtools.history import ui_messages as ui
@@ -67,7 +69,7 @@ __all__ = [
     "write_messages",
 ]
 
-Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama"]
+Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama", "bedrock", "cohere"]
 
 _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "openai": chat.write_openai,
@@ -75,6 +77,8 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "anthropic": anthropic.write,
     "gemini": gemini.write,
     "ollama": chat.write_ollama,
+    "bedrock": bedrock.write,
+    "cohere": cohere.write,
 }
 
 
@@ -83,8 +87,9 @@ def read_messages(
 ) -> list[Message]:
     """Return the history that `messages` are.
 
-    Taken are OpenAI's chat messages, Anthropic's blocks, the items of Responses, Gemini's contents, Ollama's messages,
-    those of front ends (UIMessages of the AI SDK, messages of AG-UI), and messages of a history; a list may mix them.
+    Taken are OpenAI's chat messages, Anthropic's blocks and Converse's, the items of Responses, Gemini's contents, the
+    messages of Ollama, Cohere and front ends (UIMessages of the AI SDK, AG-UI's), and messages of a history; a list may
+    mix them.
     What is not interpreted is kept as it is, for the provider that it is from. A malformed call is kept as it was
     written, and is answered by what is wrong with it.
 
@@ -134,7 +139,7 @@ def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
             case "system" | "developer":
                 reader.instruct(text_in(read_content(content)))
             case "user" if isinstance(content, list | tuple):
-                parts = [part for part in content if not anthropic.read_result(part, reader)]
+                parts = [bedrock.as_part(part) for part in content if not _read_result(part, reader)]
                 if parts or not content:
                     reader.hear(User(read_content(parts)))
             case "user":
@@ -147,16 +152,21 @@ def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
                 raise ValueError(f"the role {role!r} is none of system, developer, user, assistant and tool")
 
 
+def _read_result(part: Any, reader: Reader) -> bool:
+    return anthropic.read_result(part, reader) or bedrock.read_result(part, reader)
+
+
 def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
     said = Draft(reader.place, client=reader.client)
     content = message.get("content")
     if responses.is_message(message):
         responses.read_message(message, said)
     else:
+        cohere.read_plan(message, said)
         for part in content if isinstance(content, list | tuple) else [content]:
             if isinstance(part, str):
                 said.add_text(part)
-            elif isinstance(part, Mapping) and not chat.read_part_of(part, said):
+            elif isinstance(part, Mapping) and not (chat.read_part_of(part, said) or bedrock.read_block(part, said)):
                 anthropic.read_block(part, said)
         chat.read_fields(message, said)
     if reader.items is not None and not said.calls:
@@ -185,8 +195,8 @@ def write_messages(
     one of `dialects`; there what looks like structure is disarmed, and where there are `dialects` in
     the answers to native calls too. What the user says next follows in the same message.
     `unanswered` says what becomes of calls without an answer; a call in text has one too if a user's message behind it
-    holds a result in the form of its dialect. `"anthropic"` and `"gemini"` want the system's words outside of the
-    messages: see `system_prompt`.
+    holds a result in the form of its dialect. `"anthropic"`, `"bedrock"` and `"gemini"` want the system's words outside
+    of the messages: see `system_prompt`.
 
     Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
     no place for.

@@ -77,7 +77,7 @@ class Ending:
 
     def break_off_turn(self) -> None:
         """The open turn ends without a finish reason."""
-        self.finish = self.raw_finish = None
+        self.finish = self.raw_finish = self.response_id = self.model = None
 
     def end_chain(self, conversation_id: str | None) -> None:
         """The provider has ended the run, whose conversation has this id."""

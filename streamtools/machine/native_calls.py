@@ -31,6 +31,7 @@ _FAULTS = {
     Code.TRUNCATED: "the call was cut off",
     Code.TOO_MANY_CALLS: "the turn holds too many calls",
 }
+_EXECUTED = "the provider runs this tool itself"
 _LONGEST_ID = 200  # characters of a provider's id that is used as ours; a longer one is only kept
 _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: it is left open
 
@@ -68,12 +69,12 @@ class NativeCalls:
         self.emulated = False
         self.open.clear()
         self._sound.clear()
-        self._ended: set[str] = set()
+        self.ended: set[str] = set()  # keys of calls
         self._bad: set[str] = set()  # provider ids of calls that ended as errors
 
     def start(self, event: ToolCallStart) -> list[UIEvent]:
         """Begin a call, or add its id or name."""
-        if event.key in self._ended:
+        if event.key in self.ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
         self.output.events = events
@@ -86,16 +87,25 @@ class NativeCalls:
 
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
         """Add a piece of a call's arguments."""
-        if event.key in self._ended:
+        if event.key in self.ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
         self.output.events = events
         self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
         return events
 
+    def take_back(self, event: NativeToolCall) -> list[UIEvent]:
+        """Take back a complete call that its provider turns out to have run itself, if there is one."""
+        call = next((each for each in self.calls if event.id is not None and each.provider_id == event.id), None)
+        if call is None:
+            return [self._pass(event)]
+        self.calls.remove(call)
+        self.output.count -= 1
+        return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call, seq=self._number())]
+
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
         """End a call that its provider has completed."""
-        if event.key in self._ended or (event.provider_executed and event.key not in self.open):
+        if event.key in self.ended or (event.provider_executed and event.key not in self.open):
             return [self._pass(event)]
         events: list[UIEvent] = []
         self.output.events = events
@@ -105,7 +115,7 @@ class NativeCalls:
             self._name(call, event.name)
         given = self._compare(call, event.arguments)
         if event.provider_executed:
-            call.fault = Rejected(Code.SUPERSEDED, "the provider runs this tool itself")
+            call.fault = Rejected(Code.SUPERSEDED, _EXECUTED)
         if event.fault is not None:
             call.fault = Rejected(event.fault, _FAULTS.get(event.fault, "the call could not be read"))
         self.emulated = self.emulated or event.emulated
@@ -248,7 +258,7 @@ class NativeCalls:
     def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
         call = self.open.pop(key)
         self._sound.pop(key, None)
-        self._ended.add(key)
+        self.ended.add(key)
         if call.dropped is not None:
             message = f"{call.dropped} characters of a call over the limit were skipped"
             self.output.add(Warning, Code.SKIPPED, message, count=call.dropped)

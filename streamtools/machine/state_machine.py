@@ -282,6 +282,8 @@ class StreamMachine(RunnableCalls):
                 return native.add(event)
             case _:
                 assert isinstance(event, NativeToolCall)  # the last of the union
+                if event.provider_executed and event.key in native.ended and not self._eager_native:
+                    return native.take_back(event)
                 events = native.finish(event)
                 if self._eager_native:
                     self._notice(native.calls)

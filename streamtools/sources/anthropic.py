@@ -27,7 +27,6 @@ from msgspec.structs import replace
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import (
-    ProviderCompleted,
     ReasoningDelta,
     SourceEvent,
     SourceRaw,
@@ -39,8 +38,9 @@ from streamtools.events import (
 )
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, FrameAdapter, OpenCall, decode, end_doubtful, without_strays
+from streamtools.sources.adapter import REFUSED, FrameAdapter, decode, without_strays
 from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_fault, read_usage, string
 
 _USAGE = {
@@ -55,7 +55,7 @@ _FORMAT = "anthropic"
 _DIRECT = {"type": "direct"}  # the caller of a call that no program has made
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     type: Any = None
     text: Any = None
     thinking: Any = None
@@ -64,6 +64,11 @@ class _Delta(msgspec.Struct, gc=False):
     stop_reason: Any = None
     stop_details: Any = None
     container: Any = None
+    stop_sequence: Any = None
+    citation: Any = None
+    content: Any = None
+    encrypted_content: Any = None
+    estimated_tokens: Any = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -75,6 +80,7 @@ class _Event(msgspec.Struct, gc=False):
     usage: Any = None
 
 
+_FIELDS = frozenset(_Delta.__struct_fields__)
 _decode = msgspec.json.Decoder(_Event).decode
 _number = re.compile(r"[0-9]{1,9}")
 
@@ -100,12 +106,12 @@ class _Block(OpenCall):
 class Anthropic(FrameAdapter):
     """Messages over SSE into source events. The last usage counts, field by field, and the first stop reason."""
 
+    name = "anthropic"
     format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the message
-        self._model: str | None = None
         self._started = 0  # calls
         self._shown = False  # text, or a complete call, has been handed on
         self._texts = False  # the last block was a text, and nothing has told where it ends
@@ -121,7 +127,7 @@ class Anthropic(FrameAdapter):
         try:
             event = _decode(frame.data)
         except REFUSED:
-            mended = self._convert(frame, _Event, events, lambda event: without_strays(event, "delta"))
+            mended = self._convert(frame, _Event, events, lambda event: self._mend(event, events))
             if mended is not None:
                 self._act(mended, frame, events)
             return
@@ -132,6 +138,16 @@ class Anthropic(FrameAdapter):
                 events.append(TextDelta(delta.text))
             return
         self._act(event, frame, events)
+
+    def _mend(self, event: dict[str, Any], events: list[SourceEvent]) -> dict[str, Any]:
+        """Return an event without what its shape does not know; what is unknown in a known delta is passed on."""
+        event = without_strays(event, "delta")
+        delta = event.get("delta", {})
+        if _FIELDS.issuperset(delta):
+            return event
+        if delta.get("type") in (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta"):
+            self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
+        return {**event, "delta": {name: delta[name] for name in delta if name in _FIELDS}}
 
     def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         name = event.type if isinstance(event.type, str) else frame.event
@@ -150,7 +166,8 @@ class Anthropic(FrameAdapter):
                 return
             self._begin_anew(events)
         self._id = id
-        self._model = string(message.get("model")) or self._model
+        self._response_id = self._model = None
+        self._name_response(id, message.get("model"))
         if not self._over:
             self._count(message.get("usage"), events)
             if message.get("content"):  # always empty, so far
@@ -180,8 +197,7 @@ class Anthropic(FrameAdapter):
             self._end_block(block, events)  # a call that has not stopped is not complete
         self._flush(events)
         raw = None if self._reason is None else bounded(self._reason, 100)
-        completed = ProviderCompleted(finish_reason=finish_reason(raw), raw_finish_reason=raw, usage=self._usage)
-        events.append(replace(completed, response_id=self._id or None, model=self._model))
+        self._complete_response(finish_reason(raw), raw, self._usage, events)
         self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
@@ -213,6 +229,8 @@ class Anthropic(FrameAdapter):
     def _start_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         start = event.content_block if isinstance(event.content_block, dict) else {}
         kind, at = start.get("type"), _place(event.index)
+        if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model goes on
+            self._model = string(to.get("model")) or self._model
         if (left := self._blocks.pop(at, None)) is not None:
             self._end_block(left, events)
         if kind == "text":

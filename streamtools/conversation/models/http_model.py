@@ -162,14 +162,15 @@ class HTTPModel(ABC):
         Statuses, broken connections and times that ran out are errors of the source. Raises ValueError for a key that
         no header can hold, TypeError for options that are no JSON, and what the client raises for its own misuse.
         """
+        return Sending(self._request(ask), self._client)
+
+    def _request(self, ask: Ask) -> Request:
         body = self.body(ask)
         try:
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # half of a surrogate pair
             content = json.dumps(body).encode()
-        return Sending(
-            Request(self.url, self._headers(), content, self.format, self._timeouts, self._retries), self._client
-        )
+        return Request(self.url, self._headers(), content, self.format, self._timeouts, self._retries)
 
     def _path(self) -> str:
         return self._endpoint
@@ -215,7 +216,7 @@ def _join(base: str, path: str) -> str:
 def offer(
     body: Body,
     ask: Ask,
-    format: Literal["openai", "responses", "anthropic", "gemini"],
+    format: Literal["openai", "responses", "anthropic", "gemini", "cohere"],
     choose: Callable[[ToolChoice], Body],
 ) -> Body:
     """Return `body` with the tools of a request in a provider's form, and what `choose` makes of their choice."""
