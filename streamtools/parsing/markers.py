@@ -12,10 +12,11 @@ of them may stand at a place; only where one may is each of them tried.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
+from os.path import commonprefix
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -119,10 +120,6 @@ class Marker:
         """Return a pattern, without groups, that finds every beginning of the marker at the end of the text."""
         return self.behind + _going(self.parts + self.ahead, _NEVER)
 
-    def going_pattern(self) -> str:
-        """Return a pattern that matches the whole marker, or its beginning at the end of the text."""
-        return self.behind + _going(self.parts + self.ahead, _MARK)
-
     @property
     def behind(self) -> str:
         """A pattern for what may stand before it."""
@@ -152,6 +149,29 @@ def _going(parts: Sequence[Part], rest: str) -> str:
     for part, behind in reversed(_in_pairs(parts)):
         rest = _followed(part, behind, rest)
     return rest
+
+
+def _any_going(sequences: Iterable[tuple[Part, ...]]) -> str:
+    """Return what `_going` does, for one of several sequences; what they begin with alike stands once."""
+    alike: dict[Part | None, list[tuple[Part, ...]]] = {}
+    for parts in sequences:
+        first = parts[0] if parts else None
+        alike.setdefault(first[0] if isinstance(first, str) else first, []).append(parts)
+    return "|".join(_going(each[0], _MARK) if len(each) == 1 else _going_alike(each) for each in alike.values())
+
+
+def _going_alike(sequences: list[tuple[Part, ...]]) -> str:
+    if not sequences[0]:
+        return _MARK
+    shared = sequences[0][0]
+    if isinstance(shared, str):
+        shared = commonprefix([str(first) for first, *_ in sequences])  # noqa: RUF071 - they are no paths
+        rests = [(str(first).removeprefix(shared), *others) for first, *others in sequences]
+        rests = [rest if rest[0] else rest[1:] for rest in rests]
+    else:
+        rests = [rest[1:] for rest in sequences]
+    behind = next((rest[0] for rest in rests if rest and complete(shared, rest[0]) != complete(shared)), None)
+    return _followed(shared, behind, f"(?:{_any_going(rests)})")
 
 
 def _followed(part: Part, behind: Part | None, rest: str) -> str:
@@ -266,7 +286,10 @@ class Group(Generic[T]):
     @cached_property
     def begun(self) -> Match:
         """Matches where one stands or may yet stand."""
-        return re.compile("|".join(marker.going_pattern() for marker, _ in self._entries)).match
+        alike: dict[str, list[tuple[Part, ...]]] = {}
+        for marker, _ in self._entries:
+            alike.setdefault(marker.behind, []).append(marker.parts + marker.ahead)
+        return re.compile("|".join(f"{behind}(?:{_any_going(each)})" for behind, each in alike.items())).match
 
     @cached_property
     def final(self) -> str:

@@ -170,6 +170,7 @@ def test_other_cuts(name: str) -> None:
                 assert read(recording, [recording.data]) == read(recording, pieces)
 
 
+@pytest.mark.deep
 @pytest.mark.anyio
 async def test_every_way_to_replay() -> None:
     """With tools, at once, in recorded timing and byte by byte, all recordings give the same events."""

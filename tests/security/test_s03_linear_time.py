@@ -76,6 +76,7 @@ def test_twice_the_openers_are_twice_the_work(dialect: Dialect, size: int) -> No
         assert four_times - twice < 3 * (twice - once) + 500, name  # 2 if linear, 4 if quadratic
 
 
+@pytest.mark.deep
 def test_no_pattern_is_super_linear() -> None:
     """None that a text from outside could meet; those that are used in a way that rules it out are named, with it."""
     command = [sys.executable, "-m", "tests.security.patterns"]

@@ -16,7 +16,6 @@ from streamtools.events import Done, UIEvent
 from streamtools.parsing import BROKEN, DIALECTS, ENDED, Body, Opener, Span
 from streamtools.testing import assert_laws
 from tests.parsing.faults import hold_back_one_too_long, limits_forgotten, thinking_never_ends
-from tests.support.cases import cases
 
 Steps: TypeAlias = Generator[None, None, None]
 
@@ -73,18 +72,10 @@ def test_a_body_that_is_no_generator_is_named() -> None:
         Parser(dialects=[dialect(returns)]).feed("@call {")
 
 
-def test_every_dialect_of_the_table_keeps_the_laws() -> None:
-    """What `assert_laws` knows of a dialect is enough for all of ours."""
-    with cases() as case:
-        for name, each in DIALECTS.items():
-            with case(name):
-                assert_laws(each, examples=2)
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize("name", DIALECTS)
-def test_every_dialect_of_the_table_keeps_the_laws_at_length(name: str) -> None:
-    """The same, with more texts."""
+def test_every_dialect_of_the_table_keeps_the_laws(name: str) -> None:
+    """What `assert_laws` knows of a dialect is enough for all of ours."""
     assert_laws(DIALECTS[name], examples=25)
 
 

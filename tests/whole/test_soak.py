@@ -48,6 +48,7 @@ async def test_a_few_dozen_streams(report: Report) -> None:
     assert all(finding.holds for finding in judge(report, SETTINGS))
 
 
+@pytest.mark.deep
 async def test_what_is_lost_or_doubled_is_seen() -> None:
     """No event can be missing, or come twice, without a word, though the numbers were right."""
     for plan in map(make_plan, range(100, 160)):
