@@ -42,7 +42,6 @@ def anthropic_xml() -> Dialect:
             "</result>\n</function_results>"
         ),
         reserved=both_tags("function_calls", "invoke", "parameter", "function_results"),
-        models=("claude",),
     )
 
 
@@ -68,7 +67,6 @@ def atem_xml() -> Dialect:
             Tag(form.unwrap),
         ),
         auto=False,
-        models=("muse-?glimmer",),
     )
 
 
@@ -84,7 +82,6 @@ def minicpm5_xml() -> Dialect:
         write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
         tags=ends_of_turn("<|im_end|>"),
-        models=("minicpm-?5",),
     )
 
 
@@ -106,7 +103,6 @@ def deepseek_dsml() -> Dialect:
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
         reserved=both_tags(mark, "tool_result"),
         tags=(Tag(form.unwrap), *ends_of_turn("<｜end▁of▁sentence｜>")),
-        models=(r"deepseek.*v3\.2", "deepseek.*v4"),
     )
 
 
@@ -121,7 +117,6 @@ def step3_xml() -> Dialect:
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
         tags=(*(Tag((tag,)) for tag in (begin, end_call, end)), *ends_of_turn("<|EOT|>")),
-        models=("step-?3(?![.0-9])",),
     )
 
 
@@ -135,7 +130,6 @@ def minimax_m2_xml() -> Dialect:
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
         tags=(Tag(("</minimax:tool_call>",)), *ends_of_turn("[e~[")),
-        models=("minimax.?m2",),
     )
 
 
@@ -165,7 +159,6 @@ def minimax_m3_xml() -> Dialect:
             Tag(("<mm:think>",), closings=("</mm:think>",)),
             *ends_of_turn("[e~["),
         ),
-        models=("minimax.?m3",),
     )
 
 
@@ -247,7 +240,6 @@ def kimi_k3_xtml() -> Dialect:
             Tag(("<|close|>", OneOf(("think", "response", "tools", "message")), "<|sep|>")),
             Tag(("<|end_of_msg|>",)),
         ),
-        models=(r"kimi-?k3",),
         notes="The type of an argument is string, number, boolean, object, array or null; only a string is no JSON.",
     )
 

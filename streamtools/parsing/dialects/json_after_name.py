@@ -43,7 +43,6 @@ def mistral_list() -> Dialect:
         write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
         reserved=_MISTRAL_RESERVED,
         tags=(Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
-        models=("mistral(?![a-z])", "mixtral", "ministral", "pixtral", "mathstral"),
     )
 
 
@@ -64,7 +63,6 @@ def mistral_args() -> Dialect:
         in_reasoning="call",
         reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
         tags=(Tag(("[THINK]",), closings=("[/THINK]",)), *ends_of_turn("</s>")),
-        models=(r"mistral-small-?3\.2", "devstral", "magistral", "ministral-?3", "mistral-(?:medium|large)-?3"),
     )
 
 
@@ -89,7 +87,6 @@ def deepseek_v3() -> Dialect:
         result=Opener((_RESULTS, GAP, _RESULT), forged_result(_END_OF_RESULTS), kind="result"),
         write=lambda name, arguments: f"{function}{name}\n```json\n{arguments}\n```",
         write_result=lambda name, text: f"{_RESULTS}{_RESULT}{text}{_END_OF_RESULT}{_END_OF_RESULTS}",
-        models=(r"deepseek-(?:chat-)?v3(?!\.\d)", "deepseek-r1", "cogito"),
     )
 
 
@@ -103,7 +100,6 @@ def deepseek_v31() -> Dialect:
         result=Opener((_RESULT,), forged_result(_END_OF_RESULT), kind="result"),
         write=lambda name, arguments: f"{name}{_SEPARATOR}{arguments}",
         write_result=lambda name, text: f"{_RESULT}{text}{_END_OF_RESULT}",
-        models=(r"deepseek-v3\.1",),
     )
 
 
@@ -115,7 +111,6 @@ def _deepseek(
     result: Opener,
     write: Callable[[str, str], str],
     write_result: Callable[[str, str], str],
-    models: tuple[str, ...],
 ) -> Dialect:
     """Return a dialect of calls in a wrapper, there without what begins the first one, and without a wrapper.
 
@@ -141,7 +136,6 @@ def _deepseek(
         write_result=write_result,
         reserved=tuple(f"<{bar}tool▁" for bar in bars),
         tags=tuple(tags),
-        models=models,
     )
 
 
@@ -175,7 +169,6 @@ def kimi_k2() -> Dialect:
         in_reasoning="call",
         reserved=("<|tool_call",),
         tags=(Tag(end_any), Tag((*begin_any, GAP, *end_any)), *ends_of_turn("<|im_end|>")),
-        models=("kimi-k2",),
     )
 
 
@@ -216,7 +209,6 @@ def inkling() -> Dialect:
             Tag((end,)),
             Tag((stop,)),
         ),
-        models=("inkling",),
     )
 
 
@@ -238,7 +230,6 @@ def gigachat3() -> Dialect:
         write_call=lambda name, arguments: f"{message}\n\n{word}{role}\n{write_json(name, arguments)}",
         reserved=(message, role, "<|function_call|>"),
         tags=ends_of_turn("</s>"),
-        models=("gigachat-?3",),
     )
 
 
@@ -291,7 +282,6 @@ def harmony() -> Dialect:
             Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
             *(Tag((end,)) for end in _ENDS),
         ),
-        models=("gpt-?oss",),
         notes="Address a message of the commentary channel to the tool; its content is one JSON object.",
     )
 
@@ -326,7 +316,6 @@ def functionary_v32() -> Dialect:
             *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         ),
         auto=False,
-        models=("functionary.*v3.2",),
     )
 
 

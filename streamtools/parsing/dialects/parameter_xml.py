@@ -40,13 +40,12 @@ def qwen3_coder_xml() -> Dialect:
         in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
         tags=(Tag(("</tool_call>",), where="behind_call"), *ends_of_turn("<|im_end|>", "<|endoftext|>")),
-        models=("qwen-?3[-_. ]?coder", r"qwen-?3\.[5-9]", "nemotron-?3", "step-?3\\.5", "mimo-?v2", "nanbeige"),
     )
 
 
 def k_exaone2_xml() -> Dialect:
     """Return the dialect of K-EXAONE 2, which is that of Qwen3-Coder."""
-    return replace(qwen3_coder_xml(), id="k_exaone2_xml", auto=False, models=("k-?exaone-?2",))
+    return replace(qwen3_coder_xml(), id="k_exaone2_xml", auto=False)
 
 
 def seed_oss_xml() -> Dialect:
@@ -62,7 +61,6 @@ def seed_oss_xml() -> Dialect:
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *ends_of_turn("<seed:eos>")),
-        models=("seed-?oss",),
     )
 
 
@@ -75,7 +73,6 @@ def llama31_function_tag() -> Dialect:
         write_call=lambda name, arguments: f"<function={name}>{compact(arguments)}</function>",
         reserved=("<function=", "</function"),
         tags=ends_of_turn("<|eom_id|>", "<|eot_id|>"),
-        models=("functionary.*3[._-]?1",),
     )
 
 
@@ -109,7 +106,6 @@ def glm_xml() -> Dialect:
         in_reasoning="call",
         reserved=_PAIR_TAGS,
         tags=ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>"),
-        models=(r"glm-?4\.[5-9]", "glm-?[5-9]", r"ling-?3", r"spark-?2\.5"),
     )
 
 
@@ -126,7 +122,6 @@ def poolside_xml() -> Dialect:
         in_reasoning="text",
         tags=(),
         auto=False,
-        models=("laguna", "poolside"),
     )
 
 
@@ -144,7 +139,6 @@ def hunyuan_xml() -> Dialect:
         ),
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
         tags=(Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),),
-        models=("hunyuan-?[3-9]", "hy-?[34]"),
     )
 
 

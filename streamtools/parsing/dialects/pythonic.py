@@ -40,7 +40,6 @@ def pythonic() -> Dialect:
         id="pythonic",
         write_call=lambda name, arguments: f"[{_write(name, arguments, _python)}]",
         auto=False,
-        models=("llama-?v?3[.-]2", "toolace"),
     )
 
 
@@ -51,7 +50,7 @@ def pythonic_llama4() -> Dialect:
     where `pythonic` reads it.
     """
     ends = ("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
-    return _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", models=("llama-?4",), ends=ends)
+    return _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", ends=ends)
 
 
 def olmo3_pythonic() -> Dialect:
@@ -60,7 +59,7 @@ def olmo3_pythonic() -> Dialect:
     One call stands on each line, with JSON's words in the place of Python's.
     """
     opening, close = "<function_calls>", "</function_calls>"
-    dialect = _tagged("olmo3_pythonic", opening, close, models=("olmo-?3",), ends=("<|im_end|>", "<|endoftext|>"))
+    dialect = _tagged("olmo3_pythonic", opening, close, ends=("<|im_end|>", "<|endoftext|>"))
     return replace(
         dialect,
         openers_for=None,
@@ -73,7 +72,7 @@ def lfm2_pythonic() -> Dialect:
     """Return the dialect of LiquidAI/LFM2, by its chat template; it writes JSON between its tags as well."""
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
-    dialect = _tagged("lfm2_pythonic", opening, close, models=("lfm-?2",), ends=("<|im_end|>",))
+    dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",))
     body = json_calls(close)
     return replace(
         dialect,
@@ -88,7 +87,7 @@ def lfm2_pythonic() -> Dialect:
     )
 
 
-def _tagged(id: str, opening: str, close: str, *, models: tuple[str, ...], ends: tuple[str, ...]) -> Dialect:
+def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...]) -> Dialect:
     """Return a dialect with a list of calls, or calls without one, between two tags, or a list without tags."""
     body = pythonic_calls(opening, close)
     return Dialect(
@@ -102,7 +101,6 @@ def _tagged(id: str, opening: str, close: str, *, models: tuple[str, ...], ends:
         reserved=(opening, close),
         unmarked=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
         tags=ends_of_turn(*ends),
-        models=models,
         notes="Arguments are literals and always have names.",
     )
 
@@ -140,7 +138,6 @@ def gemma4() -> Dialect:
         ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"),
         Tag(("<|channel>", OneOf(("thought\n", ""))), closings=("<channel|>",)),
         *ends_of_turn("<turn|>"),
-        models=("gemma-?4",),
     )
 
 
@@ -154,11 +151,10 @@ def functiongemma() -> Dialect:
         FUNCTION_GEMMA,
         ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>"),
         *ends_of_turn("<end_of_turn>"),
-        models=("function-?gemma",),
     )
 
 
-def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: Tag, models: tuple[str, ...]) -> Dialect:
+def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: Tag) -> Dialect:
     """Return a dialect whose calls and results stand `between` two tags each."""
     opening, close, result, end_of_result = between
     mark = syntax.quotes[0].mark
@@ -170,7 +166,6 @@ def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: T
         write_result=lambda name, text: f"{result}response:{name}{literal(as_object(text, 'value'))}{end_of_result}",
         reserved=(*between, mark),
         tags=(Tag((close,)), Tag((result,)), *tags),
-        models=models,
         notes=f"Strings stand between two {mark}, keys without quotes.",
     )
 
