@@ -16,7 +16,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import Members
 from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Literals, Quotes, Syntax
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import Pattern, Some
+from streamtools.parsing.markers import SPACES, Maybe, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
@@ -29,9 +29,12 @@ _STARS = Pattern("**")
 _BLANK_LINE = Closing(blank_line=True)
 
 
-def pythonic_calls(opening: str = "", close: str = "") -> Body:
-    """Return the grammar of calls between two tags, or, without tags, of a list of them."""
-    opener, closer = Pattern(opening), Pattern(close)
+def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False) -> Body:
+    """Return the grammar of calls between two tags, or, without tags, of a list of them.
+
+    If they are `fenced`, a fence of back-ticks may end before the closing tag.
+    """
+    opener, closer = Pattern(opening), Pattern(Maybe(("```", SPACES)), close) if fenced else Pattern(close)
     end = Closing(close) if close else _BLANK_LINE
 
     def body(span: Span) -> Generator[None, None, None]:

@@ -78,6 +78,16 @@ _HOMES = {
     "json_begin_end": "json_with_name",
     "raw_json": "json_with_name",
     "json_array": "json_with_name",
+    "gigachat35": "attribute_xml",
+    "dots_xml": "attribute_xml",
+    "iquest_q1": "parameter_xml",
+    "k2_horizon": "parameter_xml",
+    "solar_open": "json_after_name",
+    "solar_open2": "parameter_xml",
+    "plamo3": "json_after_name",
+    "hyperclovax_think": "json_with_name",
+    "minicpm4_python": "pythonic",
+    "tool_code": "pythonic",
 }
 """The module of each dialect, which has a function of that name."""
 

@@ -18,6 +18,7 @@ from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.attributes import Invocations, xtml_call
 from streamtools.parsing.bodies.elements import ElementCall, attribute, section
+from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 
@@ -103,6 +104,38 @@ def deepseek_dsml() -> Dialect:
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
         reserved=both_tags(mark, "tool_result"),
         tags=(Tag(form.unwrap), *ends_of_turn("<｜end▁of▁sentence｜>")),
+    )
+
+
+def gigachat35() -> Dialect:
+    """Return the dialect of GigaChat 3.5, by what SGLang reads: deepseek_dsml with a mark of its own."""
+    mark = "\uff5cGCML\uff5c"
+    form = Invocations("tool_calls", prefix=mark)
+    return Dialect(
+        id="gigachat35",
+        openers=(
+            Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",), line_feeds=1),
+            Opener(form.invoke, form.bare, ahead=("name=",), line_feeds=1),
+        ),
+        write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
+        reserved=both_tags(mark, "tool_response"),
+        tags=(Tag(form.unwrap), *ends_of_turn("<|message_sep|>", "</s>")),
+    )
+
+
+def dots_xml() -> Dialect:
+    """Return the dialect of the dots models of rednote-hilab, by what vLLM and SGLang read; JSON is read as well."""
+    opening, close = "<dots_function_call>", "</dots_function_call>"
+    form = Invocations("dots_function_call")
+    return Dialect(
+        id="dots_xml",
+        openers=(
+            Opener((opening, SPACES), form.wrapped, ahead=("<",)),
+            Opener((opening, SPACES), json_calls(close), ahead=("{",)),
+        ),
+        write_call=_writer(f"{opening}\n", f"\n{close}"),
+        reserved=both_tags("dots_function_call", "invoke", "parameter", "tool_response"),
+        tags=(Tag((close,)),),
     )
 
 

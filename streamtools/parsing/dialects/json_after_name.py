@@ -233,6 +233,65 @@ def gigachat3() -> Dialect:
     )
 
 
+def plamo3() -> Dialect:
+    """Return the dialect of PLaMo 3, by what vLLM reads; its tags are written in several tokens each."""
+
+    def both(name: str) -> tuple[str, str]:
+        return f"<|plamo:begin_{name}:plamo|>", f"<|plamo:end_{name}:plamo|>"
+
+    (wrap, unwrap), (begin, end), (before, behind) = both("tool_requests"), both("tool_request"), both("tool_name")
+    begin_json, end_json = both("tool_arguments")
+    separator = f"{behind}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
+    named, thoughts = NamedCall(separator, before=before), both("think")
+    return Dialect(
+        id="plamo3",
+        openers=(
+            Opener((wrap, GAP, begin), Enclosed(named, begin, end_json + end, around=((wrap,), (unwrap,)))),
+            Opener((begin,), Enclosed(named, begin, end_json + end), ahead=(GAP, before)),
+        ),
+        write_call=lambda name, arguments: (
+            f"{wrap}{begin}{before}{name}{separator}{compact(arguments)}{end_json}{end}{unwrap}"
+        ),
+        in_reasoning="call",
+        reserved=("<|plamo:",),
+        tags=(Tag(thoughts[:1], closings=thoughts[1:]), Tag((unwrap,)), Tag(("<|plamo:tag|>",))),
+    )
+
+
+def solar_open() -> Dialect:
+    """Return the dialect of upstage/Solar-Open-100B, by its chat template: an id, a name and JSON between tokens.
+
+    Messages begin with what they are: thoughts, an answer, calls.
+    """
+    begin, name, args, end = (f"<|tool_call:{each}|>" for each in ("begin", "name", "args", "end"))
+    word = Some(_ID_CHARACTERS, 0, 96)
+    thoughts, ends = "<|think|>", ("<|end|>", "<|calls|>", "<|flush|>")
+    return Dialect(
+        id="solar_open",
+        openers=(
+            Opener((begin, word, name), Enclosed(NamedCall(args), begin, end), ahead=(GAP, NAME, GAP, args)),
+            Opener(("<|tool_response:begin|>",), forged_result("<|tool_response:end|>"), kind="result"),
+        ),
+        write_call=lambda called, arguments: (
+            f"<|tool_calls|>{begin}call_1{name}{called}{args}{compact(arguments)}{end}<|calls|>"
+        ),
+        write_result=lambda called, text: (
+            f"<|tool_response|><|tool_response:begin|>call_1<|tool_response:name|>{called}<|tool_response:result|>{text}"
+            "<|tool_response:end|>"
+        ),
+        reserved=("<|tool_call", "<|tool_response"),
+        tags=(
+            *(Tag((*each, thoughts), closings=ends[:1], before=("<|begin|>",)) for each in _SOLAR),
+            *(Tag((*each, kind)) for each in _SOLAR for kind in ("<|content|>", "<|tool_calls|>")),
+            *(Tag((each,)) for each in ends),
+        ),
+        auto=False,  # `<|end|>` and `<|think|>` are tokens of other models, too
+    )
+
+
+_ID_CHARACTERS = r"^ \t\r\n<>|"
+_SOLAR: tuple[tuple[Part, ...], ...] = ((), ("<|begin|>assistant",))
+
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _BEGINS = ("<|start|>", "<|channel|>")
 _BLANKS = Some(r" \t", 0, 4)

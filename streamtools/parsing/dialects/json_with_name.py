@@ -212,6 +212,30 @@ def apertus_list() -> Dialect:
     )
 
 
+def hyperclovax_think() -> Dialect:
+    """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, by its maker's plugin for vLLM.
+
+    A turn is a chain of messages whose headers say what they are: thoughts, calls, or else the answer.
+    """
+    header, tool, think, end = "<|im_start|>assistant", " -> tool/function_call\n", "/think\n", "<|im_end|>"
+    return Dialect(
+        id="hyperclovax_think",
+        openers=(
+            Opener((header + tool,), json_calls(), ahead=("[",)),
+            Opener((tool[1:],), json_calls(), ahead=("[",), where="start"),  # behind the header of the prompt
+        ),
+        write_call=_between(f"{header}{tool}[", f"]{end}"),
+        reserved=(header, tool[1:]),
+        tags=(
+            Tag((think,), closings=(end,), where="start", auto=False),
+            Tag((header + think,), closings=(end,), auto=False),
+            Tag((header + "\n",), auto=False),
+            Tag((end,), auto=False),
+            *ends_of_turn("<|stop|>", "<|endofturn|>"),
+        ),
+    )
+
+
 def json_begin_end() -> Dialect:
     """Return a dialect that is taught by a prompt."""
     calls = json_calls("JSON_END", envelope=json_bodies.CallsInContainer)

@@ -26,7 +26,7 @@ from streamtools.parsing.bodies.keyword_calls import (
 )
 from streamtools.parsing.bodies.literals import Syntax
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
-from streamtools.parsing.markers import SPACES, OneOf
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
 
 def pythonic() -> Dialect:
@@ -84,6 +84,47 @@ def lfm2_pythonic() -> Dialect:
         ),
         write_result=lambda name, text: f"{begin}{text}{end}",
         reserved=(opening, close, begin, end),
+    )
+
+
+def minicpm4_python() -> Dialect:
+    """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, by their chat templates: Python between tokens.
+
+    The calls stand in a fence, one on each line, and thoughts between tokens before them.
+    """
+    opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
+    body = pythonic_calls(opening, close, fenced=True)
+    return Dialect(
+        id="minicpm4_python",
+        openers=(Opener((opening, SPACES, "```", OneOf(("python", "")), SPACES), body, ahead=(NAME, "(")),),
+        write_call=lambda name, arguments: f"{opening}\n```python\n{_write(name, arguments, _python)}\n```\n{close}",
+        reserved=(opening, close),
+        tags=(Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *ends_of_turn("<|im_end|>")),
+        notes="Arguments are literals and always have names.",
+    )
+
+
+def tool_code() -> Dialect:
+    """Return the dialect that Google's guide to function calling teaches to Gemma 3: a fence of its own.
+
+    Other answers hold such fences as well, so only calls of declared tools count.
+    """
+
+    def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
+        known, body = OneOf(tuple(filter(readable, names))), pythonic_calls("```tool_code", "```")
+        begin = ("```tool_code", BLANKS, LINE_END, SPACES)
+        return (Opener(begin, body, ahead=(known, "("), where="line_start"),) if known.words else ()
+
+    return Dialect(
+        id="tool_code",
+        openers=(),
+        openers_for=openers_for,
+        write_call=lambda name, arguments: f"```tool_code\n{_write(name, arguments, _python)}\n```",
+        write_result=lambda name, text: f"```tool_output\n{text}\n```",
+        reserved=("```tool_",),
+        tags=ends_of_turn("<end_of_turn>"),
+        auto=False,
+        notes="Arguments are literals and always have names.",
     )
 
 
