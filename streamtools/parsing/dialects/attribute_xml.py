@@ -119,7 +119,7 @@ def gigachat35() -> Dialect:
         ),
         write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
         reserved=both_tags(mark, "tool_response"),
-        tags=(Tag(form.unwrap), *ends_of_turn("<|message_sep|>", "</s>")),
+        tags=(Tag(form.unwrap), *ends_of_turn("</s>")),
     )
 
 
