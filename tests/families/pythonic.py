@@ -66,6 +66,12 @@ FAMILY = Family(
             "```tool_code\nf()\nf()\n```\n", "```tool_code\nf('x')\n```\n", "```tool_code\nf(a='", "```tool_output\n",
             *_LITERALS[:16],
         ),
+        "granite_lines": (
+            "f(", "f()", "f(a=", "f(a='x')\n", "f(a='x', count=1)\nf()\n", "f(x)", "f('x')", "f (",
+            "f(a='x') and", "f(a=x)\n", "f(a='x\n\n", "f()\n", "g(a=1)", "météo(a='x')\n", "a.b-c()", "f", "\n", "\n\n",
+            "f(a=1, a=2)\n", "f(a=1e999)\n", "f(a=1).b\n\n", "f(a=1", "get_weather(words=[",
+            *(20 * ("f(a='x') f\n\n",)),
+        ),
         "gemma4": (
             *_gemma("<|tool_call>", "<tool_call|>", '<|"|>'),
             "<|channel>", "<|channel>thought\n", "<|channel>tho", "<channel|>", "<|tool_response>",
@@ -95,6 +101,10 @@ FAMILY = Family(
         "tool_code": tuple(
             Marker(("```tool_code", BLANKS, end, SPACES, LISTED, "("), where="line_start") for end in ("\n", "\r\n")
         ),
+        "granite_lines": tuple(
+            Marker((LISTED, "(", SPACES, *behind), where="start")
+            for behind in ((")", BLANKS, "\n"), (")", BLANKS, "\r\n"), (NAME, SPACES, "="))
+        ),
         "gemma4": (Marker(("<|tool_call>", SPACES, "call:", GEMMA_NAME, "{")),),
         "functiongemma": (Marker(("<start_function_call>", SPACES, "call:", GEMMA_NAME, "{")),),
     },
@@ -110,6 +120,7 @@ FAMILY = Family(
             Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *ends_of_turn("<|im_end|>"),
         ),
         "tool_code": ends_of_turn("<end_of_turn>"),
+        "granite_lines": ends_of_turn("<|end_of_text|>"),
         "pythonic": _LLAMA_ENDS,
         "pythonic_llama4": _LLAMA_ENDS,
         "olmo3_pythonic": ends_of_turn("<|im_end|>", "<|endoftext|>"),
@@ -118,7 +129,7 @@ FAMILY = Family(
     plain=frozenset(
         {
             "pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic", "gemma4", "functiongemma",
-            "minicpm4_python", "tool_code",
+            "minicpm4_python", "tool_code", "granite_lines",
         }
     ),
 )  # fmt: skip

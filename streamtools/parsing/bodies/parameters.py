@@ -271,7 +271,8 @@ class Pairs:
             if self._begin_value is not None:
                 yield from span.peek()
                 if self._type and (yield from span.accept(self._type[0])):
-                    said = TYPES.get((yield from span.word(_KEY)).strip()) if key not in schema.properties else None
+                    kind = yield from span.word(_KEY)
+                    said = None if key in schema.properties else TYPES.get(kind.strip())
                     if not (yield from span.accept(self._type[1])):
                         return self._broken(span)
                     yield from span.peek()

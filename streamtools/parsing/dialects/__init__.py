@@ -88,6 +88,7 @@ _HOMES = {
     "hyperclovax_think": "json_with_name",
     "minicpm4_python": "pythonic",
     "tool_code": "pythonic",
+    "granite_lines": "pythonic",
 }
 """The module of each dialect, which has a function of that name."""
 

@@ -165,6 +165,7 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("GPT", r"gpt-(?:3\.5|4|4o|5)", "", "", False, "OpenAI API"),
     ("OpenAI o", "o[134](?:-mini|-pro)?(?![a-z0-9.])", "", "", False, "OpenAI API"),
     ("Gemma 4", "gemma-?4", "gemma4", "<|channel>thought", False, "llama.cpp template google-gemma-4-31B-it"),
+    ("Gemma 3", "gemma-?3", "tool_code", "", False, "Google's guide to function calling with Gemma"),
     ("FunctionGemma", "function-?gemma", "functiongemma", "", False, "vLLM docs: parser functiongemma"),
     ("Gemini", "gemini", "", "", False, "Gemini API"),
     # Anthropic, xAI, Amazon
@@ -177,9 +178,10 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("Granite 3.1", r"granite-?3\.1", "granite_list", "", False, "vLLM docs: parser granite"),
     ("Granite 3.2", r"granite-?3\.2", "granite_list", "Here is my thought process:", None,
      "vLLM reasoning parser granite"),
-    ("Granite 3.3", r"granite-?3\.3", "granite_list", THINK, None,
+    ("Granite 3.3", r"granite-?3\.3", "granite_list granite_lines", THINK, None,
      "llama.cpp template ibm-granite-granite-3.3-2B-Instruct"),
-    ("Granite 4.0", r"granite-?4(?:\.0)?", "hermes_json", "", False, "llama.cpp template ibm-granite-granite-4.0"),
+    ("Granite 4.0", r"granite-?4(?!\.[1-9])(?:\.0)?", "hermes_json granite_lines", "", False,
+     "llama.cpp template ibm-granite-granite-4.0"),
     ("Granite 4.1", r"granite-?4\.1", "hermes_json", "", False, "llama.cpp template ibm-granite-granite-4.1"),
     ("Granite 4.2", r"granite-?4\.2", "qwen3_coder_xml", THINK, True, "vLLM reasoning parser granite_thinking_parser"),
     # Cohere
@@ -242,6 +244,8 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("Step 3.5", r"step-?3\.5", "qwen3_coder_xml", THINK, True, "llama.cpp template StepFun3.5-Flash"),
     ("Step 3.7", r"step-?3\.7", "qwen3_coder_xml", THINK, True, "vLLM recipe: step3p5"),
     ("Step 5", "step-?5", "qwen3_coder_xml", THINK, True, "vLLM parser step5"),
+    ("MiniCPM 3", "minicpm-?3", "minicpm4_python", "<|thought_start|>", False, "chat template of MiniCPM3-4B"),
+    ("MiniCPM 4", "minicpm-?4", "minicpm4_python", "<|thought_start|>", False, "guide of MiniCPM4-MCP"),
     ("MiniCPM 5", "minicpm-?5", "minicpm5_xml", THINK, False, "llama.cpp template openbmb-MiniCPM5-1B"),
     ("MiniCPM-V 4.6", r"minicpm-?v-?4[.-]6", "qwen3_coder_xml", THINK, None, "vLLM recipe: qwen3_coder"),
     ("Ling 2.5", r"ling-(?:1t|2\.[56])", "hermes_json", "", False, "SGLang cookbook: qwen"),
@@ -256,6 +260,19 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("K-EXAONE 2", "k-?exaone-?2", "k_exaone2_xml", THINK, None, "AI SDK tool parser: k-exaone-2"),
     ("GigaChat 3", "gigachat-?3", "gigachat3", "", False, "llama.cpp template GigaChat3-10B-A1.8B"),
     ("GigaChat 3.1", r"gigachat-?3\.1", "gigachat3", "", False, "llama.cpp template GigaChat3.1-10B-A1.8B"),
+    ("GigaChat 3.5", r"gigachat-?3\.5", "gigachat35", THINK, None, "SGLang parser gigachat35"),
+    # IFM, Upstage, Naver, Preferred Networks, rednote, IQuest
+    ("K2 Horizon", "k2-?horizon", "k2_horizon", "<ifm|think>", True, "vLLM parser k2_horizon"),
+    ("Jais 3", "jais-?3", "k2_horizon", "<ifm|think>", True, "vLLM recipe: k2_horizon"),
+    ("Solar Open", "solar-?open(?!-?2)", "solar_open", "<|think|>", False,
+     "llama.cpp template upstage-Solar-Open-100B"),
+    ("Solar Open 2", "solar-?open-?2", "solar_open2", "", None, "vLLM docs: parser solar_open2"),
+    ("HyperCLOVA X SEED Think 32B", "hyperclova-?x-seed-think", "glm_xml", THINK, True, "vLLM pull request 42366"),
+    ("HyperCLOVA X SEED Think 14B", "hyperclova-?x-seed-think-14b", "hyperclovax_think", "/think", None,
+     "vLLM pull request 44171"),
+    ("PLaMo 3", "plamo-?3", "plamo3", "<|plamo:begin_think:plamo|>", True, "vLLM parser plamo3"),
+    ("dots", r"dots[.-]?(?:llm|vlm|\d)", "dots_xml", THINK, None, "vLLM parser dots"),
+    ("IQuest Q1", "iquest-q1", "iquest_q1", THINK, True, "SGLang parser iquest_q1"),
 )  # fmt: skip
 
 MODELS: Final = tuple(

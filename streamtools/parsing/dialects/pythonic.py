@@ -20,13 +20,14 @@ from streamtools.parsing.bodies.keyword_calls import (
     GEMMA,
     GEMMA_NAME,
     NAME,
+    call_line,
     gemma_call,
     pythonic_calls,
     readable,
 )
 from streamtools.parsing.bodies.literals import Syntax
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
+from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
 
 
 def pythonic() -> Dialect:
@@ -125,6 +126,35 @@ def tool_code() -> Dialect:
         tags=ends_of_turn("<end_of_turn>"),
         auto=False,
         notes="Arguments are literals and always have names.",
+    )
+
+
+def granite_lines() -> Dialect:
+    """Return what Granite 3.3 and 4.0 write in the place of their own dialects: a call on each line, without a tag.
+
+    Source: a parser for them in a pull request of vLLM. Code looks like that, too, so only lines at the start of a
+    message count that begin with a declared tool and an argument with a name.
+    """
+    return Dialect(
+        id="granite_lines",
+        openers=(),
+        openers_for=_lines_of,
+        write_call=lambda name, arguments: f"{_write(name, arguments, _python)}\n",
+        tags=ends_of_turn("<|end_of_text|>"),
+        auto=False,
+        notes=f"{ALONE} Each stands on a line of its own, and its arguments always have names.",
+    )
+
+
+def _lines_of(names: tuple[str, ...]) -> tuple[Opener, ...]:
+    """Return the openers; names take time to compile, so all that begin alike stand in one."""
+    known = [name for name in names if readable(name)]
+    argument = (Some(r"^ \t\r\n()\[\]{}<>\"'`=,;", 1, 128), SPACES, "=")
+    return tuple(
+        Opener((first,), call_line, ahead=(rest, "(", SPACES, *behind), where="start")
+        for first in dict.fromkeys(name[0] for name in known)
+        for rest in [OneOf(tuple(name[1:] for name in known if name[0] == first))]
+        for behind in ((")", BLANKS, LINE_END), argument)
     )
 
 
