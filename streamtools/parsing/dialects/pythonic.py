@@ -27,7 +27,7 @@ from streamtools.parsing.bodies.keyword_calls import (
 )
 from streamtools.parsing.bodies.literals import Syntax
 from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
 
 def pythonic() -> Dialect:
@@ -140,16 +140,21 @@ def granite_lines() -> Dialect:
         openers=(),
         openers_for=_lines_of,
         write_call=lambda name, arguments: f"{_write(name, arguments, _python)}\n",
+        unmarked=((f"(?<![{_WORD}])[{_WORD}]", rf"[{_WORD}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{_KEY}=)"),),
         tags=ends_of_turn("<|end_of_text|>"),
         auto=False,
-        notes=f"{ALONE} Each stands on a line of its own, and its arguments always have names.",
+        notes=f"{ALONE} Each has a line to itself, and its arguments always have names.",
     )
+
+
+_WORD = NAME.characters
+_KEY = rf"[{_WORD}]{{1,128}}[ \t\r\n]{{0,32}}"
 
 
 def _lines_of(names: tuple[str, ...]) -> tuple[Opener, ...]:
     """Return the openers; names take time to compile, so all that begin alike stand in one."""
     known = [name for name in names if readable(name)]
-    argument = (Some(r"^ \t\r\n()\[\]{}<>\"'`=,;", 1, 128), SPACES, "=")
+    argument = (NAME, SPACES, "=")
     return tuple(
         Opener((first,), call_line, ahead=(rest, "(", SPACES, *behind), where="start")
         for first in dict.fromkeys(name[0] for name in known)
