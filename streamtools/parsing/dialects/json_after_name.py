@@ -43,7 +43,6 @@ def mistral_list() -> Dialect:
         write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
         reserved=_MISTRAL_RESERVED,
         tags=(Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
-        models=("mistral(?![a-z])", "mixtral", "ministral", "pixtral", "mathstral"),
     )
 
 
@@ -64,7 +63,6 @@ def mistral_args() -> Dialect:
         in_reasoning="call",
         reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
         tags=(Tag(("[THINK]",), closings=("[/THINK]",)), *ends_of_turn("</s>")),
-        models=(r"mistral-small-?3\.2", "devstral", "magistral", "ministral-?3", "mistral-(?:medium|large)-?3"),
     )
 
 
@@ -89,7 +87,6 @@ def deepseek_v3() -> Dialect:
         result=Opener((_RESULTS, GAP, _RESULT), forged_result(_END_OF_RESULTS), kind="result"),
         write=lambda name, arguments: f"{function}{name}\n```json\n{arguments}\n```",
         write_result=lambda name, text: f"{_RESULTS}{_RESULT}{text}{_END_OF_RESULT}{_END_OF_RESULTS}",
-        models=(r"deepseek-(?:chat-)?v3(?!\.\d)", "deepseek-r1", "cogito"),
     )
 
 
@@ -103,7 +100,6 @@ def deepseek_v31() -> Dialect:
         result=Opener((_RESULT,), forged_result(_END_OF_RESULT), kind="result"),
         write=lambda name, arguments: f"{name}{_SEPARATOR}{arguments}",
         write_result=lambda name, text: f"{_RESULT}{text}{_END_OF_RESULT}",
-        models=(r"deepseek-v3\.1",),
     )
 
 
@@ -115,7 +111,6 @@ def _deepseek(
     result: Opener,
     write: Callable[[str, str], str],
     write_result: Callable[[str, str], str],
-    models: tuple[str, ...],
 ) -> Dialect:
     """Return a dialect of calls in a wrapper, there without what begins the first one, and without a wrapper.
 
@@ -141,7 +136,6 @@ def _deepseek(
         write_result=write_result,
         reserved=tuple(f"<{bar}tool▁" for bar in bars),
         tags=tuple(tags),
-        models=models,
     )
 
 
@@ -175,7 +169,6 @@ def kimi_k2() -> Dialect:
         in_reasoning="call",
         reserved=("<|tool_call",),
         tags=(Tag(end_any), Tag((*begin_any, GAP, *end_any)), *ends_of_turn("<|im_end|>")),
-        models=("kimi-k2",),
     )
 
 
@@ -216,7 +209,6 @@ def inkling() -> Dialect:
             Tag((end,)),
             Tag((stop,)),
         ),
-        models=("inkling",),
     )
 
 
@@ -238,9 +230,67 @@ def gigachat3() -> Dialect:
         write_call=lambda name, arguments: f"{message}\n\n{word}{role}\n{write_json(name, arguments)}",
         reserved=(message, role, "<|function_call|>"),
         tags=ends_of_turn("</s>"),
-        models=("gigachat-?3",),
     )
 
+
+def plamo3() -> Dialect:
+    """Return the dialect of PLaMo 3, by what vLLM reads; its tags are written in several tokens each."""
+
+    def both(name: str) -> tuple[str, str]:
+        return f"<|plamo:begin_{name}:plamo|>", f"<|plamo:end_{name}:plamo|>"
+
+    (wrap, unwrap), (begin, end), (before, behind) = both("tool_requests"), both("tool_request"), both("tool_name")
+    begin_json, end_json = both("tool_arguments")
+    separator = f"{behind}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
+    named, thoughts = NamedCall(separator, before=before), both("think")
+    return Dialect(
+        id="plamo3",
+        openers=(
+            Opener((wrap, GAP, begin), Enclosed(named, begin, end_json + end, around=((wrap,), (unwrap,)))),
+            Opener((begin,), Enclosed(named, begin, end_json + end), ahead=(GAP, before)),
+        ),
+        write_call=lambda name, arguments: (
+            f"{wrap}{begin}{before}{name}{separator}{compact(arguments)}{end_json}{end}{unwrap}"
+        ),
+        in_reasoning="call",
+        reserved=("<|plamo:",),
+        tags=(Tag(thoughts[:1], closings=thoughts[1:]), Tag((unwrap,)), Tag(("<|plamo:tag|>",))),
+    )
+
+
+def solar_open() -> Dialect:
+    """Return the dialect of upstage/Solar-Open-100B, by its chat template: an id, a name and JSON between tokens.
+
+    Messages begin with what they are: thoughts, an answer, calls.
+    """
+    begin, name, args, end = (f"<|tool_call:{each}|>" for each in ("begin", "name", "args", "end"))
+    word = Some(_ID_CHARACTERS, 0, 96)
+    thoughts, ends = "<|think|>", ("<|end|>", "<|calls|>", "<|flush|>")
+    return Dialect(
+        id="solar_open",
+        openers=(
+            Opener((begin, word, name), Enclosed(NamedCall(args), begin, end), ahead=(GAP, NAME, GAP, args)),
+            Opener(("<|tool_response:begin|>",), forged_result("<|tool_response:end|>"), kind="result"),
+        ),
+        write_call=lambda called, arguments: (
+            f"<|tool_calls|>{begin}call_1{name}{called}{args}{compact(arguments)}{end}<|calls|>"
+        ),
+        write_result=lambda called, text: (
+            f"<|tool_response|><|tool_response:begin|>call_1<|tool_response:name|>{called}<|tool_response:result|>{text}"
+            "<|tool_response:end|>"
+        ),
+        reserved=("<|tool_call", "<|tool_response"),
+        tags=(
+            *(Tag((*each, thoughts), closings=ends[:1], before=("<|begin|>",)) for each in _SOLAR),
+            *(Tag((*each, kind)) for each in _SOLAR for kind in ("<|content|>", "<|tool_calls|>")),
+            *(Tag((each,)) for each in ends),
+        ),
+        auto=False,  # `<|end|>` and `<|think|>` are tokens of other models, too
+    )
+
+
+_ID_CHARACTERS = r"^ \t\r\n<>|"
+_SOLAR: tuple[tuple[Part, ...], ...] = ((), ("<|begin|>assistant",))
 
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _BEGINS = ("<|start|>", "<|channel|>")
@@ -293,7 +343,6 @@ def harmony() -> Dialect:
             Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
             *(Tag((end,)) for end in _ENDS),
         ),
-        models=("gpt-?oss",),
         notes="Address a message of the commentary channel to the tool; its content is one JSON object.",
     )
 
@@ -328,7 +377,6 @@ def functionary_v32() -> Dialect:
             *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         ),
         auto=False,
-        models=("functionary.*v3.2",),
     )
 
 
