@@ -6,8 +6,9 @@ that unwraps them, so that one rule holds for native calls, calls in text and em
 - the name stands under `name`, `toolName`, `tool`, `tool_name` or `function.name` (a `function` that is a string counts
   where none of these does); the arguments under `arguments`, `parameters`, `input` or `args`. Two different values for
   one of the two are a conflict; other keys are ignored.
-- arguments are an object, or a string that holds the JSON of one; `""`, null and a missing key mean `{}`. Anything else
-  is an error, never `{}`: a tool must not run with arguments that the model did not write.
+- arguments are an object, or a string that holds the JSON of one; `""`, null, the string `"null"` and a missing key
+  mean `{}`. Anything else is an error, never `{}`: a tool must not run with arguments that the model did not write.
+- the input of a custom tool is text of any form, and becomes the argument `input`.
 
 Below stands the one reader of finished responses: what a provider sends without streaming, and where its calls are.
 """
@@ -44,6 +45,7 @@ EMULATED = "emulated_"
 
 BLOCKS = ("tool_use", "function_call", "function")
 """The `type` of a call in a list of blocks; there, one without a type is a call too."""
+_CUSTOM = ("custom", "custom_tool_call")  # in chat completions, and in Responses
 ITEMS = ("function_call", "custom_tool_call")
 """The `type` of a call among items of Responses."""
 
@@ -55,8 +57,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     `dialect` is how it was written, `NATIVE` for one that the provider sent beside the text. `raw` is the exact text
     that was hidden from the reader, markers included; several calls from one array share out that text between them,
-    and native calls have none. `provider_id` is an id that the model or the provider wrote; `id` is unique in the run.
-    `signature` is a provider's own, and goes back to it unchanged with the call.
+    and native calls have none, but for malformed ones of a history, whose `raw` is what stood for their arguments.
+    `provider_id` is an id that the model or the provider wrote; `id` is unique in the run. `signature` is a provider's
+    own, and goes back to it unchanged with the call; so does `own`, what it put beside the call, by its format.
     """
 
     id: str
@@ -67,6 +70,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     repaired: bool = False
     provider_id: str | None = None
     signature: str | None = None
+    own: dict[str, Any] | None = None
 
     @property
     def is_native(self) -> bool:
@@ -127,6 +131,8 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
         if error.code is not Code.INVALID_JSON:
             raise
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that is not JSON: {error}") from None
+    if decoded.value is None:  # Groq's Llama writes it for tools without parameters
+        return Decoded({}, False)
     if not isinstance(decoded.value, dict):
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that holds {_kind(decoded.value)}")
     return decoded
@@ -157,6 +163,7 @@ def unwrap(value: Any) -> UnreadCall:
     names: list[Any] = []
     found: list[Any] = []
     provider_id: str | None = None
+    value = custom_as_any(value)
     function = value.get("function")
     for place in (value, function) if function is not None and isinstance(function, Mapping) else (value,):
         for key, member in place.items():
@@ -175,6 +182,17 @@ def unwrap(value: Any) -> UnreadCall:
     if not isinstance(name, str) or not name.strip():
         raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
     return UnreadCall(name, found, provider_id)
+
+
+def custom_as_any(call: Any) -> Any:
+    """Return the call of a custom tool, whose input is text, in the form of any other; and what is none as it is."""
+    if not isinstance(call, Mapping) or call.get("type") not in _CUSTOM:
+        return call
+    inner = call.get("custom")
+    inner = inner if isinstance(inner, Mapping) else call
+    text = inner.get("input")
+    ids = {key: call[key] for key in ID_FIELDS if key in call}
+    return {**ids, "name": inner.get("name"), "input": {"input": text}} if isinstance(text, str) else call
 
 
 def _agree(values: list[Any], what: str) -> Any:
@@ -248,9 +266,15 @@ def take_blocks_apart(written: list[Any], stop_reason: object = None) -> Finishe
 
 
 def _chat(kind: Literal["chat", "ollama"], message: dict[str, Any], finish_reason: object) -> Finished:
-    listed, old = message.get("tool_calls"), message.get("function_call")
+    listed, old = message.get("tool_calls"), old_call(message)
     listed = listed if isinstance(listed, list) else [listed] if listed else []
     return Finished(kind, message, [plain(each) for each in (*listed, *([old] if old else []))], finish_reason)
+
+
+def old_call(message: Mapping[str, Any]) -> Any:
+    """Return the `function_call` of a message, or None: some servers put one that is empty beside every text."""
+    call = message.get("function_call")
+    return call if not isinstance(call, Mapping) or any(call.values()) else None
 
 
 def type_of(entry: object, unsaid: object = None) -> object:

@@ -92,7 +92,8 @@ class Code(StrEnum):
     ARGUMENTS_MISMATCH = "arguments_mismatch"
     """The arguments that the provider sends at the end of a native call differ from its deltas; the end counts."""
     SALVAGED = "salvaged"
-    """The provider refused to read a call, which was found in what the model had written."""
+    """The provider refused to read a call, which was found in what the model had written; it runs if its dialect is
+    armed, and else the model is asked to send it again."""
     EMULATED = "emulated"
     """The model makes no calls by itself; it was asked which tools are needed."""
     UNKNOWN_DROPPED = "unknown_dropped"

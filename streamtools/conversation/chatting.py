@@ -213,10 +213,11 @@ class Chat(ToolStream):
     async def _follow(self) -> EventSource | None:
         """Return the answer to what came of the step, if anything has to be said to the model."""
         machine = self._machine
-        if self._follow_up == "never" or not self._executes or self._wish.mode == "none":
+        goes_on = machine.paused  # with the same turn, which is sent back as it is
+        if self._follow_up == "never" or not (goes_on or (self._executes and self._wish.mode != "none")):
             return None
         steps = self.result.steps[self._sent :]
-        if not machine.may_go_on or machine.pending or not steps or not steps[-1].results:
+        if machine.pending or not steps or not (goes_on or (machine.may_go_on and steps[-1].results)):
             return None
         await self._close_source()  # somebody may take a long time over the review
         machine.go_on()
@@ -229,7 +230,7 @@ class Chat(ToolStream):
         new = steps_to_history(steps)
         behind = () if self._sent else self.result.resumed  # only the first of them answers what was resumed
         messages = write_behind(behind, new, "openai", dialects=self._dialects)
-        if self._review is not None:
+        if self._review is not None and not goes_on:
             reviewed = self._review(deepcopy(messages))
             if isawaitable(reviewed):
                 reviewed = await reviewed
@@ -245,7 +246,8 @@ class Chat(ToolStream):
             self._native = True
         self._messages += new
         self._sent += len(steps)
-        self._wish = ToolChoice()
+        if not goes_on:
+            self._wish = ToolChoice()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
         return self._next_answer()
 

@@ -19,10 +19,10 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
-from streamtools.conversation.models.http_model import AUTO, Ask, HTTPModel, Model
+from streamtools.conversation.models.http_model import AUTO, Ask, HTTPModel, Model, origin_of
 from streamtools.errors import Code
 from streamtools.events import SourceError, SourceEvent
-from streamtools.history import Message, System, User, calls_as_text
+from streamtools.history import Message, Origin, System, User, calls_as_text
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
@@ -216,6 +216,11 @@ class Reply:
     def __aiter__(self) -> Self:
         return self
 
+    @property
+    def origin(self) -> Origin:
+        """Whose answer it is."""
+        return origin_of(self._model)
+
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._before:
             before, self._before = self._before, ()
@@ -275,10 +280,10 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
     """Return the request whether tools are needed to answer `ask`; its own `options` come last."""
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
-    history = [message for message in calls_as_text(ask.history) if not isinstance(message, System)]
+    history = calls_as_text(ask.history, reserved=[_DECISIONS])  # what a call repeats was restored for it
     kept = without(ask.options, _OF_TOOLS + _OF_THE_ANSWER)
     return Ask(
-        history=(System(question), *history),
+        history=(System(question), *(message for message in history if not isinstance(message, System))),
         options={name: value for name, value in kept.items() if name not in options} | dict(options),
         dialects=(*ask.dialects, _DECISIONS),
     )

@@ -24,7 +24,7 @@ from streamtools.conversation.decision import (
     read_decision,
     refuses_tools,
 )
-from streamtools.conversation.models.http_model import Ask, Model
+from streamtools.conversation.models.http_model import Ask, Model, origin_of
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -42,6 +42,7 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
+from streamtools.history import Origin
 from streamtools.machine.state_machine import StreamMachine
 
 Mode: TypeAlias = Literal["off", "fallback", "force"]
@@ -109,6 +110,11 @@ class EmulatedReply:
 
     def __aiter__(self) -> Self:
         return self
+
+    @property
+    def origin(self) -> Origin:
+        """Whose answer it is."""
+        return origin_of(self.model)
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._next is None:

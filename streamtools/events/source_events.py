@@ -63,7 +63,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of one provider turn, or of a run. None means that the provider does not tell.
 
-    `input` includes what was read from a cache, `output` includes reasoning.
+    `input` includes what was read from a cache, `output` includes reasoning. `cost` is what the provider charges, in
+    its own currency, where it tells (OpenRouter: US dollars).
     """
 
     input: int | None = None
@@ -72,9 +73,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_read: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
+    cost: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(**{name: _sum(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__})
+        sums: dict[str, Any] = {n: _sum(getattr(self, n), getattr(other, n)) for n in self.__struct_fields__}
+        return Usage(**sums)
 
 
 def weigh(event: Event) -> int:
@@ -103,7 +106,7 @@ def schema_of(types: Any) -> dict[str, Any]:
     return inlined
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
+def _sum(a: float | None, b: float | None) -> float | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 
 
@@ -118,7 +121,9 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     """A piece of reasoning that came in a channel of its own.
 
     A `signature` ends one block of it, and goes back to the provider unchanged with the next request, as does the `id`
-    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text.
+    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text. `own`
+    are the fields in which the reasoning of the turn goes back, by the format of the provider's messages; null stands
+    for its text.
     """
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
@@ -126,6 +131,7 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     signature: str | None = None
     id: str | None = None
     redacted: bool = False
+    own: dict[str, Any] | None = None
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
@@ -153,9 +159,10 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
     `arguments` is JSON text or an object; with None, the arguments are those of the deltas. `signature` goes back to
     the provider unchanged with the call. `provider_executed`: the provider runs the tool itself, and it must not run
-    here. Not `answerable`: the provider takes no result, so the call is reported and stays pending. `fault`: what the
-    provider sends in the place of a call cannot be one. `emulated`: the call was asked for in another request, so that
-    `native_tool_calls` says nothing about it.
+    here. `own` is what goes back beside the call, by the format of the provider's messages; for one that the provider
+    runs itself, all of it. Not `answerable`: the provider takes no result, so the call is reported and stays pending.
+    `fault`: what the provider sends in the place of a call cannot be one. `emulated`: the call was asked for in another
+    request, so that `native_tool_calls` says nothing about it.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -168,6 +175,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     answerable: bool = True
     fault: Code | None = None
     emulated: bool = False
+    own: dict[str, Any] | None = None
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
@@ -180,8 +188,8 @@ class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
 class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
     """A provider's turn has ended, and its complete calls count.
 
-    `text` is the whole text, if the provider sends it once more. `ends_run` is False in formats whose runs hold
-    several turns and end with an event of their own.
+    `text` is the whole text, if the provider sends it once more; `response_id` is what it calls the answer, and `model`
+    who gave it. `ends_run` is False in formats whose runs hold several turns and end with an event of their own.
     """
 
     type: ClassVar[Literal["provider-completed"]] = "provider-completed"
@@ -191,6 +199,8 @@ class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
     raw_finish_reason: str | None = None
     usage: Usage | None = None
     ends_run: bool = True
+    response_id: str | None = None
+    model: str | None = None
 
 
 class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
@@ -227,10 +237,16 @@ class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
 
 
 class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
-    """What an adapter does not understand, passed on as it came."""
+    """What an adapter does not understand, passed on as it came.
+
+    With a `format`, that of the messages of a provider, it is a part of the turn, and goes back to that provider in its
+    place: it is an `"item"` by itself, or about the `"text"` since the part before it, what stands beside that.
+    """
 
     type: ClassVar[Literal["raw"]] = "raw"
     data: Any
+    format: str | None = None
+    about: Literal["item", "text"] = "item"
 
 
 SourceEvent: TypeAlias = (

@@ -32,13 +32,18 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start"):
     seq: int = 0
 
 
-class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
-    """A provider's turn has ended, and so have the executions of its calls."""
+class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):
+    """A provider's turn has ended, and so have the executions of its calls.
+
+    `response_id` and `model` are the provider's names for its answer and for the model that gave it, where it tells.
+    """
 
     type: ClassVar[Literal["step-end"]] = "step-end"
     step: int
     finish_reason: str | None
     seq: int = 0
+    response_id: str | None = None
+    model: str | None = None
 
 
 class Text(Event, frozen=True, gc=False, tag="text"):
@@ -52,7 +57,7 @@ class Text(Event, frozen=True, gc=False, tag="text"):
 class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
     """What the model thinks before it answers.
 
-    `signature`, `id` and `redacted` are for the next request to the provider, as in `ReasoningDelta`.
+    `signature`, `id`, `redacted` and `own` are for the next request to the provider, as in `ReasoningDelta`.
     """
 
     type: ClassVar[Literal["reasoning"]] = "reasoning"
@@ -61,6 +66,7 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     signature: str | None = None
     id: str | None = None
     redacted: bool = False
+    own: dict[str, Any] | None = None
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
@@ -184,12 +190,19 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage"):
     seq: int = 0
 
 
-class Raw(Event, frozen=True, gc=False, tag="raw"):
-    """What the provider sent and no adapter understands."""
+class Raw(Event, frozen=True, gc=False, tag="raw", repr_omit_defaults=True):
+    """What the provider sent and no adapter understands.
+
+    `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that
+    is not `data`.
+    """
 
     type: ClassVar[Literal["raw"]] = "raw"
     data: Any
     seq: int = 0
+    format: str | None = None
+    about: Literal["item", "text"] = "item"
+    item: Any = None
 
 
 class Done(Event, frozen=True, gc=False, tag="done"):
@@ -294,7 +307,11 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         if kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
             last = members[-1]
-            if joined or kind is CallDelta or (isinstance(last, Reasoning) and (last.signature or last.id)):
+            if isinstance(last, Reasoning):
+                own = next((each.own for each in reversed(members) if isinstance(each, Reasoning) and each.own), None)
+                if joined or last.signature or last.id or own:
+                    merged.append(msgspec.structs.replace(last, text=joined, own=own))
+            elif joined or kind is CallDelta:
                 merged.append(msgspec.structs.replace(last, text=joined))
         else:
             merged.extend(members)

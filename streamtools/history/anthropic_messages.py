@@ -2,7 +2,7 @@
 
 User and assistant alternate, so neighbours are joined. Blank text is refused, as is white space at the end of a last
 turn of the assistant's. Ids of calls are unique in the whole history and of few characters. The system prompt stands
-elsewhere in the request.
+elsewhere in the request, and so does the container in which code is run.
 """
 
 from __future__ import annotations
@@ -11,34 +11,67 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.messages import NOT_IN_NAMES, Assistant, CallResult, Message, Results, System, Thought
-from streamtools.history.turns import Draft, Names, Reader, data_of, in_order, write_parts
+from streamtools.history.content import Content, data_of, given, is_text, write_parts
+from streamtools.history.messages import NOT_IN_NAMES
+from streamtools.history.parts import (
+    Assistant,
+    CallResult,
+    Message,
+    Origin,
+    Results,
+    System,
+    TextPart,
+    Thought,
+)
+from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 
+FORMAT = "anthropic"
 _FAILED = "the call failed"  # an error without words is refused
+_SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
+_CONTAINER = "container"  # of an item that is no block
 
 
-def read_block(part: Any, said: Draft) -> bool:
-    """Add a block of an assistant's message, if it is one of Anthropic's, or a text as OpenAI has it too."""
+def read_block(part: Mapping[str, Any], said: Draft) -> None:
+    """Add a block of an assistant's message."""
+    said.format = FORMAT
     match part:
-        case {"type": "text", "text": str() as text}:
-            said.texts.append(text)
         case {"type": "thinking", "thinking": str() as text}:
-            said.add_thought(text, part.get("signature"))
+            said.add_thought(text, part.get("signature"), own=without(part, "type", "thinking", "signature"))
         case {"type": "redacted_thinking", "data": str() as data}:
             said.add_thought("", data, redacted=True)
         case {"type": "tool_use"}:
-            said.add_call(part, part.get("id"))
-        case _:
-            return False
-    return True
+            said.add_call(part, part.get("id"), without(part, "type", "id", "name", "input"))
+        case {"type": str()}:
+            said.add_item(part)
 
 
 def read_result(part: Any, reader: Reader) -> bool:
     """Add a block of a user's message, if it is a result."""
     if not isinstance(part, Mapping) or part.get("type") != "tool_result":
         return False
-    reader.answer(part.get("tool_use_id"), part.get("content"), is_error=part.get("is_error") is True)
+    content = part.get("content")
+    held = {} if content is None or isinstance(content, str) or _are_plain(content) else {"content": content}
+    own = keep(FORMAT, without(part, "type", "tool_use_id", "content", "is_error") | held)
+    reader.answer(part.get("tool_use_id"), content, is_error=part.get("is_error") is True, own=own)
     return True
+
+
+def _are_plain(content: object) -> bool:
+    """Return whether a content is one text, written as a list."""
+    return isinstance(content, list) and len(content) == 1 and _is_plain(content[0])
+
+
+def _is_plain(block: object) -> bool:
+    return isinstance(block, Mapping) and is_text(block) and len(block) == 2
+
+
+def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]:
+    """Return the container in which the model last ran code, as Anthropic told it; empty if there is none."""
+    for message in reversed(history):
+        for part in message.items if isinstance(message, Assistant) and message.origin.is_same(provider) else ():
+            if part.format == FORMAT and part.data.get("type") == _CONTAINER:
+                return part.data
+    return {}
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
@@ -54,12 +87,32 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
         elif isinstance(message, Results):
             _add("user", [_result(result, ids) for result in message.results], messages)
         else:
-            _add("user", write_parts(message.content, _text, _image), messages)
+            _add("user", _parts(message.content), messages)
+    messages = _without_open_tools(messages)
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
-        if last["type"] == "text":
+        if last.get("type") == "text":
             last["text"] = last["text"].rstrip()
     return messages
+
+
+def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages without calls of Anthropic's own tools whose turn broke off before their result, and went on.
+
+    One at the end is gone on with, and one that waits for a call which its program has made.
+    """
+    blocks = [block for message in messages for block in message["content"]]
+    if not any(block.get("type") in _SERVER_TOOLS for block in blocks):
+        return messages
+    known = {given(block, "tool_use_id") for block in blocks}
+    known |= {given(block.get("caller"), "tool_id") for block in blocks}
+    for message in messages[: -1 if messages[-1]["role"] == "assistant" else None]:
+        message["content"] = [
+            block
+            for block in message["content"]
+            if block.get("type") not in _SERVER_TOOLS or given(block, "id") in known
+        ]
+    return [message for message in messages if message["content"]]
 
 
 def _add(role: str, blocks: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
@@ -79,17 +132,30 @@ def _image(image: dict[str, Any]) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "url", "url": image["url"]}}
 
 
+def _file(kind: str, data: str, name: str) -> dict[str, Any]:
+    title = {"title": name} if name else {}
+    return {"type": "document", "source": {"type": "base64", "media_type": kind, "data": data}, **title}
+
+
+def _parts(content: Content) -> list[dict[str, Any]]:
+    return write_parts(content, _text, _image, _file)
+
+
 def _assistant(message: Assistant, names: Names, ids: _Ids) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for each in in_order(message):
-        if isinstance(each, str):
-            blocks += [{"type": "text", "text": each}] if each.strip() else []
+        if isinstance(each, TextPart):
+            own = each.own.data if each.own else {}
+            blocks += [{"type": "text", "text": each.text, **own}] if each.text.strip() else []
         elif isinstance(each, ToolCall):
             name = names.of(each.name)
-            blocks.append({"type": "tool_use", "id": ids.of_turn[each.id], "name": name, "input": each.arguments})
-        else:
+            block = {"type": "tool_use", "id": ids.of_turn[each.id], "name": name, "input": each.arguments}
+            blocks.append(block | own_of(each, FORMAT))
+        elif isinstance(each, Thought):
             blocks += _thought(each)
-    while blocks and "thinking" in blocks[-1]["type"]:  # a blank text stood behind it
+        elif each.data.get("type") != _CONTAINER:
+            blocks.append(dict(each.data))
+    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # a blank text stood behind it
         blocks.pop()
     return blocks
 
@@ -99,14 +165,23 @@ def _thought(thought: Thought) -> list[dict[str, Any]]:
         return []
     if thought.redacted:
         return [{"type": "redacted_thinking", "data": thought.signature}]
-    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature}]
+    own = thought.own.data if thought.own else {}
+    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature, **own}]
 
 
 def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of_turn[result.call_id]}
-    if text := result.text or (_FAILED if result.is_error else ""):
+    if result.parts and (content := _known(_parts(list(result.parts)))):
+        block["content"] = content
+    elif text := result.text or (_FAILED if result.is_error else ""):
         block["content"] = text
-    return block | {"is_error": True} if result.is_error else block
+    block |= {"is_error": True} if result.is_error else {}
+    return block | (result.own.data if result.own else {})
+
+
+def _known(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of the blocks that may stand in a result."""
+    return [each for each in blocks if each.get("type") in ("text", "image", "document", "search_result")]
 
 
 class _Ids:

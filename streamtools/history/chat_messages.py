@@ -1,9 +1,9 @@
 """Messages of chat: those of OpenAI's chat completions, which many servers speak, and those of Ollama's own.
 
-Both have a role in each message and the calls beside the assistant's text. With OpenAI, arguments are JSON text, and a
-failure is text like any other; reasoning is not written, because some of the servers refuse a field for it. With
-Ollama, arguments are objects, results name their tool, and images stand beside the text; it takes reasoning back as
-plain text, for templates that show a model what it thought before a call.
+Both have a role in each message and the calls beside the assistant's text. With OpenAI, arguments are JSON text, a
+failure is text like any other, and reasoning stands in the field in which the server has sent it; `reasoning` says in
+which messages. With Ollama, arguments are objects, results name their tool, and images stand beside the text; it takes
+reasoning back as plain text, for templates that show a model what it thought before a call.
 """
 
 from __future__ import annotations
@@ -12,23 +12,82 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.messages import Assistant, CallResult, Message, Results, System, Thought
-from streamtools.history.turns import Content, Draft, Names, Reader, arguments_text, data_of, list_of, read_part
+from streamtools.history.content import Content, data_of, given, read_part
+from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
+from streamtools.history.reasoning_back import FIELDS, fields_of, text_of
+from streamtools.history.turns import Draft, Names, Reader, arguments_text, keep, own_of, without
+
+FORMAT = "openai"
+_BESIDE = ("audio", "images", "prefix", "name")  # members of a message that go back; others are the client's own
+_TEXTS = ("text", "output_text", "refusal")
 
 
 def read_fields(message: Mapping[str, Any], said: Draft) -> None:
-    """Add what stands beside the content of an assistant's message: reasoning, calls, a refusal in place of a text."""
-    if isinstance(thinking := message.get("thinking"), str) and thinking:
-        said.thoughts.append(Thought(thinking))
-    for call in list_of(message.get("tool_calls") or []):
-        said.add_call(call, call.get("id") if isinstance(call, Mapping) else None)
-    if not said.texts and isinstance(refusal := message.get("refusal"), str):
-        said.texts.append(refusal)
+    """Add what stands beside the content of an assistant's message: reasoning before it, a refusal, calls."""
+    fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
+    thinking = given(message, "thinking")
+    if fields:
+        said.format = FORMAT
+        said.add_thought(text_of(fields), own=fields)
+        said.parts.insert(0, said.parts.pop())
+    elif thinking:
+        said.format = "ollama"
+        said.add_thought(thinking)
+        said.parts.insert(0, said.parts.pop())
+    if not any(isinstance(each, TextPart) for each in said.parts) and given(message, "refusal"):
+        said.add_text(given(message, "refusal"))
+    calls = message.get("tool_calls")
+    if isinstance(calls, list | tuple) and calls:
+        said.format = said.format or FORMAT
+        for call in calls:
+            _read_call(call, said)
+    beside = {name: message[name] for name in _BESIDE if message.get(name)}
+    if beside:
+        said.format = said.format or FORMAT
+        said.add_item(beside)
 
 
-def find_call(message: Mapping[str, Any], reader: Reader) -> str | None:
-    """Return the id of the call that a result answers which names its tool alone, as those of older Ollamas do."""
-    return reader.find(message.get("tool_name") or message.get("name"))
+def _read_call(call: object, said: Draft) -> None:
+    if not isinstance(call, Mapping):
+        return
+    if isinstance(custom := call.get("custom"), Mapping):
+        named = {"name": custom.get("name"), "arguments": {"input": given(custom, "input")}}
+        said.add_call(named, call.get("id"), {"type": "custom"})
+        return
+    extra = call.get("extra_content")
+    signature = given(extra.get("google"), "thought_signature") if isinstance(extra, Mapping) else ""
+    said.add_call(call, call.get("id"), signature=signature or None)
+
+
+def read_part_of(part: Mapping[str, Any], said: Draft) -> bool:
+    """Add a part of an assistant's content, if it is one of chat: a text, or what Mistral's models think."""
+    kind = part.get("type")
+    if kind == "thinking" and isinstance(part.get("thinking"), list):
+        said.format = FORMAT
+        said.add_thought("".join(given(each, "text") for each in part["thinking"]), own={"content": [dict(part)]})
+        return True
+    if kind not in _TEXTS:
+        return False
+    rest = {} if kind == "refusal" else without(part, "type", "text")
+    if kind == "text" and any(value is not None for value in rest.values()):
+        said.format = said.format or "anthropic"  # how it is cached, and what it cites
+        said.add_text(given(part, "text"), rest)
+    else:
+        said.add_text(given(part, "text") or given(part, "refusal"))
+    return True
+
+
+def read_result(message: Mapping[str, Any], reader: Reader) -> None:
+    """Add the result that a message is; one that names its tool alone, as those of older Ollamas do, finds its call."""
+    content = message.get("content")
+    id = message.get("tool_call_id") or reader.find(message.get("tool_name") or message.get("name"))
+    own = None if isinstance(content, str) or _is_text(content) else keep(FORMAT, {"content": content})
+    reader.answer(id, content, own=own)
+
+
+def _is_text(content: object) -> bool:
+    parts = content if isinstance(content, list) else [content]
+    return all(isinstance(each, Mapping) and each.get("type") == "text" for each in parts)
 
 
 def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
@@ -36,16 +95,28 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
 
     def assistant(message: Assistant, names: Names) -> dict[str, Any]:
         written: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        fields = fields_of(message)
+        if chunks := fields.pop("content", None):  # Mistral's, before the text
+            if isinstance(chunks, str):
+                chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": chunks}]}]
+            fields["content"] = [*chunks, *([{"type": "text", "text": message.text}] if message.text else [])]
         calls = [_call(call, names) for call in message.calls]
-        return written | {"tool_calls": calls} if calls else written
+        written |= {**({"tool_calls": calls} if calls else {}), **fields}
+        for item in message.items:
+            written |= item.data
+        return written
 
     def result(result: CallResult, names: Names) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
+        written = {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
+        return written | (result.own.data if result.own else {})
 
     return _write(history, assistant, result, lambda content: {"content": content})
 
 
 def _call(call: ToolCall, names: Names) -> dict[str, Any]:
+    if own_of(call, FORMAT).get("type") == "custom":
+        custom = {"name": names.of(call.name), "input": given(call.arguments, "input")}
+        return {"id": call.id, "type": "custom", "custom": custom}
     function = {"name": names.of(call.name), "arguments": arguments_text(call)}
     written = {"id": call.id, "type": "function", "function": function}
     if call.signature is not None:  # Google's, which its service of this format wants back
@@ -70,7 +141,8 @@ def write_ollama(history: Sequence[Message]) -> list[dict[str, Any]]:
 
     def result(result: CallResult, names: Names) -> dict[str, Any]:
         named = {"role": "tool", "tool_name": names.of(result.name), "tool_call_id": result.call_id}
-        return {**named, "content": result.text}
+        images = [found[1] for each in result.parts if (found := data_of(given(each.get("image_url"), "url")))]
+        return {**named, "content": result.text, **({"images": images} if images else {})}
 
     return _write(history, assistant, result, _text_and_images)
 
@@ -82,7 +154,7 @@ def _text_and_images(content: Content) -> dict[str, Any]:
         kind = part.get("type")
         if kind == "text":
             texts.append(part["text"])
-        elif kind == "image_url" and (found := data_of(part["image_url"]["url"])):
+        elif kind == "image_url" and (found := data_of(given(part.get("image_url"), "url"))):
             images.append(found[1])
         else:
             raise ValueError(f"Ollama takes text and the data of images, no part of type {kind!r} as it stands")
@@ -106,6 +178,6 @@ def _write(
             messages += (result(each, names) for each in message.results)
         elif not isinstance(message, Assistant):
             messages.append({"role": "user", **user(message.content)})
-        elif message.text or message.calls:
+        elif message.text or message.calls or message.items:
             messages.append(assistant(message, names))
     return messages

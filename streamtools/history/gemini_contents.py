@@ -1,19 +1,79 @@
 """Contents of Gemini: a turn of the model is a list of parts, and results of its calls are objects.
 
-The signature of a call goes back on its part; that of a text or a thought, on the text. As many responses follow a turn
-as it holds calls, and nothing else is beside them. The system prompt has its own place in the request. Contents are
-written, and not read.
+A signature goes back on the part on which it came, be that a call, a text or an empty one. As many responses follow a
+turn as it holds calls, and nothing else is beside them. The system prompt has its own place in the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.messages import Assistant, CallResult, Message, Results, System
-from streamtools.history.turns import Names, data_of, write_parts
-from streamtools.json_values import Rejected, decode_json
+from streamtools.history.content import data_of, given, read_part, write_parts
+from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
+from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
+from streamtools.json_values import Rejected, compact, decode_json, writable
+
+FORMAT = "gemini"
+
+
+def read_content(content: Mapping[str, Any], reader: Reader) -> None:
+    """Add a content: a turn of the model's, or what a user says, with results of calls before it."""
+    listed = content.get("parts")
+    parts = [each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, Mapping)]
+    if content.get("role") == "model":
+        said = Draft(reader.place, format=FORMAT, client=reader.client)
+        for part in parts:
+            _read_part(part, said)
+        reader.say(said.close())
+        return
+    told: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(answer := part.get("functionResponse"), Mapping):
+            _read_response(answer, without(part, "functionResponse"), reader)
+        else:
+            told.append(_user_part(part))
+    if told or not parts:
+        reader.hear(User(told))
+
+
+def _read_part(part: Mapping[str, Any], said: Draft) -> None:
+    signature = part.get("thoughtSignature")
+    if isinstance(call := part.get("functionCall"), Mapping):
+        beside = without(part, "functionCall", "thoughtSignature")
+        rest = without(call, "name", "args", "id")
+        own = beside | ({"functionCall": rest} if rest else {})
+        said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), own, signature)
+    elif not isinstance(text := part.get("text"), str):
+        said.add_item(part)
+    elif part.get("thought") is True:
+        said.add_thought(text, signature, own=part)
+    else:
+        said.add_text(text, without(part, "text"))
+
+
+def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: Reader) -> None:
+    response = answer.get("response")
+    failed = isinstance(response, Mapping) and set(response) == {"error"}
+    value: Any = response
+    if isinstance(response, Mapping) and len(response) == 1 and (failed or "result" in response):
+        (value,) = response.values()
+    text = value if isinstance(value, str) else compact(writable(value))
+    inside = {"response": response, **without(answer, "name", "id", "response")}
+    own = keep(FORMAT, {**beside, "functionResponse": inside})
+    id = answer.get("id") or reader.find(answer.get("name"))
+    reader.answer(id, text, is_error=failed, own=own)
+
+
+def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(part.get("text"), str) and len(part) == 1:
+        return {"type": "text", "text": part["text"]}
+    held = part.get("inlineData")
+    kind, data = given(held, "mimeType"), given(held, "data")
+    if kind.startswith("image/") and data and len(part) == 1:
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+    return read_part(part)
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
@@ -27,13 +87,15 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             continue
         if isinstance(message, Assistant):
             known = {call.id for call in message.calls if call.provider_id}
-            joins = _add("model", _model(message, names), contents, joins)
+            ours = message.origin.format == FORMAT
+            parts = [part for each in _order(message) for part in _write(each, names, ours=ours)]
+            joins = _add("model", parts, contents, joins)
         elif isinstance(message, Results):
-            responses = [{"functionResponse": _response(result, names, known)} for result in message.results]
+            responses = [_response(result, names, known) for result in message.results]
             contents.append({"role": "user", "parts": responses})
             joins = False
         else:
-            joins = _add("user", write_parts(message.content, _text, _image), contents, joins)
+            joins = _add("user", write_parts(message.content, _text, _image, _file), contents, joins)
     return contents
 
 
@@ -58,18 +120,38 @@ def _image(image: dict[str, Any]) -> dict[str, Any]:
     return {"fileData": {"fileUri": image["url"]}}
 
 
-def _model(message: Assistant, names: Names) -> list[dict[str, Any]]:
-    signed = [each.signature for each in message.thoughts if each.signature and not (each.id or each.redacted)]
-    parts: list[dict[str, Any]] = [{"text": message.text}] if message.text else []
-    if signed:
-        parts = [{"text": message.text, "thoughtSignature": signed[-1]}]
-    return parts + [_call(call, names) for call in message.calls]
+def _file(kind: str, data: str, name: str) -> dict[str, Any]:
+    return {"inlineData": {"mimeType": kind, "data": data}}
+
+
+def _order(message: Assistant) -> Sequence[Part]:
+    """Return the parts of a turn; here, reasoning that is signed may stand at its end."""
+    signed = any(isinstance(each, Thought) and (each.signature or each.own) for each in message.parts)
+    return message.parts if signed else tuple(in_order(message))
+
+
+def _write(said: Part, names: Names, *, ours: bool) -> list[dict[str, Any]]:
+    """Return the parts of one; `ours`: its turn is known to be of Gemini's."""
+    if isinstance(said, TextPart):
+        return [{"text": said.text, **(said.own.data if said.own else {})}]
+    if isinstance(said, ToolCall):
+        return [_call(said, names)]
+    if not isinstance(said, Thought):
+        return [dict(said.data)]
+    if said.own:
+        return [dict(said.own.data)]
+    if not said.signature or said.id or said.redacted:
+        return []
+    thought = {"text": said.text, "thought": True} if ours and said.text else {"text": ""}
+    return [{**thought, "thoughtSignature": said.signature}]
 
 
 def _call(call: ToolCall, names: Names) -> dict[str, Any]:
+    own = own_of(call, FORMAT)
     given: dict[str, Any] = {"name": names.of(call.name), "args": call.arguments}
     part: dict[str, Any] = {"functionCall": given | {"id": call.id} if call.provider_id else given}
-    return part | {"thoughtSignature": call.signature} if call.signature else part
+    part |= {"thoughtSignature": call.signature} if call.signature else {}
+    return {**part, **own, "functionCall": {**part["functionCall"], **own.get("functionCall", {})}}
 
 
 def _response(result: CallResult, names: Names, known: set[str]) -> dict[str, Any]:
@@ -79,5 +161,10 @@ def _response(result: CallResult, names: Names, known: set[str]) -> dict[str, An
             value = decode_json(result.text).value
         except Rejected:
             value = result.text
-    response = {"name": names.of(result.name), "response": value if isinstance(value, dict) else {"result": value}}
-    return response | {"id": result.call_id} if result.call_id in known else response
+    value = value if isinstance(value, dict) else {"result": value}
+    response: dict[str, Any] = {"name": names.of(result.name), "response": value}
+    response |= {"id": result.call_id} if result.call_id in known else {}
+    held = [each for each in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in each]
+    response = {**response, "parts": held} if held else response
+    own = result.own.data if result.own else {}
+    return {**own, "functionResponse": response | own.get("functionResponse", {})}

@@ -1,7 +1,8 @@
 """Items of OpenAI's Responses: reasoning, what was said, each call and each of its results are items of their own.
 
-Reasoning goes back where it has its id and its encrypted content, before what it led to; without the latter a request
-that stores nothing is refused.
+Reasoning goes back before what it led to: where it has its id and its encrypted content, or beside items that the
+provider knows by their ids, and else not at all: a request that stores nothing is refused with it. Calls of custom
+tools have a text where others have arguments, and so have their results a type of their own.
 """
 
 from __future__ import annotations
@@ -10,44 +11,69 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.messages import Assistant, Message, Results, System, Thought
-from streamtools.history.turns import (
-    Draft,
-    Names,
-    Reader,
-    arguments_text,
-    in_order,
-    list_of,
-    read_call,
-    text_of,
-    text_or_none,
-    write_parts,
+from streamtools.history.content import given, text_in, write_parts
+from streamtools.history.parts import (
+    Assistant,
+    CallResult,
+    Message,
+    Part,
+    ProviderItem,
+    Results,
+    System,
+    TextPart,
+    Thought,
 )
+from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, read_call, without
+
+FORMAT = "responses"
+_CUSTOM = "custom_tool_call"
+_CLIENTS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
-def read_block(part: object, said: Draft) -> bool:
-    """Add a part of an assistant's message, if it is one of Responses."""
-    match part:
-        case {"type": "output_text", "text": str() as text} | {"type": "refusal", "refusal": str() as text}:
-            said.texts.append(text)
-            return True
-    return False
+def is_message(message: Mapping[str, Any]) -> bool:
+    """Return whether a message of the assistant's is an output item; a whole answer of Anthropic's calls itself one."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "output_text"}]
+    types = [each.get("type") for each in parts if isinstance(each, Mapping)]
+    return message.get("type") == "message" and (not types or "output_text" in types or "refusal" in types)
+
+
+def read_message(message: Mapping[str, Any], said: Draft) -> None:
+    """Add an output item that is a message: all of it, and what it says."""
+    said.format = FORMAT
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [content]
+    texts = [given(part, "text") or given(part, "refusal") if isinstance(part, Mapping) else part for part in parts]
+    said.add_text("".join(each for each in texts if isinstance(each, str)), message)
 
 
 def read_item(item: Mapping[str, Any], reader: Reader) -> None:
-    """Add an item that is no message: a piece of a turn, or a result."""
+    """Add an item that is no message: a piece of a turn, or a result. Raises ValueError for what is none."""
     kind = item.get("type")
-    if kind == "function_call_output":
-        reader.answer(item.get("call_id"), item.get("output"))
-        return
-    if kind == "reasoning":
-        said = reader.go_on(anew=True)
-        text = "\n\n".join(text_of([part]) for part in list_of(item.get("summary") or []))
-        signature, id = text_or_none(item.get("encrypted_content")), text_or_none(item.get("id"))
-        said.thoughts.append(Thought(text, signature, id, behind=len(said.calls)))
-    elif kind == "function_call":
-        call = read_call({**item, "id": None}, item.get("call_id"), f"call_{reader.place}_0")
-        reader.call(reader.go_on(), call)
+    if kind in _OUTPUTS:
+        output = item.get("output")
+        held = {} if isinstance(output, str) else {"output": output}
+        own = keep(FORMAT, without(item, "type", "call_id", "output") | held)
+        reader.answer(item.get("call_id"), output, own=own)
+    elif kind == "reasoning":
+        said = reader.go_on(FORMAT, anew=True)
+        parts = [item.get("summary"), item.get("content")]
+        texts = (given(each, "text") for part in parts if isinstance(part, list) for each in part)
+        sound = isinstance(item.get("summary"), list) and isinstance(item.get("id"), str)
+        said.add_thought(
+            "\n\n".join(filter(None, texts)), item.get("encrypted_content"), item.get("id"), own=item if sound else None
+        )
+    elif kind in ("function_call", _CUSTOM):
+        said = reader.go_on(FORMAT)
+        arguments = {"arguments": {"input": given(item, "input")}} if kind == _CUSTOM else {}
+        known = ("type", "call_id", "name", "arguments", "input")[kind == _CUSTOM :]  # the type of those stays
+        own = said.keep(without(item, *known))
+        call = {"name": item.get("name"), "arguments": item.get("arguments")} | arguments
+        made = f"call_{reader.place}_0"
+        reader.call(said, read_call(call, item.get("call_id"), made, own))
+    elif isinstance(kind, str):
+        reader.go_on(FORMAT).add_item(item)
     else:
         raise ValueError(f"it has no role, and an item of type {kind!r} cannot be read")
 
@@ -56,19 +82,44 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the items of a settled history, in which answers to calls in text are the user's."""
     names = Names(history)
     items: list[dict[str, Any]] = []
+    custom: set[str] = set()  # calls of the last turn
+    answered = _answered(history)
     for message in history:
         if isinstance(message, System):
             items.append({"role": "system", "content": message.text})
         elif isinstance(message, Assistant):
-            items += (item for each in in_order(message) for item in _write(each, names))
+            custom = {call.id for call in message.calls if own_of(call, FORMAT).get("type") == _CUSTOM}
+            stored = bool(message.items)
+            for each in in_order(message):
+                if not _is_unanswered(each, answered):
+                    items += _write(each, names, stored=stored)
+                    continue
+                while items and items[-1].get("type") == "reasoning":  # which must not go back without it
+                    items.pop()
         elif isinstance(message, Results):
-            for each in message.results:
-                items.append({"type": "function_call_output", "call_id": each.call_id, "output": each.text})
+            items += (_result(each, custom) for each in message.results)
         else:
             content = message.content
-            parts = content if isinstance(content, str) else write_parts(content, _text, _image)
+            parts = content if isinstance(content, str) else write_parts(content, _text, _image, _file)
             items.append({"role": "user", "content": parts})
     return items
+
+
+def _answered(history: Sequence[Message]) -> set[tuple[str, str]]:
+    """Return the calls of tools that are no functions, by type and id, which have their output in the history."""
+    items = (item.data for message in history if isinstance(message, Assistant) for item in message.items)
+    return {
+        (kind.removesuffix("_output"), given(item, "call_id"))
+        for item in items
+        if (kind := given(item, "type")).endswith("_output")
+    }
+
+
+def _is_unanswered(said: Part, answered: set[tuple[str, str]]) -> bool:
+    """Return whether a part is a call which the client was to answer, and has not: the provider refuses it then."""
+    if not isinstance(said, ProviderItem) or said.data.get("type") not in _CLIENTS:
+        return False
+    return (given(said.data, "type"), given(said.data, "call_id")) not in answered
 
 
 def _text(part: dict[str, Any]) -> dict[str, Any]:
@@ -79,14 +130,42 @@ def _image(image: dict[str, Any]) -> dict[str, Any]:
     return {"type": "input_image", "image_url": image["url"], "detail": image.get("detail", "auto")}
 
 
-def _write(said: Thought | str | ToolCall, names: Names) -> list[dict[str, Any]]:
+def _file(kind: str, data: str, name: str) -> dict[str, Any]:
+    named = {"filename": name} if name else {}
+    return {"type": "input_file", **named, "file_data": f"data:{kind};base64,{data}"}
+
+
+def _write(said: Part, names: Names, *, stored: bool) -> list[dict[str, Any]]:
+    """Return the items of one part; `stored`: the turn holds items that the provider knows by their ids."""
     match said:
-        case str():
-            return [{"role": "assistant", "content": said}]
+        case TextPart(text, own):
+            return [{"role": "assistant", "content": text, **(own.data if own else {})}]
         case ToolCall():
-            name = names.of(said.name)
-            return [{"type": "function_call", "call_id": said.id, "name": name, "arguments": arguments_text(said)}]
-    if not (said.id and said.signature):  # another provider's
+            beside, name = own_of(said, FORMAT), names.of(said.name)
+            if beside.get("type") == _CUSTOM:
+                return [{"call_id": said.id, "name": name, "input": given(said.arguments, "input"), **beside}]
+            made = {"type": "function_call", "call_id": said.id, "name": name, "arguments": arguments_text(said)}
+            return [made | beside]
+        case Thought():
+            return _thought(said, stored=stored)
+    return [dict(said.data)]
+
+
+def _thought(thought: Thought, *, stored: bool) -> list[dict[str, Any]]:
+    if thought.own:
+        return [dict(thought.own.data)]
+    if not (thought.id and (thought.signature or stored)):  # another provider's
         return []
-    summary = [{"type": "summary_text", "text": said.text}] if said.text else []
-    return [{"type": "reasoning", "id": said.id, "summary": summary, "encrypted_content": said.signature}]
+    summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
+    encrypted = {"encrypted_content": thought.signature} if thought.signature else {}
+    return [{"type": "reasoning", "id": thought.id, "summary": summary, **encrypted}]
+
+
+def _result(result: CallResult, custom: set[str]) -> dict[str, Any]:
+    output: Any = result.text
+    if result.parts:
+        known = ("input_text", "input_image", "input_file")
+        parts = write_parts(result.parts, _text, _image, _file)
+        output = [each for each in parts if each.get("type") in known] or text_in(list(result.parts))
+    kind = _OUTPUTS[result.call_id in custom]
+    return {"type": kind, "call_id": result.call_id, "output": output, **(result.own.data if result.own else {})}

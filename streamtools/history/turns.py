@@ -1,54 +1,56 @@
-"""What the formats share: the history that is being read, the parts of a user's message, and what all write alike.
-
-Inside a history, parts are as OpenAI's chat writes them. What is neither text nor image is a provider's own: it goes to
-it as it is, and it is for the caller to know whether this provider takes it.
-"""
+"""What the formats share: the history that is being read, a turn while it is read, and what all write alike."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-from streamtools.calls import NATIVE, ToolCall, read_envelope
-from streamtools.history.messages import Assistant, CallResult, Message, Results, System, Thought, User, fit
-from streamtools.json_values import compact, fits, writable
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
+from streamtools.history.content import given, is_whole, read_content, text_in
+from streamtools.history.messages import fit
+from streamtools.history.parts import (
+    Assistant,
+    CallResult,
+    Message,
+    Origin,
+    Part,
+    ProviderItem,
+    Results,
+    System,
+    TextPart,
+    Thought,
+    User,
+)
+from streamtools.json_values import Rejected, compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
-Content: TypeAlias = str | list[dict[str, Any]]
-
 _TWICE = "two calls of one turn have the same id"
-_DATA = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 
 
 class Reader:
     """The history so far, and the native calls of its last turn that have no answer.
 
     A turn of items, and results, come in as many messages as a client likes. They are collected, and made one message
-    when another begins, so that each costs no more than it is long.
+    when another begins, so that each costs no more than it is long. From a `client`, results without a call count for
+    nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, client: bool = False, system: bool = False) -> None:
         self.place = 0  # which message is being read
-        self.items: Draft | None = (
-            None  # the last turn of the assistant's, if the next item of Responses goes on with it
-        )
+        self.items: Draft | None = None  # the last turn of the assistant's, if the next item goes on with it
+        self.client = client
+        self._system = system
         self._history: list[Message] = []
         self._results: list[CallResult] = []  # those of the last message
         self._open: dict[str, str] = {}  # calls without an answer, by id with their names
-        self._waiting: dict[
-            str | None, deque[str]
-        ] = {}  # their ids, by the name of the tool and for any; once asked for
+        self._waiting: dict[str | None, deque[str]] = {}  # their ids, by the tool's name and for any; once asked for
 
     def close(self) -> list[Message]:
         """Return the whole history."""
         if self.items is not None:
-            text = "\n".join(filter(None, self.items.texts))
-            self._history.append(
-                Assistant(text, tuple(self.items.calls), tuple(self.items.thoughts), self.items.in_text)
-            )
+            self._history.append(self.items.close())
             self.items = None
         if self._results:
             self._history.append(Results(tuple(self._results)))
@@ -56,13 +58,26 @@ class Reader:
         return self._history
 
     def hear(self, message: System | User) -> None:
+        """Add what the system or the user says; of a client's parts, those that hold all that they are."""
+        if self.client and isinstance(message, User) and not isinstance(message.content, str):
+            message = User([each for each in message.content if is_whole(each)])
         self.close().append(message)
+
+    def instruct(self, text: str) -> None:
+        """Add words of the system's. Raises ValueError if they are a client's and not allowed."""
+        if self.client and not self._system:
+            raise ValueError("a client's message of the system is refused; `system=True` allows it")
+        self.hear(System(text))
 
     def say(self, said: Assistant) -> None:
         self.close().append(said)
         self._ask(said.calls)
 
-    def go_on(self, *, anew: bool = False) -> Draft:
+    def is_open(self, id: str) -> bool:
+        """Return whether a call of this id stands without an answer."""
+        return id in self._open
+
+    def go_on(self, format: str | None, *, anew: bool = False) -> Draft:
         """Return the turn that an item is a piece of: the last one, if that is the assistant's, or a new one.
 
         With `anew`, only a turn of items goes on.
@@ -70,28 +85,37 @@ class Reader:
         if self.items is None:
             history = self.close()
             last = history[-1] if history and not anew else None
-            self.items = Draft(self.place)
+            self.items = Draft(self.place, client=self.client)
             if isinstance(last, Assistant):
                 history.pop()
-                self.items = Draft(self.place, [last.text], list(last.calls), list(last.thoughts), last.in_text)
+                self.items = Draft(self.place, list(last.parts), last.in_text, client=self.client)
             else:
                 self._ask(())
+        self.items.format = format or self.items.format
         return self.items
 
     def call(self, said: Draft, call: ToolCall) -> None:
         """Add a call to a turn of items, none of which has an answer."""
         if call.id in self._open:
             raise ValueError(_TWICE)
-        said.calls.append(call)
+        said.parts.append(call)
         self._open[call.id] = call.name
         self._waiting.clear()
 
-    def answer(self, id: object, content: object, *, is_error: bool = False) -> None:
+    def answer(
+        self, id: object, content: object, *, is_error: bool = False, own: ProviderItem | None = None, text: str = ""
+    ) -> None:
         """Add the result of a native call. Raises ValueError where the last turn has no such call that is open."""
         if not isinstance(id, str) or id not in self._open:
+            if self.client:
+                return
             raise ValueError(f"it answers call {id!r}, which does not stand without an answer in the turn before it")
-        text = text_of("" if content is None else content)
-        self.add(CallResult(NATIVE, self._open[id], text, id, is_error=is_error))
+        read = read_content(content)
+        parts = () if isinstance(read, str) or all(each.get("type") == "text" for each in read) else tuple(read)
+        if self.client:
+            parts, own = tuple(filter(is_whole, parts)), None
+        said = text or text_in(read)
+        self.add(CallResult(NATIVE, self._open[id], said, id, is_error=is_error, parts=parts, own=own))
 
     def add(self, result: CallResult) -> None:
         """Add the result of a call."""
@@ -124,35 +148,104 @@ class Draft:
     """A turn of the assistant's while its message is read, which is the one at this `place`."""
 
     place: int
-    texts: list[str] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
-    thoughts: list[Thought] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     in_text: tuple[ToolCall, ...] = ()
+    format: str | None = None
+    """That of the provider which it shows to be of."""
+    count: int = 0  # calls
+    client: bool = False  # of whose it takes only what a provider has signed
 
-    def add_call(self, call: object, id: object) -> None:
-        """Add a call; its id is made if it has none."""
-        self.calls.append(read_call(call, id, f"call_{self.place}_{len(self.calls)}"))
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [each for each in self.parts if isinstance(each, ToolCall)]
 
-    def add_thought(self, text: str, signature: object = None, *, redacted: bool = False) -> None:
-        self.thoughts.append(Thought(text, text_or_none(signature), redacted=redacted, behind=len(self.calls)))
+    def add_text(self, text: str, own: Mapping[str, Any] | None = None) -> None:
+        """Add a text; `own` are its provider's members beside it."""
+        signature = (own or {}).get("thoughtSignature")
+        if self.client and self.format and isinstance(signature, str):  # which nobody can forge
+            self.parts.append(TextPart(text, ProviderItem(self.format, {"thoughtSignature": signature})))
+        else:
+            self.parts.append(TextPart(text, self.keep(own)))
+
+    def add_thought(
+        self,
+        text: str,
+        signature: object = None,
+        id: object = None,
+        *,
+        redacted: bool = False,
+        own: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a block of reasoning."""
+        thought = Thought(text, text_or_none(signature), text_or_none(id), redacted, self.keep(own))
+        if self.client and not thought.signature:
+            thought = Thought(text)
+        self.parts.append(thought)
+
+    def add_call(
+        self, call: object, id: object, own: Mapping[str, Any] | None = None, signature: object = None
+    ) -> None:
+        """Add a call; its id is made if it has none. What is no object is no call."""
+        if isinstance(call, Mapping):
+            made = f"call_{self.place}_{self.count}"
+            self.count += 1
+            self.parts.append(read_call(call, id, made, self.keep(own), signature))
+
+    def add_item(self, data: Mapping[str, Any]) -> None:
+        """Add a provider item, unless it nests so deep that it cannot be written again."""
+        if self.format and not self.client and fits(data, DEFAULT_LIMITS.depth):
+            self.parts.append(ProviderItem(self.format, dict(data)))
+
+    def keep(self, own: Mapping[str, Any] | None) -> ProviderItem | None:
+        """Return members as the provider's own; None if there are none, or what nests too deep."""
+        return None if self.client else keep(self.format, own)
+
+    def close(self) -> Assistant:
+        """Return the turn."""
+        return Assistant(parts=self.parts, in_text=self.in_text, origin=Origin(self.format))
 
 
-def read_call(call: object, id: object, made: str) -> ToolCall:
-    """Return a call as the history holds it; its id is `made` if it has none."""
-    read = read_envelope(call)
-    if not fits(read.arguments, DEFAULT_LIMITS.depth):  # as they would be in a text
-        raise ValueError(f"arguments nested deeper than {DEFAULT_LIMITS.depth}")
-    extra = call.get("extra_content") if isinstance(call, Mapping) else None
-    google = extra.get("google") if isinstance(extra, Mapping) else None
-    signature = google.get("thought_signature") if isinstance(google, Mapping) else None
+def keep(format: str | None, own: Mapping[str, Any] | None) -> ProviderItem | None:
+    """Return members as those of a provider's own; None if there are none, or what nests too deep."""
+    members = {str(name): value for name, value in (own or {}).items() if value is not None}
+    return ProviderItem(format, members) if format and members and fits(members, DEFAULT_LIMITS.depth) else None
+
+
+def read_call(
+    call: Mapping[str, Any], id: object, made: str, own: ProviderItem | None = None, signature: object = None
+) -> ToolCall:
+    """Return a call as the history holds it; its id is `made` if it has none.
+
+    One that is malformed has no arguments, and as `raw` what was written in their place.
+    """
+    raw = ""
+    try:
+        read = read_envelope(call)
+        name, arguments = read.name, read.arguments
+        if not fits(arguments, DEFAULT_LIMITS.depth):  # as they would be in a text
+            arguments, raw = {}, "{}"
+    except Rejected:
+        places = [call, each] if isinstance(each := call.get("function"), Mapping) else [call]
+        named = [text for place in places for key in NAME_FIELDS if (text := given(place, key))]
+        found = [place[key] for place in places for key in ARGUMENT_FIELDS if place.get(key) is not None]
+        name, arguments = next(iter(named), ""), {}
+        raw = next((each for each in found if isinstance(each, str) and each), "{}")
+        raw = "" if raw == "null" and name else raw  # of Groq's Llama, for tools without parameters
     return ToolCall(
         id=text_or_none(id) or made,
-        name=read.name,
-        arguments=read.arguments,
+        name=name,
+        arguments=arguments,
         dialect=NATIVE,
+        raw=raw,
         provider_id=text_or_none(id) or None,
         signature=text_or_none(signature),
+        own={own.format: own.data} if own else None,
     )
+
+
+def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    """Return the members of an object other than those."""
+    return {name: value for name, value in message.items() if name not in known}
 
 
 def text_or_none(value: object) -> str | None:
@@ -160,93 +253,29 @@ def text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def list_of(value: object) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"a text or a list was expected, not {type(value).__name__}")
-    return list(value)
-
-
-def text_of(content: object) -> str:
-    """Return a content that consists of text."""
-    if isinstance(content, str):
-        return content
-    parts = []
-    for part in list_of(content):
-        is_text = isinstance(part, Mapping) and part.get("type") in ("output_text", "summary_text")  # of Responses
-        parts.append(read_part({**part, "type": "text"} if is_text else part))
-    for part in parts:
-        if part.get("type") != "text":
-            raise ValueError(f"a part of type {part.get('type')!r} stands where only text can")
-    return "".join(part["text"] for part in parts)
-
-
-def read_part(part: object) -> dict[str, Any]:
-    """Return a part of a user's message, in any provider's spelling, as it is in a history.
-
-    Raises ValueError for what is no part, or an image that is not there.
-    """
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    if not isinstance(part, Mapping):
-        raise ValueError(f"a part of a message is a text or an object, not {type(part).__name__}")
-    match part.get("type"):
-        case "text" | "input_text":
-            if not isinstance(part.get("text"), str):
-                raise ValueError("a part of type 'text' holds no text")
-            return {**part, "type": "text"}
-        case "image_url" | "input_image":
-            given = part.get("image_url")
-            image = {"url": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
-            if not isinstance(image.get("url"), str):
-                raise ValueError("an image has no address")
-            return {"type": "image_url", "image_url": image}
-        case "image":
-            match part.get("source"):  # of Anthropic's
-                case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
-                    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
-                case {"type": "url", "url": str() as url}:
-                    return {"type": "image_url", "image_url": {"url": url}}
-            raise ValueError("an image has no source that can be read")
-    return dict(part)
-
-
-def write_parts(
-    content: Content, text: Callable[[dict[str, Any]], Any], image: Callable[[dict[str, Any]], Any]
-) -> list[dict[str, Any]]:
-    """Return a user's content with each text and each image as these two write it; what they make None is left out."""
-    written = []
-    for part in map(read_part, [content] if isinstance(content, str) else content):
-        kind = part.get("type")
-        written.append(text(part) if kind == "text" else image(part["image_url"]) if kind == "image_url" else part)
-    return [part for part in written if part is not None]
-
-
-def data_of(url: str) -> tuple[str, str] | None:
-    """Return the media type and the data that an address holds in Base64, None for one that leads elsewhere."""
-    found = _DATA.fullmatch(url)
-    return (found[1], found[2]) if found else None
-
-
-def in_order(message: Assistant) -> list[Thought | str | ToolCall]:
-    """Return what a turn said, one thing after the other; what it thought last and did nothing about is left out.
+def in_order(message: Assistant) -> Iterator[Part]:
+    """Yield what a turn said, one thing after the other; what it thought last and did nothing about is left out.
 
     A provider that reads its own reasoning again wants it before what it led to.
     """
-    behind: dict[int, list[Thought]] = {}
-    for each in message.thoughts:
-        behind.setdefault(each.behind, []).append(each)
-    said: list[Thought | str | ToolCall] = [*behind.get(0, ())]
-    if message.text:
-        said.append(message.text)
-    for number, call in enumerate(message.calls, 1):
-        said += (call, *behind.get(number, ()))
-    while said and isinstance(said[-1], Thought):
-        said.pop()
-    return said
+    parts = message.parts
+    end = len(parts)
+    while end and (isinstance(last := parts[end - 1], Thought) or (isinstance(last, TextPart) and not last.text)):
+        if isinstance(last, TextPart) and last.own:
+            break
+        end -= 1
+    return iter(parts[:end])
 
 
 def arguments_text(call: ToolCall) -> str:
-    return compact(writable(call.arguments))
+    """Return arguments as JSON text; those of a malformed call as they were written."""
+    return call.raw if call.raw and call.dialect == NATIVE else compact(writable(call.arguments))
+
+
+def own_of(call: ToolCall, format: str) -> dict[str, Any]:
+    """Return the members of a provider's own beside a call."""
+    own = (call.own or {}).get(format)
+    return own if isinstance(own, dict) else {}
 
 
 class Names:

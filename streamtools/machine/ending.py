@@ -20,6 +20,9 @@ from streamtools.events import Done, DoneReason, ProviderCompleted
 STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
 
+PAUSE_TURN = "pause_turn"
+"""Anthropic's word for a turn that goes on when it is sent back as it is."""
+
 CALLS_MAY_RUN = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
 """How a turn ends whose calls may run."""
 
@@ -29,7 +32,9 @@ _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's do
 class Ending:
     """What is known of the end of one run. It only keeps the state; the machine acts on it."""
 
-    __slots__ = ("asked", "complete", "conversation_id", "failed", "finish", "raw_finish", "why")
+    __slots__ = (
+        *("asked", "complete", "conversation_id", "failed", "finish", "model", "raw_finish", "response_id", "why"),
+    )
 
     def __init__(self) -> None:
         self.complete = False
@@ -43,6 +48,9 @@ class Ending:
         """How the last turn ended; None if it is not known."""
         self.raw_finish: str | None = None
         self.conversation_id: str | None = None
+        self.response_id: str | None = None
+        """Of the last turn, as is the model."""
+        self.model: str | None = None
 
     @property
     def is_certain(self) -> bool:
@@ -52,6 +60,7 @@ class Ending:
     def begin_turn(self) -> None:
         """An answer begins, or goes on."""
         self.complete = self.asked = False
+        self.response_id = self.model = None
 
     def end_turn(self, event: ProviderCompleted, finish: str | None, lost: bool) -> None:
         """The provider ends a turn, or we do with a `finish` of our own. Without any reason, it has finished with
@@ -63,11 +72,12 @@ class Ending:
         if self.finish == "stop" and lost and event.raw_finish_reason is None and finish is None:
             self.finish = "other"
         self.raw_finish = event.raw_finish_reason
+        self.response_id, self.model = event.response_id, event.model
         self.complete = self.complete or event.ends_run
 
     def break_off_turn(self) -> None:
         """The open turn ends without a finish reason."""
-        self.finish = self.raw_finish = None
+        self.finish = self.raw_finish = self.response_id = self.model = None
 
     def end_chain(self, conversation_id: str | None) -> None:
         """The provider has ended the run, whose conversation has this id."""
@@ -100,3 +110,43 @@ class Ending:
             reason = "truncated" if self.finish in _CUT else "finished"
         finish = self.why if reason == "stopped" else self.finish
         return Done(reason, finish, self.raw_finish, pending, self.conversation_id, seq=seq)
+
+
+class EndingRun:
+    """Whether a run may go on with another request; `StreamMachine` sets the state."""
+
+    __slots__ = ("_ending", "_open", "closed", "stopped", "waiting")
+
+    _ending: Ending
+    _open: bool  # a turn has begun and not ended
+    closed: bool  # `done` has gone out
+    waiting: bool  # the turn is complete, and `settle` ends its step when its calls have been run
+    stopped: bool  # we have ended the turn ourselves: the source is to be closed
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another request may follow: an answer has ended well, and nothing has stopped the run."""
+        return self._is_complete and self._ending.finish in CALLS_MAY_RUN and not self._is_over
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider has stopped in the middle of its turn, to go on when it is sent that back."""
+        return self._is_complete and self._ending.raw_finish == PAUSE_TURN and not self._is_over
+
+    def go_on(self) -> None:
+        """Take note that another request is to follow: until its answer is complete, the run is not."""
+        self._ending.go_on()
+        self.stopped = False
+
+    def rest(self) -> None:
+        """Take note that no other request follows after all."""
+        self._ending.rest()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.closed or self._ending.is_certain
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether the provider has ended the run, and nothing of it is left to be done."""
+        return self._ending.complete and not (self._open or self.waiting)

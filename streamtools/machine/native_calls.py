@@ -18,7 +18,7 @@ import msgspec
 
 from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import Code
-from streamtools.events import Call, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
+from streamtools.events import Call, Error, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
 from streamtools.json_values import Rejected, compact
 from streamtools.parsing.call_life import OpenCall, Output
 from streamtools.parsing.policies import Options
@@ -31,6 +31,7 @@ _FAULTS = {
     Code.TRUNCATED: "the call was cut off",
     Code.TOO_MANY_CALLS: "the turn holds too many calls",
 }
+_EXECUTED = "the provider runs this tool itself"
 _LONGEST_ID = 200  # characters of a provider's id that is used as ours; a longer one is only kept
 _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: it is left open
 
@@ -68,12 +69,12 @@ class NativeCalls:
         self.emulated = False
         self.open.clear()
         self._sound.clear()
-        self._ended: set[str] = set()
+        self.ended: set[str] = set()  # keys of calls
         self._bad: set[str] = set()  # provider ids of calls that ended as errors
 
     def start(self, event: ToolCallStart) -> list[UIEvent]:
         """Begin a call, or add its id or name."""
-        if event.key in self._ended:
+        if event.key in self.ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
         self.output.events = events
@@ -86,16 +87,25 @@ class NativeCalls:
 
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
         """Add a piece of a call's arguments."""
-        if event.key in self._ended:
+        if event.key in self.ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
         self.output.events = events
         self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
         return events
 
+    def take_back(self, event: NativeToolCall) -> list[UIEvent]:
+        """Take back a complete call that its provider turns out to have run itself, if there is one."""
+        call = next((each for each in self.calls if event.id is not None and each.provider_id == event.id), None)
+        if call is None:
+            return [self._pass(event)]
+        self.calls.remove(call)
+        self.output.count -= 1
+        return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call, seq=self._number())]
+
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
         """End a call that its provider has completed."""
-        if event.key in self._ended or (event.provider_executed and event.key not in self.open):
+        if event.key in self.ended or (event.provider_executed and event.key not in self.open):
             return [self._pass(event)]
         events: list[UIEvent] = []
         self.output.events = events
@@ -105,13 +115,13 @@ class NativeCalls:
             self._name(call, event.name)
         given = self._compare(call, event.arguments)
         if event.provider_executed:
-            call.fault = Rejected(Code.SUPERSEDED, "the provider runs this tool itself")
+            call.fault = Rejected(Code.SUPERSEDED, _EXECUTED)
         if event.fault is not None:
             call.fault = Rejected(event.fault, _FAULTS.get(event.fault, "the call could not be read"))
         self.emulated = self.emulated or event.emulated
         if not event.answerable:
             self.unanswerable.add(call.id)
-        self._end(event.key, given, event.signature)
+        self._end(event.key, given, event.signature, event.own)
         return events
 
     def reconcile(self, completed: Iterable[NativeToolCall]) -> list[UIEvent]:
@@ -132,15 +142,15 @@ class NativeCalls:
         return events
 
     def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
-        """Return `events`, of complete calls that were found in a text, with the calls as native ones."""
+        """Return `events`, of calls that were found in a text, with the calls as native ones; errors are malformed."""
         adopted: list[UIEvent] = []
         for event in events:
             if isinstance(event, Call):
                 call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
                 self.calls.append(call)
                 self.adopted.add(call.id)
-                self.output.count += 1
                 event = Call(call, seq=event.seq)
+            self.output.count += isinstance(event, Call | Error)
             adopted.append(event)
         return adopted
 
@@ -245,22 +255,22 @@ class NativeCalls:
                 self._add(call, text[len(streamed) :])
         return text
 
-    def _end(self, key: str, text: str, signature: str | None) -> None:
+    def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
         call = self.open.pop(key)
         self._sound.pop(key, None)
-        self._ended.add(key)
+        self.ended.add(key)
         if call.dropped is not None:
             message = f"{call.dropped} characters of a call over the limit were skipped"
             self.output.add(Warning, Code.SKIPPED, message, count=call.dropped)
             return
         try:
-            result = self._read(call, text, signature)
+            result = self._read(call, text, signature, own)
         except Rejected as fault:
             self._reject(call, fault)
         else:
             self.output.complete_call(call, result)
 
-    def _read(self, call: OpenCall, text: str, signature: str | None) -> ToolCall:
+    def _read(self, call: OpenCall, text: str, signature: str | None, own: dict[str, Any] | None) -> ToolCall:
         """Return the finished call. Raises `Rejected` for one that is malformed."""
         if call.fault is not None:
             raise call.fault
@@ -278,6 +288,7 @@ class NativeCalls:
             repaired=decoded.repaired,
             provider_id=call.provider_id,
             signature=signature,
+            own=own,
         )
 
     def _reject(self, call: OpenCall, fault: Rejected) -> None:
@@ -287,7 +298,12 @@ class NativeCalls:
 
     def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
         """Pass an event on unread: it is of a call that the provider runs itself, or of one that has ended."""
-        return Raw(msgspec.to_builtins(event), seq=self._number())
+        data = msgspec.to_builtins(event)
+        own = data.pop("own", None)
+        if own and isinstance(event, NativeToolCall) and event.provider_executed:
+            ((format, item),) = own.items()
+            return Raw(data, self._number(), format, item=item)
+        return Raw(data, seq=self._number())
 
 
 def is_cut(text: str) -> bool:

@@ -73,9 +73,9 @@ class StreamMachine(RunnableCalls):
     # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
     # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_eager_native", "_eager_text", "_ending", "_execute", "_flowing", "_guard", "_judge",
-        "_lost", "_malformed", "_open", "_parse", "_self_contained", "_started", "_step", "_streams", "_watchful",
-        "_writing", "closed", "number", "run_id", "stopped", "waiting",
+        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_lost",
+        "_malformed", "_parse", "_self_contained", "_started", "_step", "_streams", "_watchful", "_writing", "number",
+        "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -112,10 +112,8 @@ class StreamMachine(RunnableCalls):
         self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
         self._step, self._started = 0, False
         self._ending = Ending()
-        self.closed = False  # `done` has gone out
+        self.closed = self.waiting = self.stopped = False
         self._lost = False  # a part of the turn, or of what led to it
-        self.waiting = False  # the turn is complete, and `settle` ends its step when its calls have been run
-        self.stopped = False  # we have ended the turn ourselves: the source is to be closed
         self._begin_turn()
 
     def start(self) -> list[UIEvent]:
@@ -204,26 +202,6 @@ class StreamMachine(RunnableCalls):
         self._ending.break_off_turn()
         return self._end_turn([])
 
-    @property
-    def may_go_on(self) -> bool:
-        """Whether another request may follow: an answer has ended well, and nothing has stopped the run."""
-        ending = self._ending
-        return self._is_complete and ending.finish in CALLS_MAY_RUN and not (self.closed or ending.is_certain)
-
-    def go_on(self) -> None:
-        """Expect another request: until its answer is complete, the run is not."""
-        self._ending.go_on()
-        self.stopped = False
-
-    def rest(self) -> None:
-        """Expect no other request after all."""
-        self._ending.rest()
-
-    @property
-    def _is_complete(self) -> bool:
-        """Whether the provider has ended the run, and nothing of it is left to be done."""
-        return self._ending.complete and not (self._open or self.waiting)
-
     # One turn.
 
     def _begin_turn(self) -> None:
@@ -249,7 +227,7 @@ class StreamMachine(RunnableCalls):
                     self._turn.lose()
                     self._lost = True
                 events.append(Warning(code, message, raw, count, seq=self.number()))
-            case SourceRaw(data):
+            case SourceRaw(data, None):
                 events.append(Raw(data, seq=self.number()))
             case SourceError(message, code, status, cause, generation, url):
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
@@ -288,12 +266,14 @@ class StreamMachine(RunnableCalls):
         match event:
             case TextDelta(text):
                 return self._feed_text(text)
-            case ReasoningDelta(text, signature, block, redacted):
-                has_content = text or signature or block
-                return [Reasoning(text, self.number(), signature, block, redacted)] if has_content else []
+            case ReasoningDelta(text, signature, block, redacted, own):
+                has_content = text or signature or block or own
+                return [Reasoning(text, self.number(), signature, block, redacted, own)] if has_content else []
             case SourceUsage(usage):
                 self._usage = usage
                 return []
+            case SourceRaw(data, format, about):
+                return [*self._turn.settle(), Raw(data, self.number(), format, about)]
             case ProviderCompleted():
                 return self._complete(event)
             case ToolCallStart():
@@ -302,6 +282,8 @@ class StreamMachine(RunnableCalls):
                 return native.add(event)
             case _:
                 assert isinstance(event, NativeToolCall)  # the last of the union
+                if event.provider_executed and event.key in native.ended and not self._eager_native:
+                    return native.take_back(event)
                 events = native.finish(event)
                 if self._eager_native:
                     self._notice(native.calls)
@@ -374,7 +356,7 @@ class StreamMachine(RunnableCalls):
             self.usage = self._usage if self.usage is None else self.usage + self._usage
             events.append(UsageReport(self._usage, seq=self.number()))
             self._usage = None
-        events.append(StepEnd(self._step, ending.finish, seq=self.number()))
+        events.append(StepEnd(self._step, ending.finish, self.number(), ending.response_id, ending.model))
         guard = self._guard if not ending.failed else None
         if guard is not None and (why := guard(self._malformed, not ending.complete)) is not None:
             self.stopped = True

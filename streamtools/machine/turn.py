@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from streamtools.calls import ToolCall
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, UIEvent, Usage, Warning
+from streamtools.machine.ending import EndingRun
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
-from streamtools.parsing.dialects import Dialect, Dialects, watched
+from streamtools.parsing.dialects import Dialect, Dialects, armed, watched
 from streamtools.parsing.policies import Options, ParserOptions
 
 _BLOCK = 64 * 1024
@@ -26,6 +27,7 @@ _BLOCK = 64 * 1024
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
 _BY_NATIVE = "the turn holds native calls, and those count"
+_UNREAD = "the provider could not read the call, and it was not run"
 
 
 class Chosen(NamedTuple):
@@ -36,7 +38,7 @@ class Chosen(NamedTuple):
     malformed: int
 
 
-class RunnableCalls:
+class RunnableCalls(EndingRun):
     """The calls of a run that may run, and the tokens that its turns have used; `StreamMachine` sets the state."""
 
     __slots__ = ("_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
@@ -93,6 +95,7 @@ class Turn:
         native_tool_calls: bool | None = None,
     ) -> None:
         self._may_turn_native = dialects is None and native_tool_calls is None
+        self._armed = armed(dialects, native_tool_calls)
         self._dialects = watched() if dialects is None and native_tool_calls else dialects
         self._tools = tools
         self._options = options
@@ -125,6 +128,7 @@ class Turn:
         """Search text for no more calls, from the next turn on, unless dialects or the kind of calls are declared."""
         if self._may_turn_native:
             self._may_turn_native = False
+            self._armed = ()
             self._dialects = watched()
             self.parser = Parser(self._dialects, self._tools, number=self._number, **self._options)
 
@@ -136,6 +140,10 @@ class Turn:
         if self.room >= 0:
             self.deltas.append(text)
         return self.parser.feed(text)
+
+    def settle(self) -> list[UIEvent]:
+        """Return the text that is held back, which no marker can continue: something else of the provider's follows."""
+        return self.parser.release() if self.parser.held else []
 
     def lose(self) -> None:
         """Mark the calls that are open as damaged: a part of the stream is missing."""
@@ -150,20 +158,31 @@ class Turn:
     def find_calls(self, generation: str) -> list[UIEvent]:
         """Return the events of the calls in the whole text of a model that the provider could not read."""
         options: ParserOptions = {**self._options, "in_reasoning": False}
-        apart = Parser(_salvage(), self._tools, **options)
+        dialects = {each.id: each for each in (*_salvage(), *self._armed)}  # ours may want a nonce
+        apart = Parser(list(dialects.values()), self._tools, **options)
         events = apart.feed(generation) + apart.close()
         ids = {call.id for call in apart.calls}
         return [event for event in events if _call_id(event) in ids]
 
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
-        """Add calls that `find_calls` has found as native ones, unless the provider has sent them as well."""
+        """Add calls that `find_calls` has found as native ones, unless the provider has sent them as well.
+
+        One in a dialect that is not armed may be a quotation of what nobody has disarmed. It does not count: the model
+        is asked to send it again.
+        """
         known = {call.fingerprint() for call in self.native.calls}
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
-        new = [event for event in found if _call_id(event) not in twice]
+        new = [self._refuse_unarmed(event) for event in found if _call_id(event) not in twice]
         message = "the provider refused to read a call, which was found in what the model had written"
         warning = Warning(Code.SALVAGED, message, seq=self._number())
         events = [warning, *self.native.give_up()]
         return events + self.native.adopt(replace(event, seq=self._number()) for event in new)
+
+    def _refuse_unarmed(self, event: UIEvent) -> UIEvent:
+        if not isinstance(event, Call) or any(event.call.dialect == each.id for each in self._armed):
+            return event
+        call = event.call
+        return Error(Code.UNRECOGNISED_TOOL_CALL, _UNREAD, call_id=call.id, raw=call.raw, dialect=NATIVE)
 
     def close(self) -> list[UIEvent]:
         """End the text, and the native calls that are open."""

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, NearMiss, Opener, Tag, dialects_for
+from streamtools.parsing.dialects import (
+    DIALECTS,
+    Dialect,
+    Dialects,
+    ModelFamily,
+    NearMiss,
+    Opener,
+    Tag,
+    dialects_for,
+    families_for,
+)
 from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
 from streamtools.parsing.parser import Parser, ParseResult, parse
 from streamtools.parsing.span import Body, Span
 
 __all__ = [
-    "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "SPACES", "Body", "Dialect", "Dialects", "NearMiss", "OneOf",
-    "Opener", "ParseResult", "Parser", "Some", "Span", "Tag", "dialects_for", "json_calls", "parse",
+    "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "SPACES", "Body", "Dialect", "Dialects", "ModelFamily",
+    "NearMiss", "OneOf", "Opener", "ParseResult", "Parser", "Some", "Span", "Tag", "dialects_for", "families_for",
+    "json_calls", "parse",
 ]  # fmt: skip

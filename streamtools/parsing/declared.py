@@ -106,7 +106,7 @@ def _declarations(tools: object) -> Iterator[tuple[str, object]]:
 
 def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
     """Yield what a provider's definition declares: one tool; several, in Gemini's; none, if it has no name."""
-    inner = definition.get("function")
+    inner = definition.get("function") or definition.get("toolSpec")  # the second is Bedrock's
     place = inner if isinstance(inner, Mapping) else definition
     declarations = place.get("functionDeclarations") or place.get("function_declarations")
     if declarations is not None:
@@ -116,7 +116,8 @@ def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
         raise _misuse(definition)
     schemas = [place.get(key) for key in ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")]
     if isinstance(name := place.get("name"), str) and name:
-        yield name, next((schema for schema in schemas if schema is not None), None)
+        schema = next((schema for schema in schemas if schema is not None), None)
+        yield name, schema["json"] if isinstance(schema, Mapping) and [*schema] == ["json"] else schema
 
 
 def _misuse(value: object) -> TypeError:

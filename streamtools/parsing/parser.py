@@ -127,6 +127,17 @@ class Parser:
         self._hidden, self._leaves = None, always  # so that a later `feed` is noticed
         return events
 
+    def release(self) -> list[UIEvent]:
+        """Return what was held back as text: what comes next is no continuation of it. The turn goes on."""
+        if self._closed or self._span is not None or self._reasoning is not None:
+            return []
+        self._ended = True
+        events: list[UIEvent] = []
+        self._output.events = events
+        self._run("", events)
+        self._ended = False
+        return events
+
     def reset(self) -> None:
         """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
         self._begin()

@@ -116,7 +116,7 @@ class shutdown_signal:  # noqa: N801  # a context manager that is used like a fu
             act()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # the buffer is full of signals that have not been read
+        with suppress(OSError):  # the buffer is full of signals that have not been read, or nobody reads any more
             self._tells.send(b"\0")
         before: Callable[[int, FrameType | None], Any] | int | None = self._before[number]
         if callable(before):

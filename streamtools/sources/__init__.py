@@ -29,10 +29,13 @@ __all__ = [
     "adapter",
     "ai_sdk",
     "anthropic",
+    "bedrock",
+    "cohere",
     "detect",
     "events",
     "gemini",
     "latitude",
+    "mistral",
     "ollama",
     "openai",
     "responses",
@@ -76,6 +79,25 @@ def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a Latitude run, directly or through a proxy."""
     return Source(response, ADAPTERS["latitude"](limits))
+
+
+def bedrock(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of Bedrock's ConverseStream, or of InvokeModelWithResponseStream.
+
+    Read are the bytes of the response, and the events of boto3's stream. Inside of InvokeModel the model is one that
+    speaks as Anthropic's Messages do, or as chat completions.
+    """
+    return Source(response, ADAPTERS["bedrock"](limits))
+
+
+def cohere(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of Cohere's chat, version 2. A plan before calls is reasoning."""
+    return Source(response, ADAPTERS["cohere"](limits))
+
+
+def mistral(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of a conversation with Mistral; its chat completions are read by `openai`."""
+    return Source(response, ADAPTERS["mistral"](limits))
 
 
 def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:

@@ -2,7 +2,8 @@
 
 An adapter is total: whatever the bytes are, it raises nothing. What it cannot decode is a warning and the stream goes
 on; what it does not understand passes as `raw`; and once it has reported an error, or the format's own sentinel has
-come, the rest of the stream means nothing any more and is dropped, so that no success follows an error.
+come, the rest of the stream means nothing any more and is dropped, so that no success follows an error. A stream of
+which nothing was understood is of another format, and an error that says so.
 """
 
 from __future__ import annotations
@@ -10,26 +11,36 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import (
+    FinishReason,
     NativeToolCall,
+    ProviderCompleted,
     ReasoningDelta,
     SourceError,
     SourceEvent,
     SourceRaw,
     SourceWarning,
     TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
+    Usage,
 )
 from streamtools.json_values import fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder, as_frame
-from streamtools.sources.provider_terms import Fault, bounded, read_fault
+from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped, as_frame
+from streamtools.sources.open_call import Pairs
+from streamtools.sources.provider_terms import (
+    Fault,
+    bounded,
+    bounded_id,
+    format_of,
+    read_fault,
+    seen_in,
+    unread_format,
+)
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for JSON that it does not read, and for JSON that has another shape than the one asked for."""
@@ -38,94 +49,26 @@ UNREADABLE = msgspec.UNSET
 """Stands for the value of a frame that has none; JSON has no value that is equal to it."""
 
 _T = TypeVar("_T")
-CallT = TypeVar("CallT", bound="OpenCall")
+_TOLD = 64  # names of unknown fields are remembered, of at most so many characters
 _SHAPED = 6
 """Levels of an event that a struct may describe; below them everything is taken as it came."""
 
 
-class Pairs:
-    """The text of one channel, whose surrogate pairs a provider may cut in two.
-
-    JSON writes a character beyond U+FFFF as two escapes, and a server that streams token by token may send them in two
-    deltas. A `half` is no text: it waits here for its other half, and becomes U+FFFD if that does not come.
-    """
-
-    __slots__ = ("half",)
-
-    def __init__(self) -> None:
-        self.half = ""
-
-    def join(self, text: str) -> str:
-        """Return `text` as what UTF-8 can hold, with the half that waited before it and without one at its end."""
-        if not self.half and text.isascii():
-            return text
-        text = self.half + text
-        self.half = ""
-        if "\ud800" <= text[-1] <= "\udbff":
-            self.half = text[-1]
-            text = text[:-1]
-        return whole(text)
-
-    def close(self) -> str:
-        """Return what is left: U+FFFD for a half that waited in vain, else nothing."""
-        left, self.half = self.half and "\ufffd", ""
-        return left
-
-
-class OpenCall:
-    """A native call that is being streamed: it starts, grows and ends, and each of these is an event."""
-
-    __slots__ = ("executed", "fault", "given", "id", "key", "name", "pairs", "signature")
-
-    def __init__(
-        self, key: str, id: str | None = None, name: str | None = None, given: Any = None, signature: str | None = None
-    ) -> None:
-        self.key = key
-        self.id = id
-        self.name = name
-        self.given = given  # the arguments, where they come whole
-        self.signature = signature
-        self.executed = False  # the provider runs the tool itself
-        self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
-        self.pairs = Pairs()
-
-    def start(self, events: list[SourceEvent]) -> None:
-        """Append that the call begins, or what more is known of it now."""
-        events.append(ToolCallStart(self.key, self.id, self.name))
-
-    def add(self, text: str, events: list[SourceEvent]) -> None:
-        """Append a piece of the arguments, which may be cut in mid-character."""
-        if text := self.pairs.join(text) if text else "":
-            events.append(ToolCallDelta(self.key, text))
-
-    def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
-        """Append the end; `given` are arguments that came whole."""
-        fault = self.fault or fault
-        events.append(NativeToolCall(self.key, self.name, given, self.id, self.executed, self.signature, fault=fault))
-
-    def refuse(self, events: list[SourceEvent]) -> None:
-        """Append the beginning and the end of a call that begins while as many are open as a turn may have.
-
-        It is not kept: each piece that nobody can read costs a look at all calls that are open.
-        """
-        if not self.executed:  # which is nobody's to run, and only ends
-            self.start(events)
-        self.end(None, events, Code.TOO_MANY_CALLS)
-
-
-def end_doubtful(calls: dict[Any, CallT], place: object, events: list[SourceEvent]) -> None:
-    """End those of the open `calls` that a piece may belong to which nobody can read: without it they say something
-    else. These are the one in its place, or all of them where it, or they, have none; what has no key is no call.
-    """
-    for at in [*calls] if place is None else (None, place):
-        if at in calls and calls[at].key:
-            calls.pop(at).end(None, events, Code.INVALID_ARGUMENTS)
+def _hold_nothing(events: Iterable[SourceEvent]) -> bool:
+    """Return whether there is nothing in `events` that an adapter has understood."""
+    return all(type(event) is SourceRaw or type(event) is SourceWarning for event in events)
 
 
 class Adapter(ABC):
     """Makes source events of what a transport yields, one item at a time."""
 
+    format: str | None = None
+    """That of the messages of its provider, where a history has one."""
     _over = False  # nothing that comes now counts
+    content_type = ""
+    """What the response declares, as far as it is known."""
+    reads_documents = False
+    """Whether a response that is declared as JSON, and begins an array, is a stream of this format."""
 
     @property
     def ended(self) -> bool:
@@ -156,15 +99,23 @@ class Adapter(ABC):
 class FrameAdapter(Adapter):
     """An adapter of a format that comes in frames. Subclasses read one frame at a time and say what the end means.
 
-    Halves of characters wait in `_text` and `_thought` for their others, on the two channels that all formats have.
+    `name` is that of the format in `ADAPTERS`. Halves of characters wait in `_text` and `_thought` for their others, on
+    the two channels that all formats have.
     """
 
-    def __init__(self, frames: SSEDecoder | LineDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
+    name: ClassVar[str] = ""
+
+    def __init__(self, frames: FrameDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
         self._frames = frames
         self._limits = limits
         self._over = False  # again, because each frame asks for it, and an attribute of the object is found sooner
         self._text = Pairs()
         self._thought = Pairs()
+        self._blank = True  # nothing has been understood
+        self._strange: tuple[str, str | None] | None = None  # the first event of another format, and what reads those
+        self._told: set[str] = set()  # the unknown fields of deltas that have been passed on
+        self._response_id: str | None = None  # the provider's names for its answer, and for the model
+        self._model: str | None = None
 
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         """Return the events of the frames that `chunk` completes."""
@@ -178,6 +129,8 @@ class FrameAdapter(Adapter):
                 self._read(frame, events)
             else:
                 self._pass_over(frame, events)
+        if self._blank:
+            self._blank = _hold_nothing(events)
         return events
 
     def take(self, item: object) -> list[SourceEvent]:
@@ -189,6 +142,8 @@ class FrameAdapter(Adapter):
                 self._read(frame, events)
             else:
                 self._pass_over(frame, events)
+        if self._blank:
+            self._blank = _hold_nothing(events)
         return events
 
     def _take_other(self, item: object) -> list[SourceEvent]:
@@ -204,8 +159,9 @@ class FrameAdapter(Adapter):
         events = self.feed_frames(self._frames.close())
         if not self._over:
             self._end(events)
-            if cause is not None and not self.ended:
-                events.append(interrupted(cause))
+            if not self.ended:
+                fault = self._foreign(events) if cause is None else interrupted(cause)
+                events += [] if fault is None else [fault]
             self._over = True
         return events
 
@@ -222,6 +178,19 @@ class FrameAdapter(Adapter):
     def _end(self, events: list[SourceEvent]) -> None:
         """Append what the end of the transport means, which came before a sentinel and without an error."""
         self._flush(events)
+
+    def _foreign(self, events: list[SourceEvent]) -> SourceError | None:
+        """Return the error of a stream of another format, of which nothing was understood, `events` included."""
+        if self._strange is None and self._frames.ignored:
+            self._strange = f"no event, but `{bounded(self._frames.ignored.decode(errors='replace'), 60)}`", None
+        if self._strange is None or not (self._blank and _hold_nothing(events)):
+            return None
+        seen, advice = self._strange
+        advice = advice or "`sources.detect` finds out whether any source reads it"
+        declared = bounded(self.content_type, 100) or "unknown"
+        expected = f"`sources.{self.name}`" if self.name else "the adapter"
+        message = f"nothing in the stream is what {expected} reads: the content type is {declared}"
+        return SourceError(f"{message}, and it begins with {seen}; {advice}", cause="unknown_format")
 
     def _flush(self, events: list[SourceEvent]) -> None:
         """Append what waited for more, halves of characters to begin with, because nothing comes any more."""
@@ -258,6 +227,7 @@ class FrameAdapter(Adapter):
             if frame.event == "error":
                 self._fail(read_fault(frame.data[:4096].decode(errors="replace")), events)
             elif frame.data:
+                self._note_strange(frame.event, None)
                 events.append(_bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
             return UNREADABLE
 
@@ -285,13 +255,49 @@ class FrameAdapter(Adapter):
         if frame.event == "error" or nameless:
             self._report(value, events)
         else:
-            self._pass_raw(value, events)
+            self._pass_strange(frame, value, events)
+
+    def _pass_strange(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
+        """Append the value of a frame that is not understood at all, and may show that the stream is another's."""
+        self._note_strange(frame.event, value)
+        self._pass_raw(value, events)
+
+    def _note_strange(self, event: str, value: Any) -> None:
+        if self._strange is None and self._blank and (name := format_of(event, value)) != self.name:
+            advice = f"`sources.{name}` reads those" if name else unread_format(event, value)
+            self._strange = seen_in(event, value), advice
+
+    def _pass_fields(self, fields: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append the fields of a delta that are not known, each once for a stream: servers repeat them for ever."""
+        for name, value in fields.items():
+            if not value or name in self._told:
+                continue
+            if len(self._told) < _TOLD and len(name) <= _TOLD:
+                self._told.add(name)
+            self._pass_raw({name: value}, events)
+
+    def _complete_response(
+        self, reason: FinishReason, raw: str | None, usage: Usage | None, events: list[SourceEvent], text: str = ""
+    ) -> None:
+        """Append that the turn has ended."""
+        id, model = self._response_id, self._model
+        events.append(ProviderCompleted(text or None, None, reason, raw, usage, response_id=id, model=model))
+
+    def _name_response(self, id: Any, model: Any) -> None:
+        """Take note of the provider's names for this answer and for the model; the first of each counts."""
+        self._response_id = self._response_id or bounded_id(id)
+        self._model = self._model or bounded_id(model)
 
     def _report(self, value: Any, events: list[SourceEvent]) -> None:
         self._fail(read_fault(value), events)
 
     def _pass_over(self, frame: Framed, events: list[SourceEvent]) -> None:
-        if type(frame) is Skipped and not self._over:
+        if type(frame) is Damaged and not self._over:
+            if frame.final:
+                self._fail(self._foreign(events) or Fault(frame.why, "framing", None), events)
+            else:
+                events.append(_bad_frame(frame.why, ""))
+        elif type(frame) is Skipped and not self._over:
             message = f"an event of {frame.count} bytes is over the limit of {self._limits.frame}; it was skipped"
             events.append(SourceWarning(Code.SKIPPED, message, count=frame.count))
 

@@ -178,6 +178,8 @@ class TurnsAdapter(FrameAdapter):
 class AISDKMessages(TurnsAdapter):
     """Parts of a UI message over SSE into source events; each step completes a turn, and `finish` ends the run."""
 
+    name = "ai_sdk"
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
         self._stepped = False  # the turn has ended, and waits for the reason

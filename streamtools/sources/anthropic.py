@@ -2,7 +2,8 @@
 
 A block is known by what it started as, and its deltas by their own `type`; the name of the server-sent event says
 nothing that the data does not, and may be missing. What is not text, reasoning or a call (results of tools that
-Anthropic runs, citations, containers, fallbacks to another model, compaction) passes as it came.
+Anthropic runs, fallbacks to another model, compaction) passes as it came when its block is whole, for the next request;
+citations go with their text, and the container in which code is run is an item of its own.
 
 What the bytes are known for: lines padded with spaces, pings anywhere, usage whose figures are totals and replace one
 another, calls without arguments that stream one empty string, calls that a limit cut off in mid-block without a stop,
@@ -18,26 +19,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import (
-    ProviderCompleted,
     ReasoningDelta,
     SourceEvent,
+    SourceRaw,
     SourceUsage,
     SourceWarning,
     TextDelta,
     ToolCallDelta,
     Usage,
 )
-from streamtools.json_values import fits, whole
+from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, FrameAdapter, OpenCall, end_doubtful, without_strays
+from streamtools.sources.adapter import REFUSED, FrameAdapter, decode, without_strays
 from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_fault, read_usage, string
 
 _USAGE = {
@@ -48,9 +51,11 @@ _USAGE = {
     "reasoning": ("output_tokens_details.thinking_tokens",),
 }
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
+_FORMAT = "anthropic"
+_DIRECT = {"type": "direct"}  # the caller of a call that no program has made
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     type: Any = None
     text: Any = None
     thinking: Any = None
@@ -59,6 +64,11 @@ class _Delta(msgspec.Struct, gc=False):
     stop_reason: Any = None
     stop_details: Any = None
     container: Any = None
+    stop_sequence: Any = None
+    citation: Any = None
+    content: Any = None
+    encrypted_content: Any = None
+    estimated_tokens: Any = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -70,21 +80,25 @@ class _Event(msgspec.Struct, gc=False):
     usage: Any = None
 
 
+_FIELDS = frozenset(_Delta.__struct_fields__)
 _decode = msgspec.json.Decoder(_Event).decode
 _number = re.compile(r"[0-9]{1,9}")
 
 
 class _Block(OpenCall):
-    """A block that has started and not stopped: a call, or, without a `key`, of thinking."""
+    """A block that has started and not stopped: a call; without a `key`, of thinking, of text, or another's."""
 
-    __slots__ = ("pieces", "size")
+    __slots__ = ("data", "kind", "pieces", "size", "texts")
 
     def __init__(self, kind: str, key: str, start: dict[str, Any]) -> None:
         given = start.get("input")  # the whole of it, where nothing is streamed; {} says that it is to come
         given = None if given in ("", {}) else given
         signature = None if key else string(start.get("signature"))
         super().__init__(key, string(start.get("id")), string(start.get("name")), given, signature)
+        self.kind = kind
+        self.data = start  # of the block, as it started
         self.executed = kind in _SERVER_TOOLS
+        self.texts: dict[str, list[str]] = {}  # of its members, what deltas have added
         self.pieces: list[str] = []  # of a server's call, which is reported when it is complete
         self.size = 0  # characters of the arguments so far
 
@@ -92,11 +106,15 @@ class _Block(OpenCall):
 class Anthropic(FrameAdapter):
     """Messages over SSE into source events. The last usage counts, field by field, and the first stop reason."""
 
+    name = "anthropic"
+    format = _FORMAT
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the message
         self._started = 0  # calls
         self._shown = False  # text, or a complete call, has been handed on
+        self._texts = False  # the last block was a text, and nothing has told where it ends
         self._begin()
 
     def _begin(self) -> None:
@@ -109,7 +127,7 @@ class Anthropic(FrameAdapter):
         try:
             event = _decode(frame.data)
         except REFUSED:
-            mended = self._convert(frame, _Event, events, lambda event: without_strays(event, "delta"))
+            mended = self._convert(frame, _Event, events, lambda event: self._mend(event, events))
             if mended is not None:
                 self._act(mended, frame, events)
             return
@@ -120,6 +138,16 @@ class Anthropic(FrameAdapter):
                 events.append(TextDelta(delta.text))
             return
         self._act(event, frame, events)
+
+    def _mend(self, event: dict[str, Any], events: list[SourceEvent]) -> dict[str, Any]:
+        """Return an event without what its shape does not know; what is unknown in a known delta is passed on."""
+        event = without_strays(event, "delta")
+        delta = event.get("delta", {})
+        if _FIELDS.issuperset(delta):
+            return event
+        if delta.get("type") in (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta"):
+            self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
+        return {**event, "delta": {name: delta[name] for name in delta if name in _FIELDS}}
 
     def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         name = event.type if isinstance(event.type, str) else frame.event
@@ -138,6 +166,8 @@ class Anthropic(FrameAdapter):
                 return
             self._begin_anew(events)
         self._id = id
+        self._response_id = self._model = None
+        self._name_response(id, message.get("model"))
         if not self._over:
             self._count(message.get("usage"), events)
             if message.get("content"):  # always empty, so far
@@ -156,16 +186,18 @@ class Anthropic(FrameAdapter):
     def _change_message(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         if (delta := event.delta) is not None:
             self._reason = self._reason or string(delta.stop_reason)
-            if delta.stop_details or delta.container:
+            if delta.stop_details:
                 self._pass(frame, events)
+            if isinstance(delta.container, dict):
+                self._pass_item({**delta.container, "type": "container"}, "item", events)
         self._count(event.usage, events)
 
     def _stop_message(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         for block in self._blocks.values():
-            self._sign(block, events)  # a call that has not stopped is not complete
+            self._end_block(block, events)  # a call that has not stopped is not complete
         self._flush(events)
         raw = None if self._reason is None else bounded(self._reason, 100)
-        events.append(ProviderCompleted(finish_reason=finish_reason(raw), raw_finish_reason=raw, usage=self._usage))
+        self._complete_response(finish_reason(raw), raw, self._usage, events)
         self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
@@ -197,13 +229,22 @@ class Anthropic(FrameAdapter):
     def _start_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         start = event.content_block if isinstance(event.content_block, dict) else {}
         kind, at = start.get("type"), _place(event.index)
+        if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model goes on
+            self._model = string(to.get("model")) or self._model
         if (left := self._blocks.pop(at, None)) is not None:
-            self._sign(left, events)
+            self._end_block(left, events)
         if kind == "text":
+            if self._texts:  # else nothing tells it from the one before
+                events.append(SourceRaw({}, _FORMAT, "text"))
+            self._texts = True
             self._say(start.get("text"), events)
             if start.get("citations"):
                 self._pass(frame, events)
-        elif kind == "thinking":
+            if self._has_room:
+                self._blocks[at] = _Block(kind, "", {**start, "citations": start.get("citations") or []})
+            return
+        self._texts = False
+        if kind == "thinking":
             self._think(start.get("thinking"), events)
             if self._has_room:
                 self._blocks[at] = _Block(kind, "", start)
@@ -218,8 +259,8 @@ class Anthropic(FrameAdapter):
                     block.start(events)
             else:
                 block.refuse(events)
-            if kind == "mcp_tool_use":  # names its server, too
-                self._pass(frame, events)
+        elif isinstance(kind, str) and kind != "redacted_thinking" and self._has_room:
+            self._blocks[at] = _Block(kind, "", dict(start))
         else:
             self._pass(frame, events)
 
@@ -242,13 +283,32 @@ class Anthropic(FrameAdapter):
         else:
             if delta.partial_json is not None or not isinstance(delta.type, str):
                 end_doubtful(self._blocks, _place(event.index), events)
-            self._pass(frame, events)
+            elif block is not None and not block.key:
+                self._add_own(block, frame)
+            if block is None or block.key or block.kind in ("text", "thinking"):
+                self._pass(frame, events)
+
+    def _add_own(self, block: _Block, frame: Frame) -> None:
+        """Add to a block what a delta of its own kind brings: a citation to a text, members to another block."""
+        block.size += len(frame.data)
+        try:
+            delta = decode(frame.data)["delta"] if block.size <= self._limits.text else {}
+        except (ValueError, TypeError, KeyError):
+            return
+        if block.kind == "text" and delta.get("type") == "citations_delta":
+            block.data["citations"].append(delta.get("citation"))
+        elif block.kind not in ("text", "thinking"):
+            for name, value in delta.items():
+                if isinstance(value, str) and name != "type":
+                    block.texts.setdefault(name, []).append(value)
+                elif value is not None and name != "type":
+                    block.data[name] = value
 
     def _stop_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
         block = self._blocks.pop(_place(event.index), None)
         if block is None:
             return
-        self._sign(block, events)
+        self._end_block(block, events)
         if not block.key:
             return
         self._add_arguments(block.pairs.close(), block, events)
@@ -257,7 +317,20 @@ class Anthropic(FrameAdapter):
         if block.size > self._limits.call and block.executed:
             fault = Code.TOO_LARGE
         self._shown = self._shown or not block.executed
+        block.own = None if fault else self._own_of(block, given)
         block.end(None if fault else given, events, fault)
+
+    def _own_of(self, block: _Block, given: Any) -> dict[str, Any] | None:
+        """Return what goes back beside a call, or the whole of one that Anthropic has run itself."""
+        beside = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
+        if block.executed:
+            try:
+                beside["input"] = read_arguments(given).value
+            except Rejected:
+                return None
+        else:
+            beside = {name: value for name, value in beside.items() if name not in ("type", "id", "name", "input")}
+        return {_FORMAT: beside} if beside and fits(beside, self._limits.depth) else None
 
     def _say(self, text: Any, events: list[SourceEvent]) -> None:
         count = len(events)
@@ -275,12 +348,26 @@ class Anthropic(FrameAdapter):
         else:
             block.pieces.clear()
 
-    def _sign(self, block: _Block, events: list[SourceEvent]) -> None:
-        """End a block of thinking with its signature; calls have none."""
-        if not block.key:
+    def _end_block(self, block: _Block, events: list[SourceEvent]) -> None:
+        """End a block that is no call: thinking with its signature, a text with its citations, others as they came."""
+        if block.key:
+            return
+        if block.kind == "thinking":
             self._think(self._thought.close(), events)
             if block.signature is not None:
                 events.append(ReasoningDelta("", signature=block.signature))
+        elif block.kind != "text":
+            for name, texts in block.texts.items():
+                block.data[name] = "".join([string(block.data.get(name)) or "", *texts])
+            self._pass_item(block.data, "item", events)
+        elif block.data["citations"]:
+            self._texts = False
+            self._pass_item({"citations": block.data["citations"]}, "text", events)
+
+    def _pass_item(self, data: dict[str, Any], about: Literal["item", "text"], events: list[SourceEvent]) -> None:
+        self._pass_raw(data, events)
+        if isinstance(events[-1], SourceRaw):
+            events[-1] = SourceRaw(data, _FORMAT, about)
 
 
 def _place(index: Any) -> int | None:

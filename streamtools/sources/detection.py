@@ -1,8 +1,8 @@
 """Which provider's stream this is, by its first event, and whose a finished response, by its keys. Sans-IO.
 
-Each format shows itself in the first event that says anything: by the event's name, by its `type`, or by a key that no
-other format has at that place. Comments, pings and events without data say nothing and are waited over; what arrives
-meanwhile is kept, and read by the adapter that is chosen as if it had been there from the start.
+Each format shows itself in the first event that says anything (`format_of`). Comments, pings and events without data
+say nothing and are waited over; what arrives meanwhile is kept, and read by the adapter that is chosen as if it had
+been there from the start.
 
 A finished response, which a provider sends without streaming, is shaped into the events that its provider would have
 streamed, and its adapter reads those; only its calls, which `take_apart` finds for `ToolRegistry.process_tool_calls`
@@ -22,6 +22,7 @@ from streamtools.calls import (
     NAME_FIELDS,
     Finished,
     ToolCall,
+    custom_as_any,
     is_call,
     read_envelope,
     take_apart,
@@ -34,34 +35,22 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter, decode
 from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.anthropic import Anthropic
+from streamtools.sources.bedrock import Bedrock
+from streamtools.sources.cohere import Cohere
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
 from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
+from streamtools.sources.mistral import MistralConversations
 from streamtools.sources.ollama import Ollama
 from streamtools.sources.openai import ChatCompletions
+from streamtools.sources.provider_terms import format_of
 from streamtools.sources.responses import Responses
 
 _ENOUGH = 64 * 1024
 """Bytes, or objects, that are looked at; what then has shown nothing is read as the format that most servers speak."""
 
-_BY_NAME = {"latitude-event": "latitude", "provider-event": "latitude"}
-_BY_TYPE = {
-    **_BY_NAME,
-    "event": "latitude",  # of a proxy, around one of Latitude's
-    **dict.fromkeys(("message_start", "message_delta", "message_stop"), "anthropic"),
-    **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
-    **dict.fromkeys(("start", "start-step", "text-start", "reasoning-start", "tool-input-start", "abort"), "ai_sdk"),
-    **dict.fromkeys(("text-delta", "reasoning-delta", "tool-input-available", "finish"), "ai_sdk"),
-}
-_BY_KEY = {
-    "choices": "openai",
-    "candidates": "gemini",
-    "promptFeedback": "gemini",
-    "usageMetadata": "gemini",
-    "event_type": "gemini",  # of its interactions
-    "done": "ollama",
-}
-
+_BY_FIRST = {b"[": "gemini", b"\0": "bedrock"}
+"""Formats that the first byte shows: one array of chunks, and the length of a binary message."""
 
 ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
     "openai": ChatCompletions,
@@ -71,6 +60,9 @@ ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
     "ollama": Ollama,
     "ai_sdk": AISDKMessages,
     "latitude": Latitude,
+    "bedrock": Bedrock,
+    "cohere": Cohere,
+    "mistral": MistralConversations,
 }
 """The adapters of byte streams, by the name under which a recording asks for them."""
 
@@ -78,7 +70,10 @@ ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
 class Undecided(Adapter):
     """Chooses one of the adapters, and is that one from then on. `content_type` is what the response declares."""
 
+    reads_documents = True
+
     def __init__(self, content_type: str = "", limits: Limits = DEFAULT_LIMITS) -> None:
+        self.content_type = content_type
         self._limits = limits
         self._chosen: Adapter | None = None
         self._waiting: list[object] = []
@@ -88,16 +83,24 @@ class Undecided(Adapter):
         media = content_type.partition(";")[0].strip().lower()
         if "ndjson" in media or "jsonl" in media:
             self._choose("ollama")
+        elif media == "application/vnd.amazon.eventstream":
+            self._choose("bedrock")
 
     @property
     def ended(self) -> bool:
         return self._chosen is not None and self._chosen.ended
 
+    @property
+    def format(self) -> str | None:  # type: ignore[override]  # of others it is known from the start
+        """That of the adapter that was chosen."""
+        return None if self._chosen is None else self._chosen.format
+
     def take(self, item: object) -> list[SourceEvent]:
         if self._chosen is not None:
             return self._chosen.take(item)
         self._waiting.append(item)
-        name = self._recognise(self._look_at(item))
+        begun = item.lstrip()[:1] if self._frames is None and isinstance(item, bytes | bytearray) else b""
+        name = _BY_FIRST.get(bytes(begun)) or self._recognise(self._look_at(item))
         return [] if name is None and self._seen < _ENOUGH else self._choose(name)[1]
 
     def close(self, cause: str | None = None) -> list[SourceEvent]:
@@ -120,6 +123,7 @@ class Undecided(Adapter):
             if isinstance(self._frames, LineDecoder):
                 name = "ollama" if self._lines else "gemini"  # whose errors stand on many lines
         self._chosen = chosen = ADAPTERS[name](self._limits)
+        chosen.content_type = self.content_type
         waiting, self._waiting = self._waiting, []
         return chosen, [event for item in waiting for event in chosen.take(item)]
 
@@ -143,23 +147,12 @@ class Undecided(Adapter):
         return next((name for frame in frames if isinstance(frame, Frame) and (name := self._name(frame))), None)
 
     def _name(self, frame: Frame) -> str | None:
-        if frame.event in _BY_NAME:
-            return _BY_NAME[frame.event]
         try:
             value: Any = decode(frame.data)
         except ValueError:
-            return None
-        if not isinstance(value, dict):
-            return None
-        self._lines = True
-        kind = value.get("type")
-        if isinstance(kind, str) and kind.startswith("response."):
-            return "responses"
-        if isinstance(kind, str) and kind in _BY_TYPE:
-            return _BY_TYPE[kind]
-        if isinstance(value.get("message"), dict):
-            return "ollama"
-        return next((name for key, name in _BY_KEY.items() if key in value), None)
+            value = None
+        self._lines = self._lines or isinstance(value, dict)
+        return format_of(frame.event, value)
 
 
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
@@ -218,6 +211,7 @@ def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[
 
 def _read_call(key: str, entry: Any) -> NativeToolCall:
     """Return the call that `entry` is, its arguments as they were sent, or what tells that it cannot be one."""
+    entry = custom_as_any(entry)
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
     id = _find(places, ID_FIELDS)
     id = str(id) if isinstance(id, str | int) else None

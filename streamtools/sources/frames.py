@@ -29,6 +29,7 @@ from streamtools.limits import DEFAULT_LIMITS
 
 _BOM = b"\xef\xbb\xbf"
 _DAMAGED = re.compile(rb"[^\t -~]")  # in the name of a field
+_HEAD = 1024  # bytes of white space, at most, before what a stream begins with
 _ENVELOPE = {"event", "data", "id", "retry"}
 _CR, _LF = b"\r\n"  # numbers: `13 in chunk` is one memchr, `b"\r" in chunk` fails at being a number first
 
@@ -47,10 +48,17 @@ class Skipped(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-Framed: TypeAlias = Frame | Skipped
+class Damaged(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the framing that cannot be read; a `final` one is the end of the stream."""
+
+    why: str
+    final: bool = False
 
 
-class _Decoder(ABC):
+Framed: TypeAlias = Frame | Skipped | Damaged
+
+
+class FrameDecoder(ABC):
     """Finds where frames end, in any partition of the bytes; subclasses say what an end is and read what is between."""
 
     _end: ClassVar[bytes]
@@ -62,6 +70,8 @@ class _Decoder(ABC):
         self._between = False  # what comes next is the beginning of a frame
         self._held = bytearray()  # the beginning of a frame, without any end in it
         self._dropped = 0  # bytes of an over-long frame that are gone already
+        self.ignored = b""
+        """The beginning of the first line that is nothing at all: a document begins so, where a stream was expected."""
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
@@ -143,7 +153,7 @@ class _Decoder(ABC):
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-class SSEDecoder(_Decoder):
+class SSEDecoder(FrameDecoder):
     """`text/event-stream` into frames. Over `limit` bytes a frame is skipped without being stored."""
 
     _end = b"\n\n"
@@ -222,6 +232,8 @@ class SSEDecoder(_Decoder):
                 bare += line
             elif _DAMAGED.search(name):
                 data.append(line.rstrip(b"\n"))
+            elif name and not self.ignored and name != b"retry":
+                self.ignored = line[:100].strip()
         if not data and not event and not bare:
             return None
         return Frame(b"\n".join(data) if data else bytes(bare.rstrip(b"\n")), event or "message", self._id)
@@ -231,7 +243,7 @@ def _is_one_line(block: bytes) -> bool:
     return _CR not in block and _LF not in block
 
 
-class LineDecoder(_Decoder):
+class LineDecoder(FrameDecoder):
     """NDJSON into frames, one for each line that is not empty."""
 
     _end = b"\n"
@@ -246,6 +258,85 @@ class LineDecoder(_Decoder):
 
     def _read(self, block: bytes) -> Frame | None:
         return Frame(block) if block.strip() else None
+
+
+_bare = re.compile(rb'["{}\[\],]')
+_quoted = re.compile(rb'["\\]')
+
+
+class ArrayDecoder(FrameDecoder):
+    """A JSON array into frames, one for each element: brackets and strings are counted, and nothing is understood."""
+
+    def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
+        super().__init__(limit)
+        self._depth = 0
+        self._in_string = self._escaped = self._over = False
+
+    def feed(self, chunk: bytes) -> list[Framed]:
+        """Return the elements that are complete now."""
+        frames: list[Framed] = []
+        at, start = (1, 0) if self._escaped and chunk else (0, 0)
+        self._escaped = self._escaped and not chunk
+        while not self._over and (found := (_quoted if self._in_string else _bare).search(chunk, at)):
+            at = found.end()
+            mark = found[0]
+            if mark == b'"':
+                self._in_string = not self._in_string
+            elif mark == b"\\":
+                self._escaped = at == len(chunk)
+                at += 1
+            elif mark in b"{[":
+                self._depth += 1
+                start = at if self._depth == 1 else start
+            else:
+                self._depth -= mark != b","
+                if self._depth <= 1:  # an element has ended, if there was one
+                    end = at if self._depth == 1 and mark != b"," else found.start()
+                    self._held += chunk[start:end]
+                    frames += self._bounded([bytes(self._held).strip()])
+                    start = at
+                    self._over = self._depth <= 0
+        self._held = self._held[: 0 if self._over else None] + chunk[start : 0 if self._over else None]
+        self._bound()
+        return frames
+
+    def close(self) -> list[Framed]:
+        """Return the element that has not ended."""
+        return self._bounded([bytes(self._held).strip()])
+
+    def _bounded(self, blocks: list[bytes]) -> list[Framed]:
+        self._held.clear()
+        return super()._bounded(blocks)
+
+    def _read(self, block: bytes) -> Frame | None:
+        return Frame(block)
+
+
+class EventsOrArray(SSEDecoder):
+    """Server-sent events, or the elements of a JSON array, as the first character shows."""
+
+    def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
+        super().__init__(limit)
+        self._head = b""
+        self._array: ArrayDecoder | None = None
+        self.feed = self._begin  # type: ignore[method-assign]  # until it is known, so that it costs nothing after
+
+    def _begin(self, chunk: bytes) -> list[Framed]:
+        self._head += chunk
+        begun = self._head.lstrip(_BOM + b" \t\r\n")
+        if not begun and len(self._head) < _HEAD:
+            return []
+        if begun[:1] == b"[":
+            self._array = ArrayDecoder(self._limit)
+            self.feed = self._array.feed  # type: ignore[method-assign]
+        else:
+            del self.feed
+        chunk, self._head = self._head, b""
+        return self.feed(chunk)
+
+    def close(self) -> list[Framed]:
+        """Return the last frame, if the stream ended without ending it."""
+        return super().close() if self._array is None else self._array.close()
 
 
 # An object of an SDK is made into the frame that it was. So there is one reader for each format, and objects give the

@@ -5,10 +5,11 @@ and whatever does not fit is decoded again as it is and read with care: calls, s
 halves of a character. So the common chunk costs one decode and one event, and only one reader knows the rest.
 
 Peculiar here: the finish reason is STOP for calls too; it may come with every chunk, and one that says more than STOP
-counts then. There is no sentinel. A call is whole in one part; Vertex can stream it, as a name, then values with their
-paths (`partial_args.py`), and it ends with the first piece that does not announce another. A new call before that ends
-nothing: the one before was cut off. Errors in mid-stream are bare JSON without `data:`. A blocked prompt has no
-candidates. The usage of every chunk is the sum so far, and is reported once, at the end.
+counts then; and it may come before code that Google runs, behind whose result the answer goes on. There is no sentinel.
+Without `alt=sse` the chunks are the elements of one JSON array, which comes in pieces all the same. A call is whole in
+one part; Vertex can stream it, as a name, then values with their paths (`open_call.py`), and it ends with the first
+piece that does not announce another. A new call before that ends nothing: the one before was cut off. Errors in
+mid-stream are bare JSON without `data:`. A blocked prompt has no candidates. Usage is the sum so far, and told once.
 
 Events of the Interactions API have an `event_type`: steps start, grow and stop. A step is a thought, a piece of the
 model's output, a function call, or work of Google's own tools, which have run already and pass as they came; its index
@@ -26,20 +27,22 @@ from streamtools.errors import Code
 from streamtools.events import (
     FinishReason,
     NativeToolCall,
-    ProviderCompleted,
     SourceEvent,
+    SourceRaw,
     SourceUsage,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
     Usage,
 )
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, OpenCall, end_doubtful
-from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.partial_args import PartialArgs
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.frames import EventsOrArray, Frame
+from streamtools.sources.open_call import CallOfValues, OpenCall, end_doubtful
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in
 
+_FORMAT = "gemini"
 _COUNTS = {
     "input": ("promptTokenCount",),
     "output": ("candidatesTokenCount",),
@@ -66,6 +69,7 @@ _BOOKKEEPING = ("interaction.created", "interaction.status_update")
 _KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
 _PLAIN = {"text", "thought", "thoughtSignature"}
 _AS_SENT = str.maketrans("-_", "+/")  # signatures are bytes: base64 on the wire, and the SDK writes another alphabet
+_EXECUTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
@@ -102,6 +106,8 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
     usage_metadata: _Counts | None = None
     prompt_feedback: None = None
     error: None = None
+    response_id: Any = None
+    model_version: Any = None
     event_type: None = msgspec.field(default=None, name="event_type")
 
 
@@ -113,7 +119,7 @@ class _Interactions(FrameAdapter):
     """The Interactions API. `_status` is None until the interaction has completed, and the usage is the last one."""
 
     def __init__(self, limits: Limits) -> None:
-        super().__init__(SSEDecoder(limits.frame), limits)
+        super().__init__(EventsOrArray(limits.frame), limits)
         self._steps: dict[str | None, OpenCall] = {}  # function calls whose step has not stopped, by its index
         self._begun = 0
         self._status: str | None = None
@@ -129,6 +135,7 @@ class _Interactions(FrameAdapter):
             _read_sums(interaction.get("usage", value.get("usage")), _INTERACTION_COUNTS, _INTERACTION_BESIDES)
             or self._usage
         )
+        self._name_response(interaction.get("id"), interaction.get("model"))
         if kind == "error" or (kind == "interaction.completed" and interaction.get("status") == "failed"):
             self._report(value.get("error") or interaction.get("error"), events)
         elif kind == "interaction.completed":
@@ -185,25 +192,19 @@ class _Interactions(FrameAdapter):
                 self._pass_raw(value, events)
 
 
-class _Call(OpenCall):
-    """A call that comes as values with their paths."""
-
-    __slots__ = ("arguments",)
-
-    def __init__(self, key: str, name: str | None, limits: Limits) -> None:
-        super().__init__(key, name=name)
-        self.arguments = PartialArgs(limits)
-
-
 class Gemini(_Interactions):
     """Chunks of generated content over SSE into source events, and events of interactions, which have a type."""
+
+    name = "gemini"
+    format = _FORMAT
+    reads_documents = True
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
         self._reason: str | None = None
         self._blocked: str | None = None  # why there is no answer to the prompt
         self._counts: _Counts | None = None
-        self._call: _Call | None = None
+        self._call: CallOfValues | None = None
         self._calls = 0
 
     @property
@@ -228,6 +229,8 @@ class Gemini(_Interactions):
                     events.append(TextDelta(self._text.join(part.text) if self._text.half else part.text))
         if candidate.finish_reason:
             self._finish(candidate.finish_reason)
+        if self._model is None:
+            self._name_response(chunk.response_id, chunk.model_version)
         if chunk.usage_metadata is not None and chunk.usage_metadata != _NOTHING:
             self._counts = chunk.usage_metadata
 
@@ -248,9 +251,10 @@ class Gemini(_Interactions):
         elif isinstance(value, dict) and not _KNOWN.isdisjoint(value):
             self._read_chunk(value, events)
         else:
-            self._pass_raw(value, events)
+            self._pass_strange(frame, value, events)
 
     def _read_chunk(self, chunk: dict[str, Any], events: list[SourceEvent]) -> None:
+        self._name_response(chunk.get("responseId"), chunk.get("modelVersion"))
         candidates = chunk.get("candidates")
         for candidate in candidates if isinstance(candidates, list) else ():
             if isinstance(candidate, dict) and not candidate.get("index"):  # of several answers the first is read
@@ -267,8 +271,10 @@ class Gemini(_Interactions):
     def _read_candidate(self, candidate: dict[str, Any], events: list[SourceEvent]) -> None:
         content = candidate.get("content")
         parts = content.get("parts") if isinstance(content, dict) else content
+        executed = ""
         for part in parts if isinstance(parts, list) else (parts,):
             if isinstance(part, dict):
+                executed = next((name for name in _EXECUTED if part.get(name)), executed)
                 self._read_part(part, events)
             elif part is not None:
                 self._pass_raw(part, events)
@@ -278,7 +284,9 @@ class Gemini(_Interactions):
         reason = candidate.get("finishReason")
         if candidate.get("finishMessage"):
             self._pass_raw({"finishReason": reason, "finishMessage": candidate["finishMessage"]}, events)
-        if reason and isinstance(reason, str | int):
+        if executed and self._reason == "STOP":  # that was of the text before, and the model goes on
+            self._reason = None
+        if reason and isinstance(reason, str | int) and (reason, executed) != ("STOP", "executableCode"):
             self._finish(str(reason))
 
     def _read_part(self, part: dict[str, Any], events: list[SourceEvent]) -> None:
@@ -289,18 +297,23 @@ class Gemini(_Interactions):
         if isinstance(call, dict):
             self._read_call(call, signature, events)
         elif isinstance(text, str) or (signature and not rest):
-            if not part.get("thought"):
-                self._say(text, events)
-                text = ""
-            self._think(text, events, signature)
+            (self._think if part.get("thought") else self._read_text)(text, events, signature)
             if rest:
                 self._pass_raw(rest, events)
         elif isinstance(code := part.get("executableCode"), dict):
-            self._add_executed("code_execution", code, code.get("id"), signature, events)
+            self._add_executed("code_execution", code, code.get("id"), signature, part, events)
         elif isinstance(tool := part.get("toolCall"), dict):
-            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, events)
+            self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, part, events)
         elif rest or text:
             self._pass_raw(part, events)
+            if isinstance(events[-1], SourceRaw):
+                events[-1] = SourceRaw(part, _FORMAT)
+
+    def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
+        """Read a part of the answer; one that is signed stays apart from those before it, and may be empty."""
+        events += [SourceRaw({}, _FORMAT, "text")] if signature and text else []
+        self._say(text, events)
+        events += [SourceRaw({"thoughtSignature": signature}, _FORMAT, "text")] if signature else []
 
     def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
         """Read a call, or a piece of one: they follow one another, and only the first piece has a name."""
@@ -315,7 +328,7 @@ class Gemini(_Interactions):
                     events.append(NativeToolCall(str(self._calls), name, given, id, signature=signature))
                 return
             self._calls += 1
-            call = self._call = _Call(str(self._calls), name, self._limits)
+            call = self._call = CallOfValues(str(self._calls), name, self._limits)
             events.append(ToolCallStart(call.key, id, name))
         elif id is not None and call.id is None:
             events.append(ToolCallStart(call.key, id))
@@ -337,12 +350,13 @@ class Gemini(_Interactions):
             self._call = None
 
     def _add_executed(
-        self, name: str | None, arguments: Any, id: Any, signature: str | None, events: list[SourceEvent]
+        self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
         """Append a call that Google has run itself; its result comes as it is."""
         self._calls += 1
         id = id if isinstance(id, str) else None
-        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature), events)
+        own = {_FORMAT: part} if fits(part, self._limits.depth) else None
+        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature, own=own), events)
 
     def _finish(self, reason: str) -> None:
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
@@ -361,7 +375,7 @@ class Gemini(_Interactions):
         reason = self._status or self._reason
         finish: FinishReason = finish_reason(reason) if reason else "content_filter"
         raw = bounded(reason or self._blocked or "", 100)
-        events.append(ProviderCompleted(finish_reason=finish, raw_finish_reason=raw, usage=self._usage))
+        self._complete_response(finish, raw, self._usage, events)
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)

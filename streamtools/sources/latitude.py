@@ -109,6 +109,8 @@ _decode_text = msgspec.json.Decoder(_Text).decode
 class Latitude(TurnsAdapter):
     """A Latitude run over SSE into source events; each provider turn completes, and the chain ends the run."""
 
+    name = "latitude"
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits, answerable=False)
         self._listed = 0  # calls that were found in what completes a turn
@@ -137,7 +139,10 @@ class Latitude(TurnsAdapter):
             envelope: _Envelope | None = _decode(frame.data)
         except REFUSED:
             if frame.data.startswith(b"[DONE]"):
-                self._complete_chain(_Event(), events)
+                if (fault := self._foreign(events)) is not None:
+                    self._fail(fault, events)
+                else:
+                    self._complete_chain(_Event(), events)
                 return
             envelope = self._convert(frame, _Envelope, events, _without_strays)
         if envelope is None:
@@ -256,6 +261,7 @@ class Latitude(TurnsAdapter):
         if frame.event == "error":
             self._report(value, events)
             return
+        self._note_strange(frame.event, value)
         if isinstance(value, dict) and value.get("type") in ("event", *_NAMED) and isinstance(value.get("data"), dict):
             value = value["data"]
         if isinstance(value, dict):

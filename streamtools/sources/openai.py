@@ -9,35 +9,32 @@ Groq, newer vLLM) and as parts of a content list (Mistral); usage on the last co
 chunk without choices (OpenAI) or on every chunk (vLLM); errors as a top-level `error` of an ordinary chunk followed by
 `[DONE]` (OpenRouter), as an `event: error` without one (Groq), or as an object that calls itself an error (vLLM); a
 `finish_reason` that comes twice, or is an empty string until the last chunk. A refusal is text: it is the answer.
-`reasoning_details` (OpenRouter) repeat the text of `reasoning` and hold signatures and encrypted blocks beside it. Tool
+`reasoning_details` (OpenRouter) repeat the text of `reasoning` and hold signatures and encrypted blocks beside it. In
+which of these fields reasoning came is told at the end (`reasoning_fields.py`). Tool
 calls have a table of their own (`chat_calls.py`). They are complete once a finish reason says that the model came to an
 end; after one that says that it was cut off, or without any, nothing tells whether the last call was complete.
 
-What is not text passes as it came: other choices than the first, audio, images, annotations, citations. Log
+What is not text passes as it came: other choices than the first, audio, images, annotations, citations, the tools that
+Groq's Compound has run itself; and fields of a delta that are not known, once each. Log
 probabilities and OpenAI's obfuscation are nobody's answer, and are dropped.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import Any
 
 import msgspec
 
-from streamtools.events import (
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceUsage,
-    TextDelta,
-    Usage,
-)
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, without_strays
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
+from streamtools.sources.reasoning_fields import ReasoningFields
 
 _USAGE = {
     "input": ("prompt_tokens",),
@@ -51,6 +48,8 @@ _USAGE = {
 _CUT = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons nobody knows whether the last call is complete."""
 
+_OPENING = 4  # frames in which the names of the response and of the model are looked for; Azure's first has none
+
 _HELPER = frozenset(
     (
         *("content.delta", "content.done", "refusal.delta", "refusal.done"),
@@ -60,10 +59,13 @@ _HELPER = frozenset(
 )
 """What the helper of OpenAI's SDK (`chat.completions.stream()`) says beside its `chunk` events, which hold it all."""
 
+_FIELDS = ("reasoning_content", "reasoning")
 _DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    role: Any = None
+    channel: Any = None  # Groq says so what is reasoning
     content: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -75,6 +77,7 @@ class _Delta(msgspec.Struct, gc=False):
     images: Any = None
     annotations: Any = None
     extra_content: Any = None
+    executed_tools: Any = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -83,6 +86,7 @@ class _Choice(msgspec.Struct, gc=False):
     message: _Delta | None = None
     text: Any = None
     finish_reason: Any = None
+    native_finish_reason: Any = None
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -90,14 +94,25 @@ class _Chunk(msgspec.Struct, gc=False):
     usage: Any = None
     error: Any = None
     citations: Any = None
+    x_groq: Any = None
 
 
+class _Head(msgspec.Struct, gc=False):
+    id: Any = None
+    model: Any = None
+
+
+_KNOWN = frozenset(_Delta.__struct_fields__)
 _NOTHING = _Chunk(choices=[_Choice(delta=_Delta())])
 _decode = msgspec.json.Decoder(_Chunk).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
 
 
 class ChatCompletions(FrameAdapter):
     """Chat completion chunks over SSE into source events. The first finish reason counts, and the last usage."""
+
+    name = "openai"
+    format = "openai"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
@@ -105,7 +120,10 @@ class ChatCompletions(FrameAdapter):
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
+        self._fields = ReasoningFields(limits)
+        self._came_in: tuple[bool, ...] = ()  # in which of the fields the last piece of reasoning did
         self._citations: Any = None
+        self._opening = _OPENING
 
     @property
     def ended(self) -> bool:
@@ -118,6 +136,8 @@ class ChatCompletions(FrameAdapter):
         return super()._take_other(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        if self._opening:
+            self._read_head(frame)
         try:
             chunk = _decode(frame.data)
         except REFUSED:
@@ -126,13 +146,22 @@ class ChatCompletions(FrameAdapter):
         if chunk.choices and (delta := chunk.choices[0].delta) is not None and not self._careful:
             text = delta.content
             if type(text) is str and text:
-                delta.content = None
+                delta.content = delta.role = None
                 if chunk == _NOTHING:  # but for the text, as nearly all of them are
                     events.append(TextDelta(text))
                     return
                 delta.content = text
         if self._read_chunk(chunk, events):
             self._pass(frame, events)
+
+    def _read_head(self, frame: Frame) -> None:
+        """Take note of what each chunk repeats: the names of the response, and of the model that has answered."""
+        self._opening -= 1
+        with contextlib.suppress(*REFUSED):
+            head = _decode_head(frame.data)
+            self._name_response(head.id, head.model)
+        if self._response_id and self._model:
+            self._opening = 0
 
     def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
         """Read a frame that is no JSON of a chunk, or that msgspec refuses for a string which is no UTF-8 text."""
@@ -143,17 +172,23 @@ class ChatCompletions(FrameAdapter):
         value = self._decode(frame, events)
         if value is UNREADABLE:
             return
+        known, news = _without_news(value)
         try:
-            chunk, strays = convert(value, _Chunk), False
+            chunk, strays = convert(known, _Chunk), False
         except msgspec.ValidationError:
-            chunk, strays = convert(_without_strays(value), _Chunk), True
+            chunk, strays = convert(_without_strays(known), _Chunk), True
         self._careful = True
-        if self._read_chunk(chunk, events) or (strays and not self._over):
+        more = self._read_chunk(chunk, events)
+        if more or (strays and not self._over):
             self._pass_unknown(frame, value, events)
+        elif news and not self._over:
+            self._pass_fields(news, events)
 
     def _read_chunk(self, chunk: _Chunk, events: list[SourceEvent]) -> bool:
         """Append what `chunk` says, and return whether it says more, or other things, than is understood here."""
         more = not chunk.choices
+        if chunk.choices is not None:
+            self._blank = False  # whatever they hold, they are ours
         for choice in chunk.choices or ():
             if choice.index:  # of several answers the first is read; null and missing are 0
                 more = True
@@ -165,7 +200,11 @@ class ChatCompletions(FrameAdapter):
                         self._add_thought(thought, events)
                     else:
                         events.append(ReasoningDelta(thought))
+                    fields = bool(delta.reasoning_content), bool(delta.reasoning)
+                    if fields != self._came_in and self._fields.note(events, *itertools.compress(_FIELDS, fields)):
+                        self._came_in = fields
                 if delta.reasoning_details:
+                    self._fields.add(delta.reasoning_details)
                     self._add_details(delta.reasoning_details, bool(thought), events)
                 if delta.content:
                     self._add_content(delta.content, events)
@@ -177,15 +216,16 @@ class ChatCompletions(FrameAdapter):
                 if delta.function_call and not (delta.tool_calls and self._calls.any_new):  # else the old form mirrors
                     for left in self._calls.take_old(delta.function_call, events):
                         self._pass_raw(left, events)
-                if delta.audio or delta.images or delta.annotations or delta.extra_content:
+                if delta.audio or delta.images or delta.annotations or delta.extra_content or delta.executed_tools:
                     more = True
             elif choice.text:
                 self._add_content(choice.text, events)  # completions without chat
             elif not choice.finish_reason:
                 more = True
-            if choice.finish_reason and self._reason is None:
-                self._reason = str(choice.finish_reason) if isinstance(choice.finish_reason, str | int) else "unknown"
-        if chunk.usage and (usage := read_usage(chunk.usage, _USAGE)):
+            if choice.finish_reason:
+                self._finish(choice)
+        groq = chunk.x_groq if isinstance(chunk.x_groq, dict) else {}
+        if usage := read_usage(chunk.usage or groq.get("usage"), _USAGE):
             more = more and bool(chunk.choices)
             if usage != self._usage:
                 self._usage = usage
@@ -195,9 +235,18 @@ class ChatCompletions(FrameAdapter):
             more = True
         if self._careful:
             self._careful = bool(self._text.half or self._thought.half)
-        if chunk.error:
-            self._report(chunk.error, events)
+        if fault := chunk.error or groq.get("error"):
+            self._report(fault, events)
         return more and not self._over
+
+    def _finish(self, choice: _Choice) -> None:
+        """Take note of the reason. OpenRouter's own hides that the provider has cut the answer off, and says both."""
+        if self._reason is None:
+            self._reason = str(choice.finish_reason) if isinstance(choice.finish_reason, str | int) else "unknown"
+        native = choice.native_finish_reason
+        hidden = isinstance(native, str) and finish_reason(native) in ("length", "content_filter")
+        if hidden and finish_reason(self._reason) in ("stop", "tool_calls"):
+            self._reason = str(native)
 
     def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
         cut = self._reason is not None and finish_reason(self._reason) not in ("stop", "tool_calls")
@@ -213,7 +262,7 @@ class ChatCompletions(FrameAdapter):
         if named or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
             self._report(value, events)
         else:
-            self._pass_raw(value, events)
+            self._pass_strange(frame, value, events)
 
     def _add_content(self, content: Any, events: list[SourceEvent]) -> None:
         """Append the text of a delta, which may come in parts."""
@@ -221,6 +270,7 @@ class ChatCompletions(FrameAdapter):
             text = part.get("text") if isinstance(part, dict) else part
             if isinstance(part, dict) and part.get("thinking"):
                 self._add_thought(part["thinking"], events)
+                self._fields.note(events, "content")
             elif isinstance(text, str):
                 self._say(text, events)
             else:
@@ -245,17 +295,37 @@ class ChatCompletions(FrameAdapter):
                 self._pass_raw(detail, events)
 
     def _end(self, events: list[SourceEvent], *, done: bool = False) -> None:
+        if self._reason is None and (fault := self._foreign(events)) is not None:
+            self._fail(fault, events)
+            return
         self._flush(events)
         raw = None if self._reason is None else bounded(self._reason, 100)
         reason = finish_reason(raw)
         if raw is not None and reason not in _CUT:
             self._calls.complete(events)
+        events += self._fields.close()
         if done or raw is not None:
-            events.append(ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=self._usage))
+            self._complete_response(reason, raw, self._usage, events)
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)
         self._calls.settle(events)
+
+
+def _without_news(value: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a chunk without the fields of its deltas that nobody knows, and those of the first choice."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    if not isinstance(choices, list):
+        return value, {}
+    news: dict[str, Any] = {}
+    kept: list[Any] = []
+    for choice in choices:
+        for name in ("delta", "message") if isinstance(choice, dict) else ():
+            if isinstance(delta := choice.get(name), dict) and not _KNOWN.issuperset(delta):
+                news |= {} if choice.get("index") else {key: delta[key] for key in delta if key not in _KNOWN}
+                choice = {**choice, name: {key: delta[key] for key in delta if key in _KNOWN}}
+        kept.append(choice)
+    return {**value, "choices": kept}, news
 
 
 def _without_strays(value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What all providers say, each in terms of its own: why a turn ended, what it cost, what went wrong.
+"""What all providers say, each in terms of its own: why a turn ended, what it cost, what went wrong, and whose it is.
 
 The adapters look terms up here, so that one meaning has one spelling downstream. Nothing in this module trusts a
 shape: values of an unexpected type count as not sent.
@@ -21,18 +21,19 @@ MESSAGE_LENGTH = 500
 """Characters of a provider's message that are shown; some echo the whole prompt."""
 
 _TERMS: dict[FinishReason, str] = {
-    "stop": "stop end_turn stop_sequence completed",
-    "tool_calls": "tool_calls tool_use function_call requires_action",
+    "stop": "stop end_turn stop_sequence completed complete",
+    "tool_calls": "tool_calls tool_call tool_use function_call requires_action",
     "length": "length max_tokens max_output_tokens max_messages model_context_window_exceeded budget_exceeded"
     " incomplete"  # Responses: it does not tell why
     " model_length",  # Mistral: the context window is full
-    "content_filter": "content_filter refusal"
+    "content_filter": "content_filter refusal error_toxic"
+    " guardrail_intervened content_filtered"  # Bedrock
     " safety recitation blocklist prohibited_content spii model_armor"  # Gemini, as are the following
     " image_safety image_prohibited_content image_recitation image_other",
     "error": "error failed malformed_function_call malformed_response unexpected_tool_call too_many_tool_calls"
-    " missing_thought_signature",
+    " missing_thought_signature malformed_model_output malformed_tool_use timeout",
     "pause": "pause_turn compaction steered continuation interrupted requires_continuation",
-    "cancelled": "cancelled abort",  # the second of vLLM
+    "cancelled": "cancelled abort user_cancel",  # the second of vLLM, the third of Cohere
 }
 _REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.split()}
 
@@ -56,12 +57,13 @@ def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None
     if not isinstance(value, dict):
         return None
     counts = {field: count for field, paths in table.items() if (count := _count(value, paths)) is not None}
-    if not counts:
+    cost = _cost(value.get("cost"))
+    if not counts and cost is None:
         return None
     reasoning, total = counts.get("reasoning", 0), counts.get("total")
     if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
         counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning apart; ours includes it
-    return Usage(**counts)
+    return Usage(**counts, cost=cost)
 
 
 def shown_url(url: object) -> str | None:
@@ -159,6 +161,11 @@ def string(value: Any) -> str | None:
     return whole(value) if isinstance(value, str) and value else None
 
 
+def bounded_id(value: Any) -> str | None:
+    """Return an id, or the name of a model; what is longer than those are is none."""
+    return whole(value) if isinstance(value, str) and 0 < len(value) <= 300 else None
+
+
 def text_in(value: Mapping[str, Any], *names: str) -> str | None:
     """Return the first of these members that is a text with something in it, as it came."""
     return next((text for name in names if isinstance(text := value.get(name), str) and text), None)
@@ -184,6 +191,15 @@ def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
     return line if len(text) <= length else line[: length - 1] + "…"
 
 
+def _cost(value: Any) -> float | None:
+    """Return what a response has cost; Perplexity tells of what it consists, too."""
+    if isinstance(value, dict):
+        value = value.get("total_cost")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < 2**53 else None
+
+
 def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
     for path in paths:
         found: Any = value
@@ -192,3 +208,70 @@ def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
         if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 2**53:
             return int(found)
     return None
+
+
+# Which format an event is of. Each shows itself in the first event that says anything: by the event's name, by its
+# `type`, or by a key that no other format has at that place.
+
+_BY_TYPE = {
+    "event": "latitude",  # of a proxy, around one of Latitude's
+    **dict.fromkeys(("latitude-event", "provider-event"), "latitude"),
+    **dict.fromkeys(("message_start", "message_delta", "message_stop"), "anthropic"),
+    **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
+    **dict.fromkeys(("start", "start-step", "text-start", "reasoning-start", "tool-input-start", "abort"), "ai_sdk"),
+    **dict.fromkeys(("text-delta", "reasoning-delta", "tool-input-available", "finish"), "ai_sdk"),
+    **dict.fromkeys(("message-start", "content-start", "content-delta", "message-end", "tool-plan-delta"), "cohere"),
+    **dict.fromkeys(("tool-call-start", "tool-call-delta", "citation-start"), "cohere"),
+    **dict.fromkeys(("conversation.response.started", "message.output.delta", "function.call.delta"), "mistral"),
+    **dict.fromkeys(("conversation.response.done", "tool.execution.started"), "mistral"),
+}
+_BY_KEY = {
+    "choices": "openai",
+    "candidates": "gemini",
+    "promptFeedback": "gemini",
+    "usageMetadata": "gemini",
+    "event_type": "gemini",  # of its interactions
+    "done": "ollama",
+    **dict.fromkeys(("messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "chunk"), "bedrock"),
+}
+_UNREAD = {
+    "thread": "they are OpenAI's Assistants, which no source reads: ask its Responses",
+    "response": "they are Ollama's /api/generate, which no source reads: ask /api/chat",
+}
+"""What no source reads, by the name under which `seen_in` knows it, and what to ask for instead."""
+
+
+def format_of(event: str, value: Any) -> str | None:
+    """Return the name of the adapter that reads an event, by its name and its decoded data, or None."""
+    if event in ("latitude-event", "provider-event"):
+        return "latitude"
+    if not isinstance(value, dict) or unread_format(event, value) is not None:
+        return None
+    kind = value.get("type")
+    if isinstance(kind, str) and kind.startswith("response."):
+        return "responses"
+    if isinstance(kind, str) and kind in _BY_TYPE:
+        return _BY_TYPE[kind]
+    if isinstance(value.get("message"), dict):
+        return "ollama"
+    return next((name for key, name in _BY_KEY.items() if key in value), None)
+
+
+def unread_format(event: str, value: Any) -> str | None:
+    """Return whose an event is that no source reads, and what to ask for instead; None for any other."""
+    if event.startswith("thread."):
+        return _UNREAD["thread"]
+    if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
+        return _UNREAD["response"]
+    return None
+
+
+def seen_in(event: str, value: Any) -> str:
+    """Return what an event is, in a few words that hold nothing of what it says."""
+    kinds = [value.get(key) for key in ("type", "event_type", "object")] if isinstance(value, dict) else []
+    kind = event if event != "message" else next((each for each in kinds if isinstance(each, str) and each), None)
+    if kind is not None:
+        return f"`{bounded(kind, 60)}`"
+    if isinstance(value, dict):
+        return f"an object of {bounded(', '.join(map(str, [*value][:6])), 100) or 'nothing'}"
+    return "no JSON" if value is None else f"a JSON {type(value).__name__}"

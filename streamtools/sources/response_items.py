@@ -8,6 +8,7 @@ an item that one of its two ids names, and whose other id and index are another'
 Function calls are calls, and so are those of custom tools, whose free text becomes the argument `input` and is written
 as JSON on the way. A call is complete when its item is done, or, in a response that ends well, when its arguments have
 come whole; one that says that it is incomplete is truncated, and one with a piece of the wrong type is at fault.
+Where the model's answer stands behind calls of custom tools, the provider has run them, and they are taken back.
 What hosted tools are asked is reported when they are done; their results stand in the item, which passes as it came.
 """
 
@@ -23,7 +24,7 @@ from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import Limits
-from streamtools.sources.adapter import OpenCall
+from streamtools.sources.open_call import OpenCall
 from streamtools.sources.provider_terms import escaped, string
 
 TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
@@ -38,8 +39,10 @@ HOSTED = {
     "code_interpreter_call": "code",
     "image_generation_call": "prompt",
     "mcp_call": "arguments",
+    "x_search_call": "input",
 }
 """The calls that the provider runs itself, likewise."""
+_IN_JSON = ("mcp_call", "x_search_call")  # those that have their arguments as text
 
 _CUT = ["incomplete", "failed", "cancelled"]  # lists, because a status may be anything
 _ENDED = ["completed", *_CUT]
@@ -98,6 +101,7 @@ class Items:
         self._newest: dict[str, Item] = {}  # of each kind
         self._open: set[str] = set()  # keys of calls that have begun and not ended
         self._done: dict[tuple[str, str], Item] = {}  # calls that are done, by one of their ids and their content
+        self._custom: list[SourceEvent] = []  # custom calls that are done, as if the provider had run them
 
     def add(self, kind: str, item_id: Any, index: Any) -> Item:
         """Return a new item. What is no id, or no index, counts as not sent."""
@@ -162,7 +166,7 @@ class Items:
         """Return which places of the final output hold calls that have come before: by an id or a place, by what they
         say, or because one is still open. Each of those without an id in common stands for one of them only.
         """
-        calls = {at: each for at, each in enumerate(output) if isinstance(each, dict) and each.get("type") in [*CALLS]}
+        calls = {at: each for at, each in enumerate(output) if isinstance(each, dict) and kind_of(each) in CALLS}
         found: dict[int, Item] = {}
         known: set[str] = set()
         for index, each in calls.items():
@@ -225,6 +229,7 @@ class Items:
         `status` is that of the response, or empty where the item itself is done.
         """
         self._take(item, data)
+        item.own = _beside(item.kind, data, self._limits.depth)
         state = data.get("status")
         if state in _CUT:
             item.fault = item.fault or Code.TRUNCATED
@@ -250,7 +255,7 @@ class Items:
         arguments = data.get(field)
         if not fits(arguments, self._limits.depth):
             arguments = None  # the item says so itself
-        elif arguments is not None and not isinstance(arguments, dict) and item.kind != "mcp_call":
+        elif arguments is not None and not isinstance(arguments, dict) and item.kind not in _IN_JSON:
             arguments = {field: arguments}
         name = string(data.get("name")) or item.kind.removesuffix("_call")
         events.append(NativeToolCall(item.key, name, arguments, string(data.get("id")), provider_executed=True))
@@ -303,6 +308,13 @@ class Items:
                 elif given is None:
                     given = {"input": ""}
         item.end(given, events)
+        if item.kind == "custom_tool_call" and item.id is not None and item.fault is None:
+            self._custom.append(NativeToolCall(item.key, item.name, None, item.id, provider_executed=True))
+
+    def take_back(self, events: list[SourceEvent]) -> None:
+        """Append that the provider has run the custom calls itself, which only the answer behind them shows."""
+        events += self._custom
+        self._custom.clear()
 
     def _remember(self, item: Item) -> None:
         """Keep what a call says that is done, so that it is known again."""
@@ -316,6 +328,20 @@ class Items:
         for name in (item.item_id, item.id):
             if name is not None:
                 self._done.setdefault((name, item.content), item)
+
+
+def kind_of(data: dict[str, Any]) -> str:
+    """Return the type of an item; xAI runs its own search, and writes it as a call of a custom tool."""
+    kind, id = string(data.get("type")) or "", string(data.get("call_id")) or ""
+    return "x_search_call" if kind == "custom_tool_call" and id.startswith("xs_call") else kind
+
+
+def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | None:
+    """Return what goes back beside a call. Not its item's id: the reasoning that it belongs to may not go back."""
+    known = ("type", "id", "call_id", "name", "arguments", "input", "status")
+    beside = {name: value for name, value in data.items() if name not in known and value is not None}
+    beside |= {"type": kind} if kind == "custom_tool_call" else {}
+    return {"responses": beside} if beside and fits(beside, depth) else None
 
 
 def differ(one: object, other: object) -> bool:

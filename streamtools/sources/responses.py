@@ -7,8 +7,9 @@ deltas, or lose some; the whole text goes with the end of the turn, where the ma
 Events of a part that repeat a sequence number are dropped: they come when a stream is resumed before the place where it
 broke off. Servers that do not count, or send the same number always, lose nothing by that; and items are known again.
 
-Items of tools that are the client's and no functions (computer, shell, patch) pass as they came, and so does what is no
-text: annotations, audio, images, the progress of hosted tools. A refusal is text, and its turn was filtered.
+Items of hosted tools, and of tools that are the client's and no functions (computer, shell, patch), pass as they came,
+for the next request, and so does what is no text: annotations, audio, images, the progress of hosted tools. A refusal
+is text, and its turn was filtered.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, TextDelta
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
-from streamtools.sources.response_items import CALLS, HOSTED, TEXTS, Item, Items, objects, text_of
+from streamtools.sources.response_items import CALLS, HOSTED, TEXTS, Item, Items, kind_of, objects, text_of
 
+_FORMAT = "responses"
 _USAGE = {
     "input": ("input_tokens",),
     "output": ("output_tokens",),
@@ -59,6 +61,9 @@ _decode = msgspec.json.Decoder(_Event).decode
 class Responses(FrameAdapter):
     """A response over SSE into source events; its terminal event ends the run and has the usage."""
 
+    name = "responses"
+    format = _FORMAT
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the response
@@ -68,6 +73,7 @@ class Responses(FrameAdapter):
         self._unsigned = False  # reasoning has come, and no signature behind it
         self._break = ""  # what stands before the next reasoning
         self._refused = False
+        self._spoken = False  # a message has begun, and nothing has told where it ends
         self._number = -1  # the highest of the sequence
         self._rises = 0
 
@@ -99,9 +105,11 @@ class Responses(FrameAdapter):
             self._speaker = None
             act(self, event, events)
         elif name in _ENDS:
-            self._complete(_ENDS[name], event, events)
+            self._finish_response(_ENDS[name], event, events)
         elif (repeats and name not in _ERRORS) or name in _NOTHING:
             return
+        elif kind == "custom_tool_call" and self._items.find("x_search_call", event.item_id, event.output_index):
+            return  # the item has it, once it is done
         elif done:
             self._settle(kind, refusal, event, events)
         elif kind and isinstance(event.delta, str):
@@ -133,11 +141,15 @@ class Responses(FrameAdapter):
 
     def _begin_item(self, event: _Event, events: list[SourceEvent]) -> None:
         data = event.item if isinstance(event.item, dict) else {}
-        kind = string(data.get("type")) or ""
+        kind = kind_of(data)
         if self._items.find(kind, data.get("id"), event.output_index, data.get("call_id"), named=True) is None:
             item = self._items.add(kind, data.get("id"), event.output_index)
             if kind in CALLS:
                 self._items.begin(item, data, events)
+            elif kind == "message":
+                if self._spoken:  # else nothing tells it from the one before
+                    events.append(SourceRaw({}, _FORMAT, "text"))
+                self._spoken = True
 
     def _finish_item(self, event: _Event, events: list[SourceEvent]) -> None:
         if isinstance(event.item, dict):
@@ -147,7 +159,7 @@ class Responses(FrameAdapter):
         self, data: dict[str, Any], index: Any, status: str, events: list[SourceEvent], known: Item | None = None
     ) -> None:
         """Take an item as it is done; `status` is that of the response, if it stands there, and `known` its item."""
-        kind = string(data.get("type")) or ""
+        kind = kind_of(data)
         if kind in CALLS:
             item = known or self._items.find_call(data, index) or self._items.add(kind, data.get("id"), index)
         else:
@@ -164,6 +176,8 @@ class Responses(FrameAdapter):
             if kind in HOSTED:
                 self._items.add_hosted(item, data, events)
             self._pass_raw(data, events)
+            if kind and isinstance(events[-1], SourceRaw):
+                events[-1] = SourceRaw(data, _FORMAT)
         item.forget()
 
     # Parts of items: text, reasoning and arguments.
@@ -226,6 +240,9 @@ class Responses(FrameAdapter):
         if not status and self._room >= 0 and text.startswith(heard):  # the response's whole text is for the machine
             self._text.half = ""
             self._append(item, text[len(heard) :], events)
+        if phase := string(data.get("phase")):
+            events.append(SourceRaw({"phase": phase}, _FORMAT, "text"))
+            self._spoken = False
         for part in parts:
             self._refused = self._refused or part.get("type") == "refusal"
             if part.get("type") not in list(TEXTS) or (part.get("annotations") and not item.cited):
@@ -245,12 +262,14 @@ class Responses(FrameAdapter):
     # The response.
 
     def _begin(self, event: _Event, events: list[SourceEvent]) -> None:
-        id = string(event.response.get("id")) if isinstance(event.response, dict) else None
+        response = event.response if isinstance(event.response, dict) else {}
+        id = string(response.get("id"))
+        self._name_response(id, response.get("model"))
         if self._id is not None and id is not None and id != self._id:  # what was shown cannot be taken back
             self._fail(Fault("the provider began its answer anew in mid-stream", "response.created", None), events)
         self._id = self._id or id
 
-    def _complete(self, status: str, event: _Event, events: list[SourceEvent]) -> None:
+    def _finish_response(self, status: str, event: _Event, events: list[SourceEvent]) -> None:
         response = event.response if isinstance(event.response, dict) else {}
         if status == "completed" and (given := response.get("status")) in list(_ENDS.values()):
             status = given
@@ -270,12 +289,21 @@ class Responses(FrameAdapter):
         self._items.finish_rest(events)
         messages = [each for each in objects(output) if each.get("type") == "message"]
         text = "".join(text_of(objects(each.get("content"))) for each in messages)
+        if status == "completed" and _is_answer(output[-1:]):
+            self._items.take_back(events)
         details = response.get("incomplete_details")
         reason = string(details.get("reason")) if status == "incomplete" and isinstance(details, dict) else None
         raw = bounded(reason or status, 100)
         finish = "content_filter" if self._refused and raw == "completed" else finish_reason(raw)
-        events.append(ProviderCompleted(text or None, None, finish, raw, usage))
+        self._name_response(response.get("id"), response.get("model"))
+        self._complete_response(finish, raw, usage, events, text)
         self._over = True
+
+
+def _is_answer(last: list[Any]) -> bool:
+    """Return whether the last item of a response is what the model answers, and no remark on what it is about to do."""
+    said = [each for each in objects(last) if each.get("type") == "message" and each.get("phase") != "commentary"]
+    return any(text_of(objects(each.get("content"))) for each in said)
 
 
 _WHOLE: dict[str, Callable[[Responses, _Event, list[SourceEvent]], None]] = {

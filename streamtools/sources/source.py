@@ -26,7 +26,8 @@ import msgspec
 
 from streamtools.errors import UnreadableSource
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
-from streamtools.sources.adapter import Adapter, Pairs, decode, interrupted
+from streamtools.sources.adapter import Adapter, decode, interrupted
+from streamtools.sources.open_call import Pairs
 from streamtools.sources.provider_terms import name_of, raised_error, read_fault, url_of
 
 # What a source reads from: responses, event sources, iterables, by what they can do and not by whose they are.
@@ -78,9 +79,22 @@ class Reading:
         return isinstance(self._iterator, AsyncGenerator)
 
     @property
+    def content_type(self) -> str:
+        """The media type that the response declares, with its parameters; empty where nothing does."""
+        headers = getattr(self._response, "headers", None)
+        declared = headers.get("content-type") if isinstance(headers, Mapping) else None
+        return declared.strip() if isinstance(declared, str) else ""
+
+    @property
     def read(self) -> Callable[[], Awaitable[Any]]:
         """What to call for each piece behind the first: `anext`, with as little in between as can be."""
         return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
+
+    @property
+    def host(self) -> str | None:
+        """The host that answers, where the response says so."""
+        shown = url_of(self._response)
+        return shown.partition("/")[0].partition(":")[0] or None if shown else None
 
     async def __anext__(self) -> Any:
         if self._first is not None:
@@ -95,15 +109,19 @@ class Reading:
         except StopIteration:
             raise StopAsyncIteration from None
 
-    async def refusal(self) -> SourceError | None:
-        """Return the error that the response is instead of a stream, or None; reads nothing of what is a stream."""
+    async def refusal(self, *, documents: bool = False) -> SourceError | None:
+        """Return the error that the response is instead of a stream, or None; reads nothing of what is a stream.
+
+        With `documents` a JSON array is a stream, whose elements are its events.
+        """
         if not self._in_bytes:
             return None
         status = getattr(self._response, "status_code", None)
         failed = isinstance(status, int) and not 200 <= status < 300
         if not failed:
             status = None
-            if not _is_json(self._response) or not await self._begins_like_json():
+            head = await self._look() if _is_json(self.content_type) else b"data"
+            if head not in (b"{", b"[") or (documents and head == b"["):
                 return None
         with contextlib.suppress(Exception):  # a body that breaks off still tells something
             while len(self._body) < BODY:
@@ -137,17 +155,17 @@ class Reading:
             if response is not None and not isinstance(iterator, AsyncIterator):
                 response.close()
 
-    async def _begins_like_json(self) -> bool:
-        """Return whether what was declared as JSON is: some servers declare their event streams so."""
+    async def _look(self) -> bytes:
+        """Return the first byte of what was declared as JSON, which some servers declare their event streams as too."""
         head = b""
         try:
             while not head.strip() and len(head) < _HEAD:
                 head += await anext(self)
         except StopAsyncIteration:
-            return True
+            return b"{"  # nothing at all is no stream, either
         finally:
             self._first = head
-        return head.lstrip()[:1] in (b"{", b"[")
+        return head.lstrip()[:1]
 
 
 async def _unwind(iterator: AsyncIterator[Any]) -> None:
@@ -177,11 +195,9 @@ def _response(origin: object) -> tuple[Any, bool]:
     return None, False
 
 
-def _is_json(response: Any) -> bool:
+def _is_json(declared: str) -> bool:
     """Return whether a response is declared as one JSON document; NDJSON and its like are streams."""
-    headers = getattr(response, "headers", None)
-    declared = headers.get("content-type") if isinstance(headers, Mapping) else None
-    media = declared.partition(";")[0].strip().lower() if isinstance(declared, str) else ""
+    media = declared.partition(";")[0].strip().lower()
     return media in ("application/json", "text/json", "application/problem+json")
 
 
@@ -195,6 +211,7 @@ class Source:
     def __init__(self, origin: object, adapter: Adapter) -> None:
         self._reading = Reading(origin)
         self._adapter = adapter
+        adapter.content_type = self._reading.content_type
         self._read: Callable[[], Awaitable[Any]] | None = None  # None until the head of the response has been judged
         self._cut = False  # the last read was cancelled, so that an end which comes next is not the stream's own
         self._over = False
@@ -208,7 +225,7 @@ class Source:
             raise StopAsyncIteration
         try:
             if self._read is None:
-                refusal = await self._reading.refusal()
+                refusal = await self._reading.refusal(documents=self._adapter.reads_documents)
                 if refusal is not None:
                     self._over = True
                     return [refusal]
@@ -233,6 +250,11 @@ class Source:
         except UnreadableSource:
             self._over = True
             raise
+
+    @property
+    def origin(self) -> tuple[str | None, str | None, str | None]:
+        """Whose answer it is: the format of the provider's messages, its host, and None for the model."""
+        return self._adapter.format, self._reading.host, None
 
     async def aclose(self) -> None:
         """Stop reading and close the response; may be called at any time, from any task, and more than once."""

@@ -22,6 +22,7 @@ from streamtools.events import (
     DoneReason,
     Error,
     Event,
+    Raw,
     Reasoning,
     StepEnd,
     Text,
@@ -29,11 +30,14 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
+from streamtools.events.source_events import weigh
 from streamtools.history import (
+    Assistant,
     CallResult,
     Format,
+    Origin,
+    SendReasoning,
     Step,
-    Thought,
     Unanswered,
     steps_to_history,
     write_behind,
@@ -44,11 +48,12 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources.detection import finished
+from streamtools.stream.step_parts import Pieces, StepParts
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
-_NOTED = frozenset((Reasoning, CallStart, Call, Error, Warning, UsageReport, StepEnd, Done))  # beside texts
+_NOTED = frozenset((Reasoning, CallStart, Call, Error, Warning, Raw, UsageReport, StepEnd, Done))  # beside texts
 
 
 @dataclass
@@ -59,8 +64,8 @@ class TurnResult:
     malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
     the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
-    `steps` has them apart. `resumed` are calls of an earlier run, which this one has gone on with: the results of these
-    are its own. The rest is that of `done`.
+    `steps` has them apart; `response_id` and `model` are those of the last. `resumed` are calls of an earlier run, that
+    this one has gone on with: the results of these are its own. The rest is that of `done`.
     """
 
     text: str = ""
@@ -74,16 +79,25 @@ class TurnResult:
     reason: DoneReason | None = None
     finish_reason: str | None = None
     conversation_id: str | None = None
+    response_id: str | None = None
+    model: str | None = None
     steps: list[Step] = field(default_factory=list, repr=False)
     resumed: list[ToolCall] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
 
-    def messages(self, format: Format = "openai", *, answer_pending: bool | None = None) -> list[dict[str, Any]]:
+    def messages(
+        self,
+        format: Format = "openai",
+        *,
+        answer_pending: bool | None = None,
+        provider: Origin | None = None,
+        send_reasoning: SendReasoning = "with_calls",
+    ) -> list[dict[str, Any]]:
         """Return the messages that continue the history: for each turn the assistant's, and those with the results.
 
         They are those of a provider's request, `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`, by
-        the rules of `write_messages`. Results of calls in text stand in one user message, one block a call, in the form
-        of the call's dialect. Raises ValueError for another format.
+        the rules of `write_messages`, which has `provider` and `send_reasoning` too. Results of calls in text stand in
+        one user message, one block a call, in the form of the call's dialect. Raises ValueError for another format.
 
         Providers want each call answered before the history goes on. One that nobody has run is, where a turn follows
         or the run did not come to its end (it was cancelled, cut, stopped, or it failed): that it was not run. At the
@@ -93,29 +107,10 @@ class TurnResult:
             answer_pending = self.reason not in (None, "finished")
         unanswered: Unanswered = "cancelled" if answer_pending else None
         history = steps_to_history(self.steps)
+        how: Any = {"provider": provider, "send_reasoning": send_reasoning}
         if self.resumed:
-            return write_behind(self.resumed, history, format, dialects=self.dialects, unanswered=unanswered)
-        return write_messages(history, format, dialects=self.dialects, unanswered=unanswered)
-
-
-class _Pieces:
-    """A text that grows by small pieces. Packed, many of them become one, which takes a fraction of the room."""
-
-    __slots__ = ("_blocks", "recent")
-
-    def __init__(self) -> None:
-        self._blocks: list[str] = []
-        self.recent: list[str] = []
-
-    def pack(self) -> None:
-        self._blocks.append("".join(self.recent))
-        self.recent.clear()
-
-    def join(self) -> str:
-        """Return all of it."""
-        self._blocks = ["".join(self._blocks + self.recent)]
-        self.recent.clear()
-        return self._blocks[0]
+            return write_behind(self.resumed, history, format, dialects=self.dialects, unanswered=unanswered, **how)
+        return write_messages(history, format, dialects=self.dialects, unanswered=unanswered, **how)
 
 
 class Collector:
@@ -128,19 +123,16 @@ class Collector:
         self.new: list[Event | list[ToolOutcome]] = []
         """What has been handed out and not been looked at, and what came of the calls of a step, in call order; after
         `TOGETHER` of them, `look` is called."""
-        self._shown = _Pieces()
-        self._thought = _Pieces()
+        self._source: object = None
+        self._shown = Pieces()
+        self._thought = Pieces()
         self._begin_step()
 
     def _begin_step(self) -> None:
-        self._written = _Pieces()  # with the raw text of calls
+        self._said = StepParts()
         self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that nobody has run
         self._names: dict[str, str] = {}  # of calls that have begun
-        self._native: dict[str, ToolCall] = {}
         self._in_text: dict[str, ToolCall] = {}
-        self._thoughts: list[Thought] = []
-        self._block: list[str] = []  # the reasoning that no signature has ended
-        self._superseded: list[ToolCall] = []
         self._flooded = False  # there were too many calls
         self._resumed: frozenset[str] = frozenset()  # ids of calls that an earlier run has put into the history
 
@@ -154,6 +146,11 @@ class Collector:
         """Take note that these calls of the step that begins were made in an earlier run, and stand in the history."""
         self.result.resumed = list(calls)
         self._resumed = frozenset(call.id for call in calls)
+
+    def read_from(self, source: object) -> None:
+        """Take note of what is read from here on; where it says whose answer it is, the step remembers that."""
+        self.look()
+        self._source = source
 
     def read(self) -> TurnResult:
         """Return the result as it stands."""
@@ -179,7 +176,7 @@ class Collector:
         if texts:
             self._show(texts)
         self.new.clear()
-        for pieces in (self._shown, self._written, self._thought):
+        for pieces in (self._shown, self._said.written, self._thought):
             if pieces.recent:
                 pieces.pack()
 
@@ -187,7 +184,7 @@ class Collector:
         text = "".join(texts)
         self.size += len(text)
         self._shown.recent.append(text)
-        self._written.recent.append(text)
+        self._said.write(text)
         texts.clear()
 
     def _add_outcomes(self, outcomes: list[ToolOutcome]) -> None:
@@ -202,9 +199,11 @@ class Collector:
             case Reasoning(text):
                 self.size += len(text) + len(event.signature or "")
                 self._thought.recent.append(text)
-                self._block.append(text)
-                if event.signature:
-                    self._end_block(event.signature, event.id, event.redacted)
+                self._said.think(event)
+            case Raw():
+                if event.format is not None:
+                    self.size += weigh(event)
+                    self._said.take(event)
             case CallStart(call_id, name):
                 self._names[call_id] = name
             case Call(call):
@@ -212,9 +211,12 @@ class Collector:
                 result.calls.append(call)
                 if call.id in self._resumed:
                     return
-                self._written.recent.append(call.raw)
                 self._results[call.id] = None
-                (self._native if call.dialect == NATIVE else self._in_text)[call.id] = call
+                if call.dialect == NATIVE:
+                    self._said.call(call)
+                else:
+                    self._said.write(call.raw)
+                    self._in_text[call.id] = call
             case Error():
                 self._add_error(event)
             case Warning():
@@ -224,13 +226,12 @@ class Collector:
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
             case StepEnd():
-                self._end_block()
+                result.response_id, result.model = event.response_id, event.model
                 results = [result for result in self._results.values() if result is not None]
-                native, in_text = list(self._native.values()), list(self._in_text.values())
-                step = Step(self._written.join(), results, native, self._thoughts, in_text)
-                for call in self._superseded:
-                    step.text = step.text.replace(call.raw, "", 1)
-                result.steps.append(step)
+                origin = Origin(*getattr(self._source, "origin", ()))
+                origin = origin._replace(model=event.model or origin.model)
+                said = Assistant(parts=self._said.close(), in_text=self._in_text.values(), origin=origin)
+                result.steps.append(Step(said, results, event.response_id))
                 self._begin_step()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
@@ -247,12 +248,11 @@ class Collector:
             elif error.code is Code.SUPERSEDED:
                 self.result.calls.remove(call)
                 del self._results[call.id]
-                self._native.pop(call.id, None)
                 self._in_text.pop(call.id, None)
-                self._superseded.append(call)
+                self._said.drop(call)
             return
         if error.dialect != NATIVE:
-            self._written.recent.append(error.raw or "")
+            self._said.write(error.raw or "")
         if error.code is Code.TOO_MANY_CALLS:
             if self._flooded:
                 return
@@ -262,15 +262,9 @@ class Collector:
             return
         if error.dialect == NATIVE:
             name = self._names.get(error.call_id, "unknown")
-            self._native[error.call_id] = ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE)
+            self._said.call(ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE))
         text = f"{error.message}; send the call again"
         self._results[error.call_id] = CallResult(error.dialect, "error", text, error.call_id, is_error=True)
-
-    def _end_block(self, signature: str | None = None, id: str | None = None, redacted: bool = False) -> None:
-        text = "".join(self._block)
-        self._block.clear()
-        if text or signature:
-            self._thoughts.append(Thought(text, signature, id, redacted, len(self._native)))
 
 
 def _result(call: ToolCall, text: str, neutralise: bool = True, *, is_error: bool) -> CallResult:

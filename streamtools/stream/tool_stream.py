@@ -260,6 +260,7 @@ class ToolStream(Handover, Decidable):
                             take, step = self._taker(tools), self._step
                             reads = await self._resume(tools)
                             while True:
+                                self._collector.read_from(self._source)
                                 if reads:
                                     await read_into(self._source, take)
                                     if step.running:  # eager calls of a turn that never became complete

@@ -20,6 +20,7 @@ from streamtools.calls import (
     NATIVE,
     ToolCall,
     is_call,
+    old_call,
     plain,
     read_envelope,
     take_apart,
@@ -80,7 +81,7 @@ def read_finished(response: object) -> FinishedResponse:
             raise UnreadableSource(f"a finished answer was expected, and not an object of {held}")
     kind, written, entries, ending = found
     if kind in ("chat", "ollama"):
-        if entries and isinstance(entries[-1], dict) and written.get("function_call"):  # goes back in the newer form
+        if entries and isinstance(entries[-1], dict) and old_call(written):  # goes back in the newer form
             entries[-1] = {"type": "function", "function": entries[-1]}
         written = {**written, "tool_calls": entries or None}
     return FinishedResponse(kind, written, _number(entries, ending))
@@ -116,12 +117,9 @@ def _is_well(ending: object) -> bool:
 
 def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
     """Return the name and the arguments of a call, as far as it has them, and what is wrong with it."""
-    custom = entry.get("custom") if isinstance(entry, dict) else None
     name = ""
     try:
-        name = unwrap(custom if isinstance(custom, dict) else entry).name
-        if isinstance(custom, dict) or type_of(entry) == "custom_tool_call":  # whose input is text of any form
-            raise Rejected(Code.INVALID_ARGUMENTS, "the arguments are text, not an object")
+        name = unwrap(entry).name
         return name, read_envelope(entry).arguments, None
     except Rejected as fault:
         return name, {}, fault
@@ -206,10 +204,10 @@ def _write_anew(finished: FinishedCall, kind: str = "chat") -> dict[str, Any]:
 
 
 def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    left = list(outcomes)
+    left = iter(outcomes)
     for item in response.written:
         if type_of(item) in ITEMS:
-            yield {**item, "call_id": left.pop(0).call.id}
+            yield {**item, "call_id": next(left).call.id}
         else:
             yield item
     kinds = [item["type"] for item in response.written if type_of(item) in ITEMS]
@@ -218,11 +216,11 @@ def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]
 
 
 def _write_anthropic(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    left = list(response.calls)
+    left = iter(response.calls)
     blocks = []
     for block in response.written:
         if is_call(block):
-            call = left.pop(0).call
+            call = next(left).call
             if type_of(block) == "tool_use":
                 is_object = isinstance(block.get("input"), dict)
                 block = {**block, "id": call.id, "input": block["input"] if is_object else {}}

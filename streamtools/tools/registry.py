@@ -39,7 +39,9 @@ ToolsLike: TypeAlias = Union[
 ]
 """What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
 
-Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "ollama", "mcp", "tool_clients"]
+Format: TypeAlias = Literal[
+    "openai", "responses", "anthropic", "gemini", "ollama", "bedrock", "cohere", "mcp", "tool_clients"
+]
 
 OnDuplicate: TypeAlias = Literal["replace", "error", "keep"]
 
@@ -297,7 +299,7 @@ def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
     examples = schema.get("examples")
     without_examples = {key: value for key, value in schema.items() if key != "examples"}
     match format:
-        case "openai":
+        case "openai" | "cohere":
             return {"type": "function", "function": named | {"parameters": schema}}
         case "responses":  # left out, `strict` is true there, and optional parameters become required
             return {"type": "function", **named, "parameters": schema, "strict": False}
@@ -307,6 +309,8 @@ def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
                     takes = f"Anthropic takes no parameter called {name!r}, but 1 to 64 of A-Z, a-z, 0-9, _ . -"
                     raise ValueError(f"tool {tool.name!r}: {takes}")
             return named | {"input_schema": without_examples} | ({"input_examples": examples} if examples else {})
+        case "bedrock":
+            return {"toolSpec": named | {"inputSchema": {"json": without_examples}}}
         case "gemini":
             return named | {"parametersJsonSchema": without_examples}
         case "ollama":  # whose server knows no other members, and learns nothing of a property that is a reference

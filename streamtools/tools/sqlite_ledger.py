@@ -294,7 +294,10 @@ def _encode(value: ToolCall | ToolOutcome) -> bytes:
 
 
 def _read(row: tuple[Any, ...], now: float) -> Entry:
-    """Return a row as it is now; where its outcome cannot be read, that is not known, and the call has ended."""
+    """Return a row as it is now; where its outcome cannot be read, that is not known, and the call has ended.
+
+    A lease that cannot be read is over.
+    """
     scope, key, owner, call, _, held, until, began, ended, outcome = row
     if ended is None and outcome is not None:
         ended = began
@@ -304,7 +307,7 @@ def _read(row: tuple[Any, ...], now: float) -> Entry:
         began=began,
         until=until,
         ended=ended,
-        held=max(0.0, held - now) if ended is None else 0.0,
+        held=max(0.0, held - now) if ended is None and isinstance(held, int | float) else 0.0,
         owner=owner,
         outcome=None if outcome is None else _decode(outcome, ToolOutcome),
     )

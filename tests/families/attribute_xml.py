@@ -36,6 +36,14 @@ FAMILY = Family(
             '<｜DSML｜parameter name="a" string="true">', '<｜DSML｜parameter name="count" string="false">',
             "</｜DSML｜ parameter>", "</｜DSML｜ calls>", "<｜", "<｜DSML", "<｜DSML｜ ", "</｜DSML｜tool_calls",
         ),
+        "gigachat35": (
+            *_markup("｜GCML｜", "｜GCML｜tool_calls"), '<｜GCML｜parameter name="a" string="true">', "<｜",
+            '<｜GCML｜parameter name="count" string="false">', "<｜GCML", "</｜GCML｜",
+        ),
+        "dots_xml": (
+            *_markup("", "dots_function_call"), "<dots_function_call>{", "<dots_function_call>\n{", "<dots_",
+            '<dots_function_call>{"name":"f"}</dots_function_call>', '{"name":"f"}',
+        ),
         "minimax_m2_xml": _markup("", "minimax:tool_call"),
         "anthropic_xml": (
             *_markup("", "function_calls"), "<function_results>", "<function_results>\n<result>", "</function_results>",
@@ -57,6 +65,11 @@ FAMILY = Family(
             Marker(("<", *_MARK, _WRAPPER, ">", SPACES, "<"), line_feeds=2, ends_reasoning=True),
             Marker(("<", *_MARK, "invoke", _GAP, "name="), line_feeds=2, ends_reasoning=True),
         ),
+        "gigachat35": (
+            Marker(("<｜GCML｜tool_calls>", SPACES, "<"), line_feeds=1),
+            Marker(("<｜GCML｜invoke", _GAP, "name="), line_feeds=1),
+        ),
+        "dots_xml": tuple(Marker(("<dots_function_call>", SPACES, first)) for first in "<{"),
         "minimax_m2_xml": (Marker(("<minimax:tool_call>", SPACES, "<"), line_feeds=1),),
         "anthropic_xml": (
             Marker(("<function_calls>", SPACES, "<invoke")),
@@ -75,6 +88,8 @@ FAMILY = Family(
     },
     tags={
         "deepseek_dsml": (Tag(("</", *_MARK, _WRAPPER, ">")), *ends_of_turn("<｜end▁of▁sentence｜>")),
+        "gigachat35": (Tag(("</｜GCML｜tool_calls>",)), *ends_of_turn("</s>")),
+        "dots_xml": (Tag(("</dots_function_call>",)),),
         "minimax_m2_xml": (Tag(("</minimax:tool_call>",)), *ends_of_turn("[e~[")),
         "minicpm5_xml": ends_of_turn("<|im_end|>"),
         "atem_xml": (

@@ -53,6 +53,12 @@ FAMILY = Family(
             "<|tools_suffix|>", "<|inner_prefix|>", "<|inner_suffix|>", "<|tools_", "<|inner", "[]", "}]",
             '<|tools_prefix|>[{"f":3},{}]<|tools_suffix|>', '<|tools_prefix|>[{"f":{"a":1,"a":2}},{"":{}}]',
         ),
+        "hyperclovax_think": (
+            "-> tool/function_call\n[", " -> tool/function_call\n", "<|im_start|>assistant", "<|im_end|>", "/think\n",
+            "<|im_start|>assistant -> tool/function_call\n[", "<|im_start|>assistant/think\n", "<|im_end|>\n", "[", "]",
+            "<|im_start|>assistant\n", "-> tool", "<|im_start|>assistant -> tool/func", "/thi", "<|stop|>",
+            '<|im_start|>assistant -> tool/function_call\n[{"name":"f"}]', "->",
+        ),
         "json_begin_end": (
             "JSON_BEGIN", "\nJSON_BEGIN\n{", "JSON_BEGIN\n[", "JSON_END", "JSON_", '{"tools":[', '{"tools":', "]}",
             '{"tools":[{"tool":"f"},{"tool":"f"}]}', '{"tools":[]}', '"tools"',
@@ -71,6 +77,10 @@ FAMILY = Family(
         "ernie45_json": _begun("<tool_call>", line_feeds=1),
         "longcat_json": _begun("<longcat_tool_call>"),
         "apertus_list": (Marker(("<|tools_prefix|>", SPACES, "["), ends_reasoning=True),),
+        "hyperclovax_think": (
+            Marker(("<|im_start|>assistant -> tool/function_call\n[",)),
+            Marker(("-> tool/function_call\n[",), where="start"),
+        ),
         "json_begin_end": (Marker(("JSON_BEGIN", SPACES, "{"), where="line_start"),),
     },
     tags={
@@ -99,6 +109,13 @@ FAMILY = Family(
             Tag(("<response>",)), Tag(("</response>",)), Tag(("<|role_end|>",)),
             *ends_of_turn("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
         ),
+        "hyperclovax_think": (
+            Tag(("/think\n",), closings=("<|im_end|>",), where="start"),
+            Tag(("<|im_start|>assistant/think\n",), closings=("<|im_end|>",)),
+            Tag(("<|im_start|>assistant\n",)),
+            Tag(("<|im_end|>",)),
+            *ends_of_turn("<|stop|>", "<|endofturn|>"),
+        ),
         "longcat_json": (Tag(("<longcat_think>",), closings=("</longcat_think>",)), *ends_of_turn("</longcat_s>")),
         "apertus_list": (
             Tag(("<|inner_prefix|>",), closings=("<|inner_suffix|>",)), Tag(("<|inner_suffix|>",)),
@@ -109,7 +126,7 @@ FAMILY = Family(
         {
             "granite_list", "granite20b_function_call", "internlm2", "interns1", "tool_calls_list", "toolcall_list",
             "functools_list", "cohere_legacy_action", "hunyuan_a13b_list", "ernie45_json", "longcat_json",
-            "json_begin_end",
+            "json_begin_end", "hyperclovax_think",
         }
     ),
 )  # fmt: skip

@@ -61,6 +61,11 @@ _DEEPSEEK_TAGS = tuple(
 )
 
 _INKLING_ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
+_PLAMO, _PLAMO_ALL, _PLAMO_NAME = (f"<|plamo:begin_tool_{each}:plamo|>" for each in ("request", "requests", "name"))
+_PLAMO_ARGS = "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>"
+_PLAMO_END = "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
+_SOLAR, _SOLAR_ARGS, _SOLAR_END = (f"<|tool_call:{each}|>" for each in ("begin|>x<|tool_call:name", "args", "end"))
+_SOLAR_ENDS = ("<|end|>", "<|calls|>", "<|flush|>")
 _SECTION = ("<|tool_call", Either(("s_", "_")), "section_begin|>")
 _END_OF_SECTION = ("<|tool_call", Either(("s_", "_")), "section_end|>")
 
@@ -89,6 +94,24 @@ FAMILY = Family(
             "<|tool_call_begin|>f:1<|tool_call_argument_begin|><|tool_call_end|>",
             "<|tool_call_begin|>f:1<|tool_call_ar",
             "<|tool_calls_section_begin|>\n<|tool_calls_section_end|>", "## Return of functions.f:0\n",
+        ),
+        "plamo3": (
+            _PLAMO, _PLAMO_ALL, _PLAMO_ALL + _PLAMO, _PLAMO_NAME, f"{_PLAMO}{_PLAMO_NAME}f", _PLAMO_ARGS, _PLAMO_END,
+            f"{_PLAMO_ALL}{_PLAMO}{_PLAMO_NAME}f{_PLAMO_ARGS}{{", "<|plamo:", _PLAMO_END[:20], _PLAMO_ARGS[:30],
+            f"{_PLAMO}{_PLAMO_NAME}f{_PLAMO_ARGS}{{}}{_PLAMO_END}", "<|plamo:end_tool_requests:plamo|>",
+            f"{_PLAMO}{_PLAMO_NAME}f{_PLAMO_ARGS}{_PLAMO_END}", "<|plamo:begin_think:plamo|>", "<|plamo:tag|>",
+            "<|plamo:end_think:plamo|>", f"{_PLAMO}{_PLAMO_NAME}f{_PLAMO_ARGS}[1]{_PLAMO_END}",
+            f'{_PLAMO}{_PLAMO_NAME}f{_PLAMO_ARGS}{{"a":1,"a":2}}{_PLAMO_END}',
+            f"{_PLAMO_ALL} {_PLAMO}\n{_PLAMO_NAME}f",
+            f"{_PLAMO_ALL}{_PLAMO}{_PLAMO_NAME}f{_PLAMO_ARGS}{{}}{_PLAMO_END}x<|plamo:end_tool_requests:plamo|>",
+        ),
+        "solar_open": (
+            _SOLAR, f"{_SOLAR}f", f"{_SOLAR}f{_SOLAR_ARGS}", f"{_SOLAR}f{_SOLAR_ARGS}{{", _SOLAR_END, "<|tool_call:",
+            f"{_SOLAR}f{_SOLAR_ARGS}{{}}{_SOLAR_END}", f"{_SOLAR}f{_SOLAR_ARGS}{_SOLAR_END}", "<|think|>", "<|",
+            "<|begin|>assistant<|think|>", "<|begin|>assistant<|content|>", "<|begin|>assistant<|tool_calls|>",
+            *_SOLAR_ENDS, "<|tool_calls|>", f"{_SOLAR}f{_SOLAR_ARGS}[1]{_SOLAR_END}", "<|tool_call:begin|>",
+            f'{_SOLAR}f{_SOLAR_ARGS}{{"a":1,"a":2}}{_SOLAR_END}', "<|tool_response:begin|>x", "<|tool_response:end|>",
+            "<|begin|>assis", f"{_SOLAR}f {_SOLAR_ARGS} {{}}x", "<|tool_call:n", "<|begin|>", "<|content|>",
         ),
         "functionary_v32": (
             ">>>", ">>>all\n", "all\n", ">>>f\n{", ">>>f\n", "f\n{", "f\n", ">>>f", ">>", ">>>g\n{}", "al", ">>>al",
@@ -144,6 +167,17 @@ FAMILY = Family(
             Marker(_SECTION, wraps=True, ends_reasoning=True),
             Marker(("<|tool_call_begin|>", GAP, NAME, GAP, "<|tool_call_argument_begin|>"), ends_reasoning=True),
         ),
+        "plamo3": (
+            Marker((_PLAMO_ALL, GAP, _PLAMO), ends_reasoning=True),
+            Marker((_PLAMO, GAP, _PLAMO_NAME), ends_reasoning=True),
+        ),
+        "solar_open": (
+            Marker((
+                "<|tool_call:begin|>", Run(" \t\r\n<>|", 0, 96, others=True), "<|tool_call:name|>", GAP, NAME, GAP,
+                _SOLAR_ARGS,
+            )),
+            Marker(("<|tool_response:begin|>",), kind="result"),
+        ),
         "functionary_v32": (
             Marker((">>>", DECLARED, BLANKS, LINE_END, SPACES, "{")),
             *(Marker((name, BLANKS, LINE_END, SPACES, "{"), where="start") for name in DECLARED.words),
@@ -169,6 +203,23 @@ FAMILY = Family(
             Tag(_END_OF_SECTION), Tag(("<|tool_call_end|>",)), Tag(("<|tool_call_argument_begin|>",)),
             *ends_of_turn("<|im_end|>"),
         ),
+        "plamo3": (
+            Tag(("<|plamo:begin_think:plamo|>",), closings=("<|plamo:end_think:plamo|>",)),
+            Tag(("<|plamo:end_tool_requests:plamo|>",)),
+            Tag(("<|plamo:tag|>",)),
+        ),
+        "solar_open": (
+            *(
+                Tag((f"{begin}<|think|>",), closings=("<|end|>",), before=("<|begin|>",))
+                for begin in ("", "<|begin|>assistant")
+            ),
+            *(
+                Tag((begin + kind,))
+                for begin in ("", "<|begin|>assistant")
+                for kind in ("<|content|>", "<|tool_calls|>")
+            ),
+            *(Tag((end,)) for end in _SOLAR_ENDS),
+        ),
         "functionary_v32": (
             Tag((">>>all", LINE_END)), Tag(("all", LINE_END), where="start"), *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         ),
@@ -184,5 +235,5 @@ FAMILY = Family(
         ),
     },
     envelopes=frozenset({"mistral_list", "gigachat3", "inkling"}),
-    plain=frozenset({"mistral_args", "deepseek_v3", "deepseek_v31", "kimi_k2", "inkling"}),
+    plain=frozenset({"plamo3", "solar_open", "mistral_args", "deepseek_v3", "deepseek_v31", "kimi_k2", "inkling"}),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
+from tests.families.base import BLANKS, SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
 
 NAME = Run(" \t\r\n()[]{}<>\"'`=,;", 1, 128, others=True)
 GEMMA_NAME = Run(" \t\r\n(){}[]<>\"'`=,;:", 1, 128, others=True)
@@ -53,6 +53,25 @@ FAMILY = Family(
             "<|tool_call_start|>{", "<|tool_call_start|>[{", '<|tool_call_start|>[{"name":"f"}]<|tool_call_end|>',
             "<|tool_response_start|>", "<|tool_response_end|>", "<|tool_response_start|>x<|tool_response_end|>",
         ),
+        "minicpm4_python": (
+            *_tagged("<|tool_call_start|>", "<|tool_call_end|>"), "<|tool_call_start|>\n```python\nf(", "```",
+            "<|tool_call_start|>```f(a='x')\n```\n<|tool_call_end|>", "\n```\n<|tool_call_end|>", "<|thought_start|>",
+            "<|thought_end|>", "<|tool_call_start|>\n```python\nf(a='x')\nf()\n```\n<|tool_call_end|>", "<|thought_",
+            "<|tool_call_start|>```python\nf(a=x)\n```<|tool_call_end|>", "<|tool_call_start|>```js\nf(", "```python",
+            "<|tool_call_start|>```python f('x')\n```",
+        ),
+        "tool_code": (
+            "```tool_code\n", "```tool_code\nf(", "\n```tool_code\nf()\n```", "```tool_code \r\n f(a='x')\n```\n",
+            "```tool_code\nf(a=x)\n```\n", "\n```\n", "```tool_code\ng(", "```tool_co", "```tool_code f()", "```", "\n",
+            "```tool_code\nf()\nf()\n```\n", "```tool_code\nf('x')\n```\n", "```tool_code\nf(a='", "```tool_output\n",
+            *_LITERALS[:16],
+        ),
+        "granite_lines": (
+            "f(", "f()", "f(a=", "f(a='x')\n", "f(a='x', count=1)\nf()\n", "f(x)", "f('x')", "f (",
+            "f(a='x') and", "f(a=x)\n", "f(a='x\n\n", "f()\n", "g(a=1)", "météo(a='x')\n", "a.b-c()", "f", "\n", "\n\n",
+            "f(a=1, a=2)\n", "f(a=1e999)\n", "f(a=1).b\n\n", "f(a=1", "get_weather(words=[",
+            *(20 * ("f(a='x') f\n\n",)),
+        ),
         "gemma4": (
             *_gemma("<|tool_call>", "<tool_call|>", '<|"|>'),
             "<|channel>", "<|channel>thought\n", "<|channel>tho", "<channel|>", "<|tool_response>",
@@ -76,6 +95,16 @@ FAMILY = Family(
             _BARE,
             Marker(("<|tool_response_start|>",), kind="result"),
         ),
+        "minicpm4_python": (
+            Marker(("<|tool_call_start|>", SPACES, "```", Either(("python", "")), SPACES, NAME, "(")),
+        ),
+        "tool_code": tuple(
+            Marker(("```tool_code", BLANKS, end, SPACES, LISTED, "("), where="line_start") for end in ("\n", "\r\n")
+        ),
+        "granite_lines": tuple(
+            Marker((LISTED, "(", SPACES, *behind), where="start")
+            for behind in ((")", BLANKS, "\n"), (")", BLANKS, "\r\n"), (NAME, SPACES, "="))
+        ),
         "gemma4": (Marker(("<|tool_call>", SPACES, "call:", GEMMA_NAME, "{")),),
         "functiongemma": (Marker(("<start_function_call>", SPACES, "call:", GEMMA_NAME, "{")),),
     },
@@ -87,6 +116,11 @@ FAMILY = Family(
         "functiongemma": (
             Tag(("<end_function_call>",)), Tag(("<start_function_response>",)), *ends_of_turn("<end_of_turn>")
         ),
+        "minicpm4_python": (
+            Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *ends_of_turn("<|im_end|>"),
+        ),
+        "tool_code": ends_of_turn("<end_of_turn>"),
+        "granite_lines": ends_of_turn("<|end_of_text|>"),
         "pythonic": _LLAMA_ENDS,
         "pythonic_llama4": _LLAMA_ENDS,
         "olmo3_pythonic": ends_of_turn("<|im_end|>", "<|endoftext|>"),
@@ -99,6 +133,9 @@ FAMILY = Family(
         ),
     },
     plain=frozenset(
-        {"pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic", "gemma4", "functiongemma"}
+        {
+            "pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic", "gemma4", "functiongemma",
+            "minicpm4_python", "tool_code", "granite_lines",
+        }
     ),
 )  # fmt: skip

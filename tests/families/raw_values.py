@@ -29,6 +29,18 @@ _PAIRS = (
 )  # fmt: skip
 
 
+_IFM = tuple(
+    each.replace("<tool_", "<ifm|tool_")
+    .replace("</tool_", "</ifm|tool_")
+    .replace("<arg_", "<ifm|arg_")
+    .replace("</arg_", "</ifm|arg_")
+    for each in _PAIRS
+)
+_K2_CALL, _K2_WRAP = "<ifm|tool_call>", "<ifm|tool_calls>"
+_K2_BEHIND = ("<ifm|arg_key>", "</ifm|tool_call>")
+_K2_THOUGHTS = ("think", "think_fast", "think_faster")
+_SOLAR_CALL = "<|tool_call:start|>"
+
 _STEP_TOKENS = ("<｜tool_calls_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>")
 _STEP_CALL = "<｜tool_call_begin｜>function<｜tool_sep｜>"
 
@@ -67,6 +79,24 @@ FAMILY = Family(
             '<function=f>{"a":[NaN]}</function>', '<function=f>{"a":1}x',
         ),
         "glm_xml": _PAIRS,
+        "iquest_q1": (*(each.replace("tool_call", "iquest_tool_call") for each in _PAIRS), "<iquest_", "</iquest"),
+        "k2_horizon": (
+            *_IFM, "<ifm|", "</ifm|tool_calls>", "\n</ifm|tool_calls>\n", _K2_WRAP, f"{_K2_WRAP}\n{_K2_CALL}f",
+            f"{_K2_WRAP}{_K2_CALL}f<ifm|arg_key>", "<ifm|arg_type>integer</ifm|arg_type>", "<ifm|arg_type>",
+            "</ifm|arg_type>", f'{_K2_WRAP}{_K2_CALL}{{"name":"f"}}', f'{_K2_CALL}{{"name":"f"}}</ifm|tool_call>',
+            f"{_K2_CALL}[", '{"name":"f"}', "<ifm|think>", "</ifm|think>", "<ifm|think_fast>", "</ifm|think_fas",
+            f"{_K2_WRAP}{_K2_CALL}f</ifm|tool_call>{_K2_CALL}f</ifm|tool_call>", "<ifm|tool_cal",
+        ),
+        "solar_open2": (
+            _SOLAR_CALL, f"{_SOLAR_CALL}f\n", f"{_SOLAR_CALL}f\n<|tool_arg:start|>", "<|tool_call:end|>", "<|tool_",
+            "<|tool_arg:start|>a<|tool_arg:value|>", "<|tool_arg:start|>count<|tool_arg:value|>1<|tool_arg:end|>\n",
+            "<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>", "<|tool_arg:end", "<|tool_arg:val", "\n",
+            f"{_SOLAR_CALL}f<|tool_call:end|>", f"{_SOLAR_CALL}f x", f"{_SOLAR_CALL}{{", "x<|tool_call:end|>", "<|",
+            f"{_SOLAR_CALL}f\n<|tool_arg:start|>a<|tool_arg:value|>", "<|tool_call:st", "x", "<",
+            f"<|tool_arg:end|>{_SOLAR_CALL}f<|tool_call:end|>",
+            f"{_SOLAR_CALL}f\n<|tool_arg:start|>a<|tool_arg:value|>x<|tool_arg:end|>x<|tool_call:end|>",
+            f"{_SOLAR_CALL}f\n<|tool_arg:start|>a<|tool_arg:end|>x<|tool_call:end|>",
+        ),
         "poolside_xml": (*_PAIRS, '<tool_call>{"name":"f"}', '{"name":"f"}'),
         "hunyuan_xml": (
             *_PAIRS, "<tool_calls>", "<tool_calls>\n<tool_call>", "</tool_calls>", "<tool_sep>", "<tool_calls",
@@ -88,6 +118,22 @@ FAMILY = Family(
         "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, "<function=")),),
         "llama31_function_tag": (Marker(("<function=", _WORD_NAME, ">", SPACES, "{")),),
         "glm_xml": _GLM,
+        "iquest_q1": tuple(
+            Marker(("<iquest_tool_call>", SPACES, *_NAMED, SPACES, behind))
+            for behind in ("<arg_key>", "</iquest_tool_call>")
+        ),
+        "k2_horizon": (
+            *(
+                Marker((*outer, _K2_CALL, SPACES, *_NAMED, SPACES, behind))
+                for outer in ((_K2_WRAP, SPACES), ())
+                for behind in _K2_BEHIND
+            ),
+            *(Marker((*outer, _K2_CALL, SPACES, first)) for outer in ((_K2_WRAP, SPACES), ()) for first in "{["),
+        ),
+        "solar_open2": tuple(
+            Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, behind))
+            for behind in ("<|tool_arg:start|>", "<|tool_call:end|>")
+        ),
         "poolside_xml": (Marker(("<tool_call>",), line_feeds=1),),
         "step3_xml": (
             Marker((
@@ -101,6 +147,10 @@ FAMILY = Family(
     },
     tags={
         "step3_xml": (*(Tag((tag,)) for tag in _STEP_TOKENS), *ends_of_turn("<|EOT|>")),
+        "k2_horizon": (
+            Tag(("</ifm|tool_calls>",)),
+            *(Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start") for each in _K2_THOUGHTS),
+        ),
         "glm_xml": (Tag(("<|role_end|>",)), *ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>")),
         "hunyuan_xml": (Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),),
         "qwen3_coder_xml": _QWEN_TAGS,

@@ -113,7 +113,7 @@ def a_decision_without_arguments(patch: pytest.MonkeyPatch) -> None:
 def a_message_without_content(patch: pytest.MonkeyPatch) -> None:
     """It raises something else than is said."""
     for module in (history, turns):
-        patch.setattr(module, "text_of", lambda content: content["text"])
+        patch.setattr(module, "read_content", lambda content: content["text"])
 
 
 def an_event_of_two_lines(patch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import structlog
 from streamtools import history
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
+from streamtools.history import Assistant, TextPart
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
 from streamtools.limits import Limits
@@ -20,10 +21,10 @@ from streamtools.machine import native_calls
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.outputs import paired
 from streamtools.outputs.paired import PairedEncoder
-from streamtools.sources.adapter import OpenCall
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.gemini import Gemini
+from streamtools.sources.open_call import OpenCall
 from streamtools.sources.responses import Responses
 from streamtools.tools import descriptions, registry
 from tests.fuzz import growth, plain, running
@@ -42,7 +43,7 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
 
     def copy(reader: Reader, said: Draft, call: Any) -> None:
         add(reader, said, call)
-        said.calls = [*said.calls]
+        said.parts = [*said.parts]
         reader._open = {each.id: each.name for each in said.calls}
 
     patch.setattr(Reader, "call", copy)
@@ -66,7 +67,8 @@ def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
     def join(message: Any, reader: Reader) -> None:
         read(message, reader)
         if reader.items is not None:
-            reader.items.texts = ["\n".join(reader.items.texts)]
+            text = "\n".join(each.text for each in reader.items.parts if isinstance(each, TextPart))
+            reader.items.parts = [TextPart(text)]
 
     patch.setattr(history, "_read_assistant", join)
 
@@ -271,9 +273,8 @@ def test_what_is_counted() -> None:
     """Points that are passed in the package, and bytes that are asked for, also of a copy that is let go of at once."""
 
     def join(pieces: int, size: int) -> list[list[int]]:
-        reader = Reader()
-        reader.go_on().texts += ["x" * size] * pieces
-        return [*measure(reader.close, 100).values()]
+        said = Assistant(parts=["x" * size] * pieces)
+        return [*measure(lambda: said.text, 100).values()]
 
     assert [each[0] for each in join(10, 1)] == [each[0] for each in join(10, 100_000)]
     assert max(each[1] for each in join(10, 100_000)) > 1_000_000

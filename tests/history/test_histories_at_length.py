@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.history import Assistant, Results, read_messages, write_messages
+from streamtools.calls import ToolCall
+from streamtools.history import Assistant, Results, TextPart, Thought, read_messages, write_messages
 
 MANY = 2_000
 
@@ -24,7 +25,7 @@ def test_a_turn_of_many_items() -> None:
 
     assert isinstance(turn, Assistant)
     assert [f"c{number}" for number in range(MANY)] == [call.id for call in turn.calls]
-    assert list(range(MANY)) == [each.behind for each in turn.thoughts]
+    assert [Thought, ToolCall, TextPart] * MANY == [type(each) for each in turn.parts]
     assert "\n".join("a" * MANY) == turn.text
     assert isinstance(answers, Results)
     assert [(f"c{number}", str(number)) for number in reversed(range(MANY))] == [

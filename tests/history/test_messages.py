@@ -11,9 +11,11 @@ from streamtools.history import (
     Assistant,
     CallResult,
     Message,
+    ProviderItem,
     Results,
     Step,
     System,
+    TextPart,
     Thought,
     User,
     calls_as_text,
@@ -160,12 +162,9 @@ def test_messages_share_nothing_with_the_history() -> None:
 
 # Reasoning.
 
-THOUGHTS = (Thought("First.", "s1"), Thought("", "secret", redacted=True), Thought("Then.", "s2", behind=1))
-OF_RESPONSES = (
-    Thought("First.", "s1", "r1"),
-    Thought("", "s2", "r2", behind=1),
-    Thought("Last.", "s3", "r3", behind=2),
-)
+THOUGHTS = (Thought("First.", "s1"), Thought("", "secret", redacted=True))
+THEN = Thought("Then.", "s2")
+OF_RESPONSES = (Thought("First.", "s1", "r1"), Thought("", "s2", "r2"), Thought("Last.", "s3", "r3"))
 
 
 def said(format: str, turn: Assistant) -> Any:
@@ -175,7 +174,8 @@ def said(format: str, turn: Assistant) -> Any:
 
 def test_reasoning_for_anthropic() -> None:
     """Blocks stand before what they led to, with their signatures; those of others are left out."""
-    blocks = said("anthropic", Assistant("Hi.", (WEATHER, TIME), (*THOUGHTS, *OF_RESPONSES, Thought("unsigned"))))
+    parts = (*THOUGHTS, *OF_RESPONSES, "Hi.", WEATHER, THEN, Thought("unsigned"), TIME, THEN)
+    blocks = said("anthropic", Assistant(parts=parts))
     assert [
         {"type": "thinking", "thinking": "First.", "signature": "s1"},
         {"type": "redacted_thinking", "data": "secret"},
@@ -188,7 +188,9 @@ def test_reasoning_for_anthropic() -> None:
 
 def test_reasoning_for_responses() -> None:
     """Items stand before what they led to, by id and with their encrypted content; those of others are left out."""
-    items = said("responses", Assistant("", (WEATHER, TIME), (*OF_RESPONSES, *THOUGHTS, Thought("", None, "r4"))))
+    first, second, last = OF_RESPONSES
+    parts = (first, *THOUGHTS, Thought("", None, "r4"), WEATHER, second, TIME, last)
+    items = said("responses", Assistant(parts=parts))
     assert [
         {
             "type": "reasoning",
@@ -205,9 +207,11 @@ def test_reasoning_for_responses() -> None:
 def test_signatures_for_gemini() -> None:
     """That of a call goes back on its part, and another one on the text, be it empty."""
     signed = call("w", "weather", signature="of the call")
-    text = Assistant("Hi.", (signed, TIME), (Thought("Hm.", "of the text"), Thought("", "r", "r1")))
+    own = ProviderItem("gemini", {"thoughtSignature": "of the text"})
+    text = Assistant(parts=(Thought("", "r", "r1"), TextPart("Hi.", own), TextPart("And."), signed, TIME))
     assert [
         {"text": "Hi.", "thoughtSignature": "of the text"},
+        {"text": "And."},
         {"functionCall": {"name": "weather", "args": {}, "id": "w"}, "thoughtSignature": "of the call"},
         {"functionCall": {"name": "time", "args": {}, "id": "t"}},
     ] == said("gemini", text)[0]["parts"]
@@ -501,7 +505,8 @@ def test_what_utf_8_and_json_do_not_have() -> None:
 def test_the_steps_of_a_run() -> None:
     """Each turn is what it said and what it was told; one that said nothing adds nothing."""
     told = answer("t", "time", "12:00")
-    steps = [Step(), Step("Hi.", [told], [TIME], [THOUGHTS[0]], [IN_TEXT]), Step("So.", thoughts=[THOUGHTS[0]])]
+    spoken, thought = Assistant("Hi.", [TIME], [THOUGHTS[0]], [IN_TEXT]), Assistant("So.", (), [THOUGHTS[0]])
+    steps = [Step(), Step(spoken, [told]), Step(thought), Step(Assistant("", (), THOUGHTS))]
     assert [
         Assistant("Hi.", (TIME,), (THOUGHTS[0],), (IN_TEXT,)),
         Results((told,)),

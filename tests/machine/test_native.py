@@ -169,7 +169,6 @@ BAD: dict[str, tuple[list[SourceEvent], Code]] = {
     "two names": ([START, NativeToolCall("0", "sub")], Code.CONFLICTING_FIELDS),
     "a list": ([NativeToolCall("0", "add", [1])], Code.INVALID_ARGUMENTS),
     "a number": ([NativeToolCall("0", "add", 0)], Code.INVALID_ARGUMENTS),
-    "the text of null": ([NativeToolCall("0", "add", "null")], Code.INVALID_ARGUMENTS),
     "an object written as text twice": ([NativeToolCall("0", "add", '"{\\"a\\":1}"')], Code.INVALID_ARGUMENTS),
     "no JSON": ([START, *pieces("{a}"), NativeToolCall("0")], Code.INVALID_ARGUMENTS),
     "a string left open": ([START, *pieces('{"a":"b'), NativeToolCall("0")], Code.TRUNCATED),

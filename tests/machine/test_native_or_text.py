@@ -22,7 +22,7 @@ from streamtools.events import (
     ToolCallStart,
     Warning,
 )
-from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, hash_marker
 from tests.machine.test_machine import ADD, BAD, Driver
 
 NATIVE = NativeToolCall("0", "add", {"a": 1}, "n1")
@@ -176,14 +176,30 @@ TOOLS = [{"name": "add", "parameters": {"type": "object", "properties": {"a": {"
     ids=["bare JSON", "tags", "a name in a tag"],
 )
 def test_a_call_that_the_provider_could_not_read(generation: str) -> None:
-    """It is a native call, and runs, whichever way it was written."""
-    story, calls = failed(generation, tools=TOOLS)
+    """It is a native call, and runs, whichever way it was written, where calls are read in that way."""
+    story, calls = failed(generation, tools=TOOLS, dialects=["raw_json", "hermes_json", "llama31_function_tag"])
 
     assert [("native", "", {"a": 1})] == [(call.dialect, call.raw, call.arguments) for call in calls]
     assert ["step 1", "text 'Hm. '", "warning salvaged", "thinking c1", "c1 is add", "call c1", "not thinking c1"] == [
         line for line in story if line != "start"
     ][:7]
     assert ["run c1", "step 1 ends: tool_calls", "done finished: tool_calls (None)"] == story[-3:]
+
+
+@pytest.mark.parametrize("options", [{}, {"native_tool_calls": True}, {"dialects": [hash_marker(nonce="k7")]}])
+def test_a_call_in_a_dialect_that_is_not_armed(options: Any) -> None:
+    """It may be quoted, and is malformed: the model is asked to send it again, as a call this time."""
+    story, calls = failed("<function=add>{}</function>", tools=TOOLS, **options)
+
+    assert not calls
+    assert "error c1 unrecognised_tool_call" in story
+    assert ["step 1 ends: tool_calls", "done finished: tool_calls (None)"] == story[-2:]
+
+
+def test_a_failed_generation_without_the_nonce() -> None:
+    """A marker without it is text there, too."""
+    _, calls = failed('###:{"name": "add"}', tools=TOOLS, dialects=[hash_marker(nonce="k7")])
+    assert not calls
 
 
 @pytest.mark.parametrize("generation", ["I cannot.", '{"name": "add", "argum'], ids=["prose", "a call that is cut"])
@@ -198,14 +214,14 @@ def test_a_failed_generation_without_a_call(generation: str) -> None:
 def test_a_failed_generation_before_anything_else() -> None:
     """The turn begins with it."""
     driver = Driver(tools=TOOLS, in_reasoning=True)
-    driver.feed(SourceError("no", failed_generation='{"name": "add"}'))
+    driver.feed(SourceError("no", failed_generation='###:{"name": "add"}'))
     driver.take(driver.machine.close())
 
     assert ["start", "step 1", "warning salvaged"] == driver.story[:3]
     assert "run c1" in driver.story
 
 
-GENERATION = '{"name": "add", "arguments": {"a": 1}}'
+GENERATION = '###:{"name": "add", "arguments": {"a": 1}}'
 REFUSED = SourceError("no", failed_generation=GENERATION)
 STREAMED: list[SourceEvent] = [ToolCallStart("0", "n1", "add"), ToolCallDelta("0", '{"a": 1}')]
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing import parse
+from streamtools.parsing.dialects import DIALECTS, Dialect
 from streamtools.parsing.dialects.base import neutralise, restore
 from tests.families import MARKUP
 
@@ -59,3 +60,12 @@ def test_what_is_neutralised_can_be_restored(parts: list[str]) -> None:
     text = "".join(parts).replace("\u2060", "")
 
     assert text == restore(neutralise(text, ALL), ALL)
+
+
+@pytest.mark.parametrize("dialect", ALL, ids=lambda each: each.id)
+def test_no_part_of_a_result_is_a_call(dialect: Dialect) -> None:
+    """As each dialect writes results, and wherever one is cut, a header that says for whom it is included."""
+    for page in ('{"to": "Ann"}', "a page"):
+        text = dialect.write_result("read", neutralise(page, [dialect]))
+        for at in range(len(text)):
+            assert [] == parse(text[at:], dialects=[dialect]).calls, text[at:]

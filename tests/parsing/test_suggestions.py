@@ -7,7 +7,8 @@ import re
 import pytest
 
 import streamtools
-from streamtools.parsing import DIALECTS, dialects_for
+from streamtools.parsing import DIALECTS, ModelFamily, dialects_for, families_for
+from streamtools.parsing.dialects import MODELS
 
 BEST = {
     "Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3_coder_xml",
@@ -63,6 +64,64 @@ BEST = {
     "tencent/Hunyuan-A13B-Instruct": "hunyuan_a13b_list",
     "swiss-ai/Apertus-8B-Instruct-2509": "apertus_list",
     "claude-sonnet-4-5": "anthropic_xml",
+    "mistralai/Mistral-Small-4-119B-2603": "mistral_args",
+    "ministral-14b-2512": "mistral_args",
+    "mistralai/Ministral-8B-Instruct-2410": "mistral_list",
+    "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5": "toolcall_list",
+    "nvidia/Llama-3_1-Nemotron-Ultra-253B-v1": "toolcall_list",
+    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16": "qwen3_coder_xml",
+    "stepfun-ai/Step-3.7-Flash": "qwen3_coder_xml",
+    "stepfun-ai/step3": "step3_xml",
+    "stepfun-ai/Step3-VL-10B": "hermes_json",
+    "arcee-ai/Trinity-Mini": "hermes_json",
+    "arcee-ai/Trinity-Large-Thinking": "qwen3_coder_xml",
+    "moonshotai/Kimi-Linear-48B-A3B-Instruct": "kimi_k2",
+    "MiniMaxAI/MiniMax-M1-80k": "tool_calls_list",
+    "inclusionAI/Ling-1T": "hermes_json",
+    "inclusionAI/Ring-2.5-1T": "hermes_json",
+    "inclusionAI/Ring-2.6-1T": "glm_xml",
+    "inclusionAI/Ling-3.0-flash": "glm_xml",
+    "LGAI-EXAONE/K-EXAONE-236B-A23B": "hermes_json",
+    "LGAI-EXAONE/EXAONE-4.0.1-32B": "hermes_json",
+    "PrimeIntellect/INTELLECT-3.1": "hermes_json",
+    "XiaomiMiMo/MiMo-V2-Flash": "qwen3_coder_xml",
+    "internlm/Intern-S1-Pro": "internlm2",
+    "internlm/Intern-S2-Preview": "qwen3_coder_xml",
+    "tencent/Hy3-preview": "hunyuan_xml",
+    "ibm-granite/granite-4.2-8b": "qwen3_coder_xml",
+    "CohereLabs/command-a-plus-05-2026-bf16": "cohere_action_json",
+    "deepseek-ai/DeepSeek-V3.2-Exp": "deepseek_v31",
+    "meta-llama/Llama-3.2-3B-Instruct": "llama3_json",
+    "ai-sage/GigaChat3.5-432B-A28B": "gigachat35",
+    "IFM/K2-Horizon-MoVA-36B-A4B": "k2_horizon",
+    "IFM/Jais-3-32B": "k2_horizon",
+    "upstage/Solar-Open-100B": "solar_open",
+    "upstage/Solar-Open2-250B": "solar_open2",
+    "naver-hyperclovax/HyperCLOVAX-SEED-Think-32B": "glm_xml",
+    "naver-hyperclovax/HyperCLOVAX-SEED-Think-14B": "hyperclovax_think",
+    "pfnet/plamo-3-nict-31b-base": "plamo3",
+    "rednote-hilab/dots.llm1.inst": "dots_xml",
+    "IQuestLab/IQuest-Q1": "iquest_q1",
+    "openbmb/MiniCPM4-8B": "minicpm4_python",
+    "openbmb/MiniCPM5-1B": "minicpm5_xml",
+    "google/gemma-3-27b-it": "tool_code",
+    # of hubs, servers and files
+    "Qwen2.5-7B-Instruct-Q4_K_M.gguf": "hermes_json",
+    "unsloth/Qwen2.5-7B-Instruct-bnb-4bit": "hermes_json",
+    "hf.co/bartowski/Qwen_Qwen3-8B-GGUF:Q5_K_S": "hermes_json",
+    "/models/gguf/GLM-4.5-Air-UD-Q4_K_XL-00001-of-00002.gguf": "glm_xml",
+    "Meta-Llama-3.1-8B-Instruct-IQ2_M.gguf": "llama3_json",
+    "meta.llama3-1-70b-instruct-v1:0": "llama3_json",
+    "qwen.qwen3-coder-480b-a35b-v1:0": "qwen3_coder_xml",
+    "deepseek.r1-v1:0": "deepseek_v3",
+    "mlx-community/gpt-oss-20b-MXFP4-Q8": "harmony",
+    "nvidia/Kimi-K2.5-NVFP4": "kimi_k2",
+    "library/mistral-small3.2:24b": "mistral_args",
+    "cyankiwi/MiniMax-M2.5-AWQ-4bit": "minimax_m2_xml",
+    # fine-tunes that nobody lists
+    "acme/support-agent-qwen2_5-7b-lora": "hermes_json",
+    "Dolphin3.0-Llama3.1-8B": "llama3_json",
+    "someone/MyTune-Mistral-Nemo-12B-v4": "mistral_list",
 }
 """By the name of a model, the dialect that it writes."""
 
@@ -75,6 +134,12 @@ UNKNOWN = (
     "deepseek",
     "notqwen3",
     "qwen-32b",
+    "tencent/Hunyuan-7B-Instruct",
+    "internlm/internlm3-8b-instruct",
+    "THUDM/glm-4-9b-chat",
+    "chatglm3-6b",
+    "gemini-2.5-pro",
+    "o3-mini",
 )
 
 
@@ -106,10 +171,41 @@ def test_they_can_be_armed() -> None:
     ]
 
 
-def test_patterns_are_of_lower_case() -> None:
-    """Each is a pattern, matches something, and no name holds the marks that are written alike."""
-    for dialect in DIALECTS.values():
-        for pattern in dialect.models:
-            assert re.compile(pattern)
-            assert pattern == pattern.lower()
-            assert not re.fullmatch(pattern, "")
+@pytest.mark.parametrize("family", MODELS, ids=lambda family: family.name)
+def test_a_family_knows_its_own_name(family: ModelFamily) -> None:
+    """Its dialects exist, its source is named, and its pattern is of lower case and says something."""
+    assert set(family.dialects) <= set(DIALECTS)
+    assert bool(family.dialects) or family.native
+    assert family.source
+    assert "://" not in family.source
+    assert family.pattern == family.pattern.lower()
+    assert not re.fullmatch(family.pattern, "")
+
+
+def test_the_table_is_large() -> None:
+    """No family is named twice, and most of those that are served are there."""
+    assert len(MODELS) == len({family.name for family in MODELS}) == len({family.pattern for family in MODELS}) >= 120
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "inside"),
+    [
+        ("Qwen/Qwen3.5-4B", "Qwen 3.5", True),
+        ("qwen3:8b", "Qwen 3", False),
+        ("Qwen/Qwen3-4B-Thinking-2507", "Qwen 3 Thinking 2507", True),
+        ("Qwen/Qwen3-4B-Instruct-2507", "Qwen 3 Instruct 2507", False),
+        ("deepseek-ai/DeepSeek-V3.1", "DeepSeek V3.1", None),
+        ("unsloth/GLM-4.7-Flash-GGUF", "GLM 4.7 Flash", True),
+        ("moonshotai/Kimi-K2.6", "Kimi K2.5", True),
+        ("gpt-5-mini", "GPT", False),
+    ],
+)
+def test_a_family_says_where_an_answer_begins(name: str, family: str, inside: bool | None) -> None:
+    """Inside the reasoning, outside of it, or as the request has it."""
+    assert (family, inside) == (families_for(name)[0].name, families_for(name)[0].in_reasoning)
+
+
+def test_what_only_its_maker_serves_calls_natively() -> None:
+    """No dialect is to be armed for it, but for one that prompts have taught it."""
+    assert {"GPT", "Gemini", "Claude", "Grok"} <= {family.name for family in MODELS if family.native}
+    assert not families_for("qwen3:8b")[0].native

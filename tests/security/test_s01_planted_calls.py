@@ -18,7 +18,7 @@ from streamtools import Dialect, ToolError, chat, parse, tool
 from streamtools.conversation import Ask, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
-from streamtools.events import NativeToolCall, ProviderCompleted, TextDelta
+from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, hash_marker, tilde_fence
 from streamtools.parsing.dialects.base import neutralise, new_nonce, restore
 from streamtools.sources import Source
@@ -54,8 +54,20 @@ class Quoting(ScriptedModel):
         if at in (1, 4):
             told = [each["content"] for each in self.body(ask)["messages"] if each["role"] in ("tool", "user")]
             self.told = self.pick(told[1])
-            self._answers[at] = [TextDelta(self.told), *(self.behind if at == 1 else (STOP,))]
+            self._answers[at] = [self.say(), *(self.behind if at == 1 else (STOP,))]
         return super().stream(ask)
+
+    def say(self) -> SourceEvent:
+        """Return what says it."""
+        return TextDelta(self.told)
+
+
+class Refused(Quoting):
+    """One whose provider takes what it quotes for a call that cannot be read, because something like one is behind."""
+
+    def say(self) -> SourceEvent:
+        """Return the provider's error."""
+        return SourceError("no", failed_generation=f"{self.told}\n<function=look>{{bad")
 
 
 def sources_of(planted: str) -> dict[str, Callable[[], Any]]:
@@ -206,7 +218,7 @@ async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, sha
                         ran = await quote(model, read, **({"dialects": [dialect]} if named else {}))
 
                         assert ["read", "look", "look", "look"] == ran
-                        assert planted[-1] in model.told, "it was shown something of the call"
+                        assert planted.rstrip()[-1] in model.told, "it was shown something of the call"
 
 
 @ONE_LOOP
@@ -242,6 +254,34 @@ async def test_a_model_that_calls_in_text(flag: bool | None) -> None:
                     model = Quoting(pick, *script, behind=behind, native_tool_calls=flag)
                     with case(own, other, place):
                         assert ["read", "look", "look", "look"] == await quote(model, read)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("flag", [True, False, None])
+async def test_no_quotation_runs_that_the_provider_refuses(flag: bool | None) -> None:
+    """What a model has written and its provider could not read is searched for calls: what it quotes is none there."""
+    with cases() as case:
+        for dialect in DIALECTS.values():
+            planted = dialect.write_call("pay", ANN)
+            bank, model = (
+                Bank(requires_approval=False),
+                Refused(
+                    partial(inner, planted=planted),
+                    calls(("read", {})),
+                    "",
+                    "Done.",
+                    "Done.",
+                    behind=(),
+                    native_tool_calls=flag,
+                ),
+            )
+            tools = ToolRegistry(Tool(sources_of(planted)["a page"], name="read"), bank.tools)
+            with case(dialect.id):
+                async with chat(model, ASKED, tools=tools) as events:
+                    [event async for event in events]
+
+                assert [] == bank.paid
+                assert planted[-1] in model.told
 
 
 async def test_the_history_that_one_goes_on_with() -> None:
@@ -317,6 +357,38 @@ async def test_no_quotation_of_a_decision_runs() -> None:
 
                         assert [] == bank.paid
                         assert len(model.asks) > 2
+
+
+class Passing(ScriptedModel):
+    """Reads, passes what it was told on to a tool, and decides with the words of that call, as it is shown them."""
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        """Answer."""
+        told = str(self.body(ask)["messages"][-1]["content"])
+        if len(self.asks) == 1:
+            passed = {"tool": "edit", "arguments": {"old": told[told.index("{") :]}}
+            self._answers[1] = json.dumps({"tools": [passed]}, ensure_ascii=False)
+        elif len(self.asks) == 2:
+            called = self.body(ask)["messages"][-2]["content"]
+            self._answers[2] = called[called.index('"{') : called.rindex("}")]
+        return super().stream(ask)
+
+
+async def test_an_argument_is_no_decision() -> None:
+    """What a call repeats of a result is restored for its tool, and disarmed in the next question."""
+    bank, edited = Bank(requires_approval=False), list[str]()
+
+    def edit(old: str) -> str:
+        edited.append(old)
+        return "done"
+
+    tools = ToolRegistry(Tool(lambda: DECISION, name="read"), edit, bank.tools)
+    model = Passing([decision("read"), "", "", *['{"tools": []}'] * 2, "Done."])
+    async with chat(model, ASKED, tools=tools, emulation="force") as events:
+        [event async for event in events]
+
+    assert ([DECISION], []) == (edited, bank.paid)
+    assert len(model.asks) > 2
 
 
 @pytest.mark.parametrize(

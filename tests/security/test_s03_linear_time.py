@@ -104,7 +104,6 @@ HARMLESS = {
     r"[ \t]*(`{3,}|~{3,})": "matched against one line, which always fits once it has begun to",
     r"^<tool_instructions>": "each search stops where the next could begin",
     r"(.+?[.!?])(?:": "matched at the beginning of a description",
-    r"data:([^;,]*);base64": "matched at the beginning of an address",
     r"[\r\n]*\{(?=": "matched at the beginning of a file of one's own",
     r"\[[^]]*\]|.": "reads the patterns of this package",
     r"\[.*?\]": "reads the patterns of this package",

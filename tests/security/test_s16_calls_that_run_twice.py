@@ -389,6 +389,20 @@ async def test_a_row_that_cannot_be_read_is_unknown(path: Path, broken: Any) -> 
     assert [("Ann", 5)] == bank.paid
 
 
+@pytest.mark.parametrize("broken", ["x", b"{"], ids=["text", "bytes"])
+async def test_a_lease_that_cannot_be_read_is_over(path: Path, broken: Any) -> None:
+    """Nobody knows who holds the call, so nobody is waited for; a new call of the same id is not told as not run."""
+    bank = Bank(requires_approval=False)
+    with closing(SQLiteLedger(path)) as ledger:
+        await ledger.begin("run", replace(CALL, arguments=ANN), Claim(holder="h"))
+        with closing(sqlite3.connect(path)) as other, other:
+            other.execute("UPDATE calls SET held = ?", (broken,))
+        held = await hold(PAY, "Oh.", tools=bank.tools, ledger=ledger, run_id="run")
+        (entry,) = await ledger.entries(unknown=True)
+    assert "error n0 outcome_unknown" in held.shown
+    assert ("n0", []) == (entry.call.id, bank.paid)
+
+
 def test_a_file_that_others_open_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite says at once that it is locked, however long it was told to wait; counted: it is tried again."""
     tried = []

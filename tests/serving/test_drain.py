@@ -389,3 +389,17 @@ async def test_the_second_signal() -> None:
             assert shutdown.over
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+async def test_a_signal_behind_the_end() -> None:
+    """Somebody has put a handler of their own around ours, which is called for ever: nothing is raised out of it."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
+    try:
+        async with asgi.shutdown_signal([signal.SIGUSR1]):
+            ours: Any = signal.getsignal(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, lambda number, frame: ours(number, frame))
+        signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [signal.SIGUSR1] == heard

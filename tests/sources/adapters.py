@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from streamtools.errors import Code
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
 from streamtools.sources import FrameAdapter
@@ -17,7 +19,20 @@ _CUTS = 200
 
 
 def read(make: Make, *chunks: bytes) -> list[SourceEvent]:
-    """Return the events of a whole stream that comes in `chunks`."""
+    """Return the events of a whole stream that comes in `chunks`; who answered is asked for by `who_answers` alone."""
+    return [
+        replace(event, response_id=None, model=None) if isinstance(event, ProviderCompleted) else event
+        for event in _events(make, chunks)
+    ]
+
+
+def who_answers(make: Make, *chunks: bytes) -> tuple[str | None, str | None]:
+    """Return the id of the response, and the model, that the end of a stream tells."""
+    (end,) = (event for event in _events(make, chunks) if isinstance(event, ProviderCompleted))
+    return end.response_id, end.model
+
+
+def _events(make: Make, chunks: Sequence[bytes]) -> list[SourceEvent]:
     adapter = make()
     return [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.partial_args import PartialArgs
+from streamtools.sources.open_call import PartialArgs
 
 
 def text(path: Any, value: Any, *, more: bool = False) -> dict[str, Any]:

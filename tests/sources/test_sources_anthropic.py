@@ -86,6 +86,16 @@ def frames(*events: Events, named: bool = True) -> list[bytes]:
     return [sse(each, each.get("type") if named else None) for group in events for each in group]
 
 
+def own(kind: str, **members: Any) -> dict[str, Any]:
+    """Return what goes back of a call that Anthropic has run itself."""
+    return {"anthropic": {"type": kind, **members}}
+
+
+def item(kind: str, **members: Any) -> SourceRaw:
+    """Return a block that goes back as it came."""
+    return SourceRaw({"type": kind, **members}, "anthropic")
+
+
 def done(raw: str | None = "end_turn", reason: FinishReason = "stop", usage: Usage | None = None) -> ProviderCompleted:
     return ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=usage)
 
@@ -278,11 +288,16 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             end(),
         ),
         [
-            NativeToolCall("1", "web_search", '{"query":"x"}', "srvtoolu_1", True),
-            SourceRaw(start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[])[0]),
-            SourceRaw(start(2, "mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1})[0]),
-            NativeToolCall("2", "echo", {"x": 1}, "mcptoolu_1", True),
-            SourceRaw(start(3, "mcp_tool_result", tool_use_id="mcptoolu_1", content=[])[0]),
+            NativeToolCall(
+                *("1", "web_search", '{"query":"x"}', "srvtoolu_1", True),
+                own=own("server_tool_use", id="srvtoolu_1", name="web_search", input={"query": "x"}),
+            ),
+            item("web_search_tool_result", tool_use_id="srvtoolu_1", content=[]),
+            NativeToolCall(
+                *("2", "echo", {"x": 1}, "mcptoolu_1", True),
+                own=own("mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1}),
+            ),
+            item("mcp_tool_result", tool_use_id="mcptoolu_1", content=[]),
             done(),
         ],
     ),
@@ -303,6 +318,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             SourceRaw(start(0, "text", text="", citations=[{"cited_text": "x"}])[0]),
             TextDelta("a"),
             SourceRaw(delta(0, "citations_delta", citation={"cited_text": "y"})[0]),
+            SourceRaw({"citations": [{"cited_text": "x"}, {"cited_text": "y"}]}, "anthropic", "text"),
             done(),
         ],
     ),
@@ -319,9 +335,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             end("compaction"),
         ),
         [
-            SourceRaw(start(0, "fallback", to={"model": "m"})[0]),
-            SourceRaw(start(1, "compaction", content=None)[0]),
-            SourceRaw(delta(1, "compaction_delta", content="all of it")[0]),
+            item("fallback", to={"model": "m"}),
+            item("compaction", content="all of it"),
             TextDelta("a"),
             done("compaction", "pause"),
         ],
@@ -332,7 +347,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     "a message that begins again, behind its text": (
         frames(begin(), say("a"), begin(output_tokens=1), begin(None), say("b"), end()),
-        [TextDelta("a"), TextDelta("b"), done()],
+        [TextDelta("a"), SourceRaw({}, "anthropic", "text"), TextDelta("b"), done()],
     ),
     # A gateway that tries again: nothing that was shown has to be taken back, so the second attempt counts.
     "a second generation behind reasoning and half a call": (
@@ -401,7 +416,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ),
         [
             TextDelta("I"),
-            SourceRaw({"type": "message_delta", "delta": {"container": {"id": "c"}}}),
+            item("container", id="c"),
             SourceRaw(
                 {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": {"category": "bio"}}}
             ),
@@ -822,6 +837,7 @@ def test_runs(stream: list[bytes], story: list[str]) -> None:
 @pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
 def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
     """The name of the server-sent event is not needed."""
-    adapter = Anthropic()
+    adapter, told = Anthropic(), Anthropic()
     values = [json.loads(frame.partition(b"data: ")[2]) for frame in stream]
-    assert read(Anthropic, *stream) == [each for value in values for each in adapter.take(value)] + adapter.close()
+    events = [each for frame in stream for each in told.feed(frame)] + told.close()
+    assert events == [each for value in values for each in adapter.take(value)] + adapter.close()

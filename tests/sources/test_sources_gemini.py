@@ -34,6 +34,7 @@ from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_
 from tests.support.cuts import cut, places
 
 SIGNATURE = "c2ln"
+SIGNED = {"thoughtSignature": "s"}
 
 
 def sse(value: Any) -> bytes:
@@ -133,10 +134,9 @@ TEXT: dict[str, Stream] = {
         [
             ReasoningDelta("Hm"),
             ReasoningDelta("!", "s1"),
+            SourceRaw({}, "gemini", "text"),
             TextDelta("a"),
-            ReasoningDelta("", "s2"),
-            ReasoningDelta("", "s3"),
-            ReasoningDelta("", "s4"),
+            *(SourceRaw({"thoughtSignature": each}, "gemini", "text") for each in ("s2", "s3", "s4")),
             stop(),
         ],
     ),
@@ -161,9 +161,9 @@ TEXT: dict[str, Stream] = {
         ],
         [
             TextDelta("a"),
-            SourceRaw({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thoughtSignature": "s"}),
-            SourceRaw({"fileData": {"fileUri": "gs://x"}}),
-            SourceRaw({"functionResponse": {"name": "f"}}),
+            SourceRaw({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thoughtSignature": "s"}, "gemini"),
+            SourceRaw({"fileData": {"fileUri": "gs://x"}}, "gemini"),
+            SourceRaw({"functionResponse": {"name": "f"}}, "gemini"),
             TextDelta("b"),
             SourceRaw({"groundingMetadata": {"webSearchQueries": ["q"]}}),
             SourceRaw({"citationMetadata": {"citations": [{"uri": "u"}]}}),
@@ -179,10 +179,19 @@ TEXT: dict[str, Stream] = {
             chunk({"toolResponse": {"id": "t"}}, finish="STOP"),
         ],
         [
-            NativeToolCall("1", "code_execution", {"language": "PYTHON", "code": "1+1"}, provider_executed=True),
-            SourceRaw({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}),
-            NativeToolCall("2", "GOOGLE_SEARCH", {"q": 1}, "t", provider_executed=True, signature="s"),
-            SourceRaw({"toolResponse": {"id": "t"}}),
+            NativeToolCall(
+                *("1", "code_execution", {"language": "PYTHON", "code": "1+1"}),
+                provider_executed=True,
+                own={"gemini": {"executableCode": {"language": "PYTHON", "code": "1+1"}}},
+            ),
+            SourceRaw({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}, "gemini"),
+            NativeToolCall(
+                *("2", "GOOGLE_SEARCH", {"q": 1}, "t"),
+                provider_executed=True,
+                signature="s",
+                own={"gemini": {"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {"q": 1}, "id": "t"}} | SIGNED},
+            ),
+            SourceRaw({"toolResponse": {"id": "t"}}, "gemini"),
             stop(),
         ],
     ),
@@ -303,12 +312,16 @@ TEXT: dict[str, Stream] = {
             SourceRaw({"candidates": [None]}),
             SourceRaw("a"),
             TextDelta("b"),
-            SourceRaw({"text": 4, "functionCall": 5, "executableCode": 6, "toolCall": []}),
+            SourceRaw({"text": 4, "functionCall": 5, "executableCode": 6, "toolCall": []}, "gemini"),
             SourceRaw("c"),
             TextDelta("d"),
             SourceRaw({"x": 7}),
-            SourceRaw({"text": 8, "thoughtSignature": 9}),
-            NativeToolCall("1", "code_execution", {"id": 1}, provider_executed=True),
+            SourceRaw({"text": 8, "thoughtSignature": 9}, "gemini"),
+            NativeToolCall(
+                *("1", "code_execution", {"id": 1}),
+                provider_executed=True,
+                own={"gemini": {"executableCode": {"id": 1}}},
+            ),
             TextDelta("e"),
             stop("2", "other"),
         ],

@@ -33,12 +33,12 @@ def line(value: Any) -> bytes:
 
 
 def said(content: Any = "", **more: Any) -> bytes:
-    return line({"model": "m", "message": {"role": "assistant", "content": content, **more}, "done": False})
+    return line({"message": {"role": "assistant", "content": content, **more}, "done": False})
 
 
 def done(reason: Any = "stop", **more: Any) -> bytes:
     fields = {} if reason is None else {"done_reason": reason}
-    return line({"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, **fields, **more})
+    return line({"message": {"role": "assistant", "content": ""}, "done": True, **fields, **more})
 
 
 def called(name: Any, arguments: Any, **more: Any) -> dict[str, Any]:

@@ -33,6 +33,16 @@ from tests.support.cuts import cut, every_cut, places
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
+def came(text: str, *fields: str) -> ReasoningDelta:
+    """Return the first piece of reasoning that came in a field."""
+    return ReasoningDelta(text, own={"openai": dict.fromkeys(fields)})
+
+
+def details(*entries: dict[str, Any]) -> ReasoningDelta:
+    """Return what tells the details of a turn."""
+    return ReasoningDelta("", own={"openai": {"reasoning_details": [*entries]}})
+
+
 def one(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     """Return the value of a chunk, as it passes."""
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
@@ -89,7 +99,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + chunk({"content": "", "reasoning_content": None}, "stop", usage=USAGE)
         + DONE,
         [
-            ReasoningDelta("Hm"),
+            came("Hm", "reasoning_content"),
             TextDelta("Hi"),
             SourceUsage(Usage(input=7, output=3, total=10)),
             stop(usage=Usage(input=7, output=3, total=10)),
@@ -102,7 +112,14 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + chunk({"reasoning": "!", "reasoning_content": "!"})
         + chunk({"reasoning": "", "content": "Yes"}, "stop")
         + DONE,
-        [ReasoningDelta("We"), ReasoningDelta(" see"), ReasoningDelta("!"), TextDelta("Yes"), stop()],
+        [
+            came("We", "reasoning"),
+            ReasoningDelta(" see"),
+            came("!", "reasoning_content"),
+            TextDelta("Yes"),
+            details({"type": "reasoning.text", "text": "We"}),
+            stop(),
+        ],
     ),
     # OpenRouter: the details repeat the text, and hold what goes back with the next request: a signature (Anthropic) at
     # the end of a block, or a block that is encrypted (OpenAI, Gemini).
@@ -115,7 +132,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + chunk({"reasoning_details": [5, {"type": "other"}, {"type": "reasoning.text", "text": 5}]}, "stop")
         + DONE,
         [
-            ReasoningDelta("We"),
+            came("We", "reasoning"),
             ReasoningDelta("", "s"),
             ReasoningDelta("Sum"),
             ReasoningDelta("", "d", "rs_1", redacted=True),
@@ -123,6 +140,14 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
             ReasoningDelta("", "t", "rs_2"),
             SourceRaw(5),
             SourceRaw({"type": "other"}),
+            details(
+                {"type": "reasoning.text", "text": "We", "index": 0, "signature": "s"},
+                {"type": "reasoning.summary", "summary": "Sum"},
+                {"type": "reasoning.encrypted", "data": "d", "id": "rs_1", "index": 1},
+                {"type": "reasoning.text", "text": "!", "signature": "t", "id": "rs_2"},
+                {"type": "other"},
+                {"type": "reasoning.text", "text": 5},
+            ),
             stop(),
         ],
     ),
@@ -133,7 +158,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + chunk({"content": ""}, "model_length")
         + DONE,
         [
-            ReasoningDelta("Hm"),
+            came("Hm", "content"),
             TextDelta("Hi"),
             TextDelta("!"),
             SourceRaw({"type": "reference", "reference_ids": [1]}),
@@ -337,7 +362,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
     # Servers that do not stream what they were asked to; Perplexity sends the message so far beside each delta.
     "a message in place of a delta": (
         sse({"choices": [{"message": {"content": "a", "reasoning": "b"}, "finish_reason": "stop"}]}) + DONE,
-        [ReasoningDelta("b"), TextDelta("a"), stop()],
+        [came("b", "reasoning"), TextDelta("a"), stop()],
     ),
     "a message beside a delta": (
         sse({"choices": [{"message": {"content": "ab"}, "delta": {"content": "b"}, "finish_reason": "stop"}]}) + DONE,
@@ -376,9 +401,9 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         [SourceRaw({"x_request": 1}), SourceRaw([1]), SourceRaw(None), SourceRaw({"choices": "none"}), stop()],
     ),
     "usage that is none": (
-        sse({"usage": {"prompt_tokens": "many", "completion_tokens": True, "total_tokens": -1}}) + DONE,
+        sse({"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": True}}) + DONE,
         [
-            SourceRaw({"usage": {"prompt_tokens": "many", "completion_tokens": True, "total_tokens": -1}}),
+            SourceRaw({"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": True}}),
             ProviderCompleted(finish_reason="stop"),
         ],
     ),
@@ -398,7 +423,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + DONE,
         [
             TextDelta("a"),
-            ReasoningDelta("b"),
+            came("b", "reasoning"),
             TextDelta("😀c"),
             ReasoningDelta("😁"),
             ReasoningDelta("e"),

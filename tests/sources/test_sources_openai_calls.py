@@ -392,7 +392,12 @@ def test_an_error_completes_no_call() -> None:
 def test_calls_beside_text_and_thoughts() -> None:
     """One chunk may hold all three."""
     data = chunk({"content": "a", "reasoning": "b", "tool_calls": [piece("f", A, "x")]}, "tool_calls") + DONE
-    assert [ReasoningDelta("b"), TextDelta("a"), *WHOLE, stop("tool_calls")] == read(data)
+    assert [
+        ReasoningDelta("b", own={"openai": {"reasoning": None}}),
+        TextDelta("a"),
+        *WHOLE,
+        stop("tool_calls"),
+    ] == read(data)
 
 
 def test_only_the_calls_of_the_first_choice() -> None:

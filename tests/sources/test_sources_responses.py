@@ -110,6 +110,7 @@ def done(
     return ProviderCompleted(text, None, reason, raw, usage)
 
 
+CUSTOM = {"responses": {"type": "custom_tool_call"}}
 STARTED = ToolCallStart("1", "call_1", "f")
 
 STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
@@ -455,15 +456,15 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             ToolCallDelta("1", '{"input":"say \\"hi'),
             ToolCallDelta("1", '\\"\\n'),
             ToolCallDelta("1", '"}'),
-            NativeToolCall("1", "f", {"input": 'say "hi"\n'}, "call_1"),
+            NativeToolCall("1", "f", {"input": 'say "hi"\n'}, "call_1", own=CUSTOM),
             done(),
         ],
     ),
     "custom tools without deltas": (
         frames(item_done(custom("hi")), item_done(custom("", id="ctc_2", call_id="call_2"), 1), END),
         [
-            NativeToolCall("1", "f", {"input": "hi"}, "call_1"),
-            NativeToolCall("2", "f", {"input": ""}, "call_2"),
+            NativeToolCall("1", "f", {"input": "hi"}, "call_1", own=CUSTOM),
+            NativeToolCall("2", "f", {"input": ""}, "call_2", own=CUSTOM),
             done(),
         ],
     ),
@@ -553,16 +554,18 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             SourceRaw(event("web_search_call.searching", item_id="ws_1")),
             NativeToolCall("1", "web_search", {"query": "x"}, "ws_1", True),
-            SourceRaw({"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}),
+            SourceRaw({"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}, "responses"),
             NativeToolCall("2", "file_search", {"queries": ["x"]}, "fs_1", True),
-            SourceRaw({"type": "file_search_call", "id": "fs_1", "queries": ["x"], "results": []}),
+            SourceRaw({"type": "file_search_call", "id": "fs_1", "queries": ["x"], "results": []}, "responses"),
             NativeToolCall("3", "code_interpreter", {"code": "1+1"}, "ci_1", True),
-            SourceRaw({"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "outputs": None}),
+            SourceRaw({"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "outputs": None}, "responses"),
             SourceRaw(event("image_generation_call.partial_image", item_id="ig_1", partial_image_b64="QQ==")),
             NativeToolCall("4", "image_generation", None, "ig_1", True),
-            SourceRaw({"type": "image_generation_call", "id": "ig_1", "result": "QUE="}),
+            SourceRaw({"type": "image_generation_call", "id": "ig_1", "result": "QUE="}, "responses"),
             NativeToolCall("5", "echo", "{}", "mcp_1", True),
-            SourceRaw({"type": "mcp_call", "id": "mcp_1", "name": "echo", "arguments": "{}", "output": "y"}),
+            SourceRaw(
+                {"type": "mcp_call", "id": "mcp_1", "name": "echo", "arguments": "{}", "output": "y"}, "responses"
+            ),
             done(),
         ],
     ),
@@ -575,10 +578,12 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             completed({"type": "apply_patch_call", "id": "apc_1", "operation": {}}),
         ),
         [
-            SourceRaw({"type": "computer_call", "id": "cu_1", "call_id": "call_1", "action": {"type": "click"}}),
+            SourceRaw(
+                {"type": "computer_call", "id": "cu_1", "call_id": "call_1", "action": {"type": "click"}}, "responses"
+            ),
             SourceRaw(event("shell_call_command.delta", delta="ls", command_index=0)),
-            SourceRaw({"type": "local_shell_call", "id": "lsh_1", "action": {"command": ["ls"]}}),
-            SourceRaw({"type": "apply_patch_call", "id": "apc_1", "operation": {}}),
+            SourceRaw({"type": "local_shell_call", "id": "lsh_1", "action": {"command": ["ls"]}}, "responses"),
+            SourceRaw({"type": "apply_patch_call", "id": "apc_1", "operation": {}}, "responses"),
             done(),
         ],
     ),
@@ -700,7 +705,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             SourceRaw(event("output_text.delta", delta={"text": "b"})),
             NativeToolCall("4", None, 7, fault=Code.INVALID_ARGUMENTS),
             NativeToolCall("6", "web_search", {"action": "x"}, None, True),
-            SourceRaw({"type": "web_search_call", "id": 1, "action": "x", "name": 3}),
+            SourceRaw({"type": "web_search_call", "id": 1, "action": "x", "name": 3}, "responses"),
             SourceRaw({"x": 1}),
             done(),
         ],
@@ -733,7 +738,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             ToolCallDelta("4", '{"input":"😃'),
             NativeToolCall("3", "f", '{"x":"😂"}', "call_1"),
             ToolCallDelta("4", '"}'),
-            NativeToolCall("4", "f", {"input": "😃"}, "call_2"),
+            NativeToolCall("4", "f", {"input": "😃"}, "call_2", own=CUSTOM),
             done(),
         ],
     ),
@@ -773,7 +778,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             ToolCallStart("3", "call_2", "f"),
             ToolCallDelta("3", '{"input":"\ufffd'),
             ToolCallDelta("3", '"}'),
-            NativeToolCall("3", "f", None, "call_2"),
+            NativeToolCall("3", "f", None, "call_2", own=CUSTOM),
             ReasoningDelta("\ufffd"),
             TextDelta("\ufffd"),
             SourceError("no"),
@@ -1046,9 +1051,10 @@ def test_runs(stream: list[bytes], story: list[str]) -> None:
 @pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
 def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
     """The name of the server-sent event is not needed."""
-    adapter = Responses()
+    adapter, told = Responses(), Responses()
     values = [json.loads(frame.partition(b"data: ")[2]) for frame in stream]
-    assert read(Responses, *stream) == [each for value in values for each in adapter.take(value)] + adapter.close()
+    events = [each for frame in stream for each in told.feed(frame)] + told.close()
+    assert events == [each for value in values for each in adapter.take(value)] + adapter.close()
 
 
 # What hostile eyes have found.

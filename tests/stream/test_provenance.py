@@ -94,7 +94,7 @@ async def test_a_salvaged_call_stood_in_text(trust: str) -> None:
     bank = Bank(requires_approval=False, trust=trust)
     error = SourceError("no tool call", failed_generation=planted(DIALECTS["hermes_json"]))
     answers = [[error], "Sorry."] if trust == "native" else [[error]]
-    held = await hold(*answers, tools=bank.tools)
+    held = await hold(*answers, tools=bank.tools, dialects="hermes_json")
     assert [Code.SALVAGED] == [event.code for event in held.events if isinstance(event, Warning)]
     assert [] == bank.paid
 

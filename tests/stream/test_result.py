@@ -275,8 +275,8 @@ async def test_malformed_calls_that_are_text() -> None:
 async def test_a_format_that_there_is_not() -> None:
     """It is named, and so are those that there are."""
     result = await result_of(STOP)
-    with pytest.raises(ValueError, match="openai, responses, anthropic, gemini, ollama, and not for 'cohere'"):
-        result.messages("cohere")  # type: ignore[arg-type]  # what mypy would have told
+    with pytest.raises(ValueError, match="gemini, ollama, bedrock, cohere, and not for 'robot'"):
+        result.messages("robot")  # type: ignore[arg-type]  # what mypy would have told
 
 
 # What a result must not do.
@@ -443,6 +443,8 @@ async def test_reasoning_is_kept_in_blocks() -> None:
     )
     first, second = result.steps
 
-    assert [("ab", "s1", "r1", False, 0), ("", "s2", None, True, 0), ("c", None, None, False, 1)] == first.thoughts
-    assert [("d", None, None, False, 0)] == second.thoughts
+    assert (("ab", "s1", "r1", False, None), ("", "s2", None, True, None), ("c", None, None, False, None)) == (
+        first.thoughts
+    )
+    assert (("d", None, None, False, None),) == second.thoughts
     assert "abcd" == result.reasoning

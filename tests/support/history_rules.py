@@ -33,14 +33,14 @@ def _complaints(check: Callable[[Messages], None], messages: Messages) -> list[s
 
 
 def responses_breaches(items: Messages) -> list[str]:
-    """Each call has one output, before anything but calls and reasoning follows; reasoning leads to something."""
+    """Each call has one output, before anybody else speaks; reasoning leads to something."""
     found: list[str] = []
     awaited: list[str] = []
     thinking = False
     for item in items:
         kind = item.get("type", "message")
         if kind == "reasoning":
-            if not item["id"] or not item["encrypted_content"] or not isinstance(item["summary"], list):
+            if not item.get("id") or not isinstance(item["summary"], list):
                 found.append("reasoning that nobody can look up")
         elif kind == "function_call":
             awaited.append(item["call_id"])
@@ -51,7 +51,7 @@ def responses_breaches(items: Messages) -> list[str]:
                 found.append("an output without a call before it")
             else:
                 awaited.remove(item["call_id"])
-        elif awaited:
+        elif awaited and item.get("role") in ("user", "system"):  # the assistant may speak on behind a call
             found.append(f"{item['role']} before the outputs of {awaited}")
         if thinking and (kind == "function_call_output" or item.get("role") in ("user", "system")):
             found.append("reasoning that leads to nothing")

@@ -12,6 +12,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tests.support import event_streams
+
 REASONING = "Two things are asked."
 TEXT = "I look up both: ☂ and ⏰."
 CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -347,6 +349,99 @@ def _latitude() -> Provider:
     return Provider("latitude", "text/event-stream", frames, len(frames), len(frames), trouble, {})
 
 
+def _bedrock() -> Provider:
+    def delta(index: int, **value: Any) -> bytes:
+        return event_streams.event("contentBlockDelta", {"contentBlockIndex": index, "delta": value, "p": "ab"})
+
+    def stop(index: int) -> bytes:
+        return event_streams.event("contentBlockStop", {"contentBlockIndex": index, "p": "abc"})
+
+    usage = {"inputTokens": 20, "outputTokens": 30, "totalTokens": 50}
+    frames = [
+        event_streams.event("messageStart", {"role": "assistant", "p": "abcd"}),
+        delta(0, reasoningContent={"text": REASONING[:4]}),
+        delta(0, reasoningContent={"text": REASONING[4:]}),
+        delta(0, reasoningContent={"signature": "c2ln"}),
+        stop(0),
+        delta(1, text=TEXT[:9]),
+        delta(1, text=TEXT[9:]),
+        stop(1),
+    ]
+    for index, ((name, _), halves) in enumerate(zip(CALLS, _HALVES, strict=True), 2):
+        tool = {"toolUse": {"toolUseId": f"tooluse_{index}", "name": name}}
+        frames += [
+            event_streams.event("contentBlockStart", {"contentBlockIndex": index, "start": tool}),
+            *(delta(index, toolUse={"input": half}) for half in halves),
+            stop(index),
+        ]
+    frames += [
+        event_streams.event("messageStop", {"stopReason": "tool_use", "p": "a"}),
+        event_streams.event("metadata", {"usage": usage, "metrics": {"latencyMs": 5}, "p": "ab"}),
+    ]
+    turn = len(frames) - 1
+    trouble = [event_streams.exception("throttlingException", {"message": TOO_MUCH})]
+    return Provider("bedrock", "application/vnd.amazon.eventstream", frames, turn, turn, trouble, {})
+
+
+def _cohere() -> Provider:
+    def event(type: str, index: int | None = None, **message: Any) -> bytes:
+        place = {} if index is None else {"index": index}
+        delta = {"delta": {"message": message}} if message else {}
+        return _sse({"type": type, **place, **delta}, type)
+
+    frames = [
+        _sse({"type": "message-start", "id": "m", "delta": {"message": {"role": "assistant"}}}, "message-start"),
+        event("content-start", 0, content={"type": "thinking", "thinking": ""}),
+        event("content-delta", 0, content={"thinking": REASONING[:4]}),
+        event("content-delta", 0, content={"thinking": REASONING[4:]}),
+        event("content-end", 0),
+        event("content-start", 1, content={"type": "text", "text": ""}),
+        event("content-delta", 1, content={"text": TEXT[:9]}),
+        event("content-delta", 1, content={"text": TEXT[9:]}),
+        event("content-end", 1),
+    ]
+    for index, ((name, _), halves) in enumerate(zip(CALLS, _HALVES, strict=True)):
+        call = {"id": f"{name}_1", "type": "function", "function": {"name": name, "arguments": ""}}
+        frames += [
+            event("tool-call-start", index, tool_calls=call),
+            *(event("tool-call-delta", index, tool_calls={"function": {"arguments": half}}) for half in halves),
+            event("tool-call-end", index),
+        ]
+    usage = {
+        "billed_units": {"input_tokens": 9, "output_tokens": 9},
+        "tokens": {"input_tokens": 20, "output_tokens": 30},
+    }
+    end = {"finish_reason": "TOOL_CALL", "usage": usage}
+    frames += [_sse({"type": "message-end", "delta": end}, "message-end"), _sse("[DONE]")]
+    error = {"finish_reason": "ERROR", "error": TOO_MUCH}
+    trouble = [_sse({"type": "message-end", "delta": error}, "message-end")]
+    return Provider("cohere", "text/event-stream", frames, len(frames) - 1, len(frames) - 1, trouble, {})
+
+
+def _mistral() -> Provider:
+    def event(type: str, **fields: Any) -> bytes:
+        return _sse({"type": type, "created_at": "2026-01-02T03:04:05Z", **fields}, type)
+
+    def said(content: Any) -> bytes:
+        told: dict[str, Any] = {"id": "msg_1", "model": "m", "agent_id": None, "role": "assistant", "content": content}
+        return event("message.output.delta", output_index=0, content_index=0, **told)
+
+    frames = [
+        event("conversation.response.started", conversation_id="conv_1"),
+        said({"type": "thinking", "thinking": [{"type": "text", "text": REASONING[:4]}]}),
+        said({"type": "thinking", "thinking": [{"type": "text", "text": REASONING[4:]}]}),
+        said(TEXT[:9]),
+        said({"type": "text", "text": TEXT[9:]}),
+    ]
+    for index, ((name, _), halves) in enumerate(zip(CALLS, _HALVES, strict=True), 1):
+        told: dict[str, Any] = {"id": f"fc_{index}", "model": "m", "name": name, "tool_call_id": f"{name}_1"}
+        frames += [event("function.call.delta", output_index=index, **told, arguments=half) for half in halves]
+    usage = {"prompt_tokens": 20, "completion_tokens": 30, "total_tokens": 50, "connector_tokens": None}
+    frames.append(event("conversation.response.done", usage=usage))
+    trouble = [event("conversation.response.error", message=TOO_MUCH, code=3000)]
+    return Provider("mistral", "text/event-stream", frames, len(frames), len(frames), trouble, {})
+
+
 PROVIDERS: Sequence[Provider] = (
     _openai(),
     _responses(),
@@ -355,6 +450,9 @@ PROVIDERS: Sequence[Provider] = (
     _ollama(),
     _ai_sdk(),
     _latitude(),
+    _bedrock(),
+    _cohere(),
+    _mistral(),
 )
 NAMES = [provider.adapter for provider in PROVIDERS]
 BY_NAME = dict(zip(NAMES, PROVIDERS, strict=True))

@@ -119,7 +119,7 @@ async def test_a_message_alone_is_an_answer() -> None:
         (chat_call("broken", BERN), Code.TOOL_FAILED, "tool 'broken' failed"),
         (chat_call("", "{}"), Code.MISSING_TOOL_NAME, "the call names no tool"),
         ({"id": "x", "type": "function"}, Code.MISSING_TOOL_NAME, "the call names no tool"),
-        ({"id": "x", "type": "custom", "custom": {"name": "weather", "input": "Bern"}}, Code.INVALID_ARGUMENTS, "text"),
+        ({"id": "x", "type": "custom", "custom": {"name": "weather", "input": "Bern"}}, Code.TOOL_INPUT, "Extra"),
     ],
 )
 async def test_a_bad_call_has_its_answer_and_harms_no_other(call: dict[str, Any], code: Code, text: str) -> None:

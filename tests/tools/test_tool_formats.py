@@ -73,6 +73,10 @@ DEFINITIONS: dict[str, list[Any]] = {
         {"type": "function", "function": {**SAID, "parameters": INLINE}},
         {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
     ],
+    "bedrock": [
+        {"toolSpec": {**SAID, "inputSchema": {"json": SCHEMA}}},
+        {"toolSpec": {"name": "now", "inputSchema": {"json": NOTHING}}},
+    ],
     "mcp": [
         {
             **SAID,

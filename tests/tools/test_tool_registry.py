@@ -192,7 +192,7 @@ def test_an_unknown_format_is_refused() -> None:
         ("clock", "", "noon"),
         ("clock", None, "noon"),
         ("clock", "{}", "noon"),
-        ("clock", "null", None),
+        ("clock", "null", "noon"),
     ],
 )
 async def test_execute_calls_a_tool_by_name(name: str, arguments: Any, result: Any) -> None:

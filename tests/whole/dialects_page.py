@@ -1,4 +1,4 @@
-"""The page about dialects, made from their table: `python -m tests.whole.dialects_page` writes it."""
+"""The pages about dialects and models, made from their tables: `python -m tests.whole.dialects_page` writes them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from streamtools import parse
 from streamtools.parsing import DIALECTS, Dialect, Opener
-from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, MODELS, ModelFamily
 from tests.support.readme import ROOT, write_table
 
 PAGE = ROOT / "docs" / "dialects.md"
+MODELS_PAGE = ROOT / "docs" / "models.md"
 
 _NAME, _ARGUMENTS, _RESULT = "get_weather", {"city": "Paris", "days": 3}, "18 °C"
 _PLACES = {"anywhere": "anywhere", "line_start": "at the start of a line", "start": "at the start of a message"}
@@ -28,8 +29,8 @@ A dialect is one way in which models write calls into their text. These are the 
 writes, by their ids. What writes this page is `python -m tests.whole.dialects_page`.
 
 `dialects=["hermes_json", …]` arms some of them, and `dialects="auto"` all that have a marker which is hardly ever
-written by chance. `dialects_for(model_name)` names those that a model is known to write, by the patterns that are
-listed here. Where nobody chooses, {default} are armed.
+written by chance. `dialects_for(model_name)` names those that a model is known to write; [models.md](models.md) lists
+the models. Where nobody chooses, {default} are armed.
 
 A call counts outside of Markdown code and quotes; in them too, where that is said here and the dialect is armed by its
 id. Values that are no JSON by themselves are read by the JSON schemas of the declared tools. A prompt can teach those
@@ -86,13 +87,50 @@ def _write_parts() -> Iterator[str]:
     yield write_table(["dialect", "a call counts", "in `auto`", "needs tools", "can be taught"], rows)
     for dialect in DIALECTS.values():
         yield f"## {dialect.id}\n"
-        if dialect.models:
-            yield "Models: " + ", ".join(f"`{each}`" for each in dialect.models) + ".\n"
+        if known := [family.name for family in MODELS if dialect.id in family.dialects]:
+            yield "Models: " + ", ".join(known) + ".\n"
         if dialect.notes:
             yield dialect.notes + "\n"
         yield "A call, and a result:\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
         yield fenced(dialect.write_result(_NAME, _RESULT))
+
+
+_MODELS_INTRODUCTION = """\
+# Your model and its dialect
+
+These are the families of models that `dialects_for(model_name)` and `families_for(model_name)` know: the dialects that
+they write, the best first, and where that was looked up. What writes this page is
+`python -m tests.whole.dialects_page`.
+
+A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A
+fine-tune is known by the name of its base, where its own holds that.
+
+**Reasoning** is what opens it. **Begins inside** says whether the chat template writes that, so that an answer holds
+only its end: a parser takes `in_reasoning=True` then. It is "maybe" where the request switches thinking on or off.
+**Calls** are "text" where the model writes them into its answer: a server with a parser for the dialect makes them
+native, any other one hands them on. They are "native" where only the maker serves the model.
+"""
+
+_BEGINS = {True: "yes", False: "no", None: "maybe"}
+
+
+def write_models() -> str:
+    """Return the page about models."""
+    rows = [_describe(family) for family in MODELS]
+    columns = ["model", "dialects", "reasoning", "begins inside", "calls", "source"]
+    return _MODELS_INTRODUCTION + "\n" + write_table(columns, rows)
+
+
+def _describe(family: ModelFamily) -> list[str]:
+    return [
+        family.name,
+        ", ".join(f"[`{each}`](dialects.md#{each})" for each in family.dialects) or "none",
+        f"`{family.reasoning}`" if family.reasoning else "none",
+        _BEGINS[family.in_reasoning],
+        "native" if family.native else "text",
+        family.source,
+    ]
 
 
 def read_example(dialect: Dialect) -> list[tuple[str, object]]:
@@ -106,3 +144,4 @@ EXAMPLE = [(_NAME, _ARGUMENTS)]
 if __name__ == "__main__":
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(write_page(), encoding="utf-8")
+    MODELS_PAGE.write_text(write_models(), encoding="utf-8")

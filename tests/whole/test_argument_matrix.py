@@ -43,7 +43,7 @@ MATRIX: dict[str, tuple[Any, Any]] = {
     "zero": (0, Code.INVALID_ARGUMENTS),
     "boolean": (True, Code.INVALID_ARGUMENTS),
     "double-encoded": (json.dumps(TEXT), Code.INVALID_ARGUMENTS),
-    "string of null": ("null", Code.INVALID_ARGUMENTS),
+    "string of null": ("null", {}),
     "string of a list": ("[]", Code.INVALID_ARGUMENTS),
     "string of a number": ("3", Code.INVALID_ARGUMENTS),
     "text": ("Bern", Code.INVALID_ARGUMENTS),

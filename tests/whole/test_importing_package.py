@@ -47,8 +47,8 @@ def test_dialects_are_imported_when_they_are_asked_for(imported: set[str]) -> No
     """Only the two that are armed by default come with the package, and one that is named brings no other."""
     dialects = "streamtools.parsing.dialects."
     alone = modules_behind("from streamtools import Parser; Parser('harmony')") - imported
-    forms = ("attribute_xml", "json_after_name", "json_with_name", "parameter_xml", "pythonic")
+    forms = ("attribute_xml", "json_after_name", "json_with_name", "message_headers", "parameter_xml", "pythonic")
 
     assert f"{dialects}hash_and_tilde" in imported
     assert not {f"{dialects}{each}" for each in forms} & imported
-    assert [f"{dialects}json_after_name"] == sorted(name for name in alone if name.startswith(dialects))
+    assert [f"{dialects}message_headers"] == sorted(name for name in alone if name.startswith(dialects))

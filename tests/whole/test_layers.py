@@ -86,7 +86,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "machine": {"msgspec", "structlog"},
     "history": {"msgspec"},
     "stream": {"anyio", "msgspec", "structlog"},
-    "conversation.models": {"anyio", "httpx", "msgspec", "structlog", "tenacity"},
+    "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "structlog", "tenacity"},
     "conversation": {"anyio", "msgspec"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},

@@ -78,7 +78,7 @@ class Transcript:
                 self._enter("text")
                 self._write(self._printable.feed(text))
             case events.Reasoning(text):
-                if self._enter("reasoning"):
+                if text and self._enter("reasoning"):
                     self._write("💭 ", _DIM_ITALIC)
                     self._lent = 2
                 self._write(self._printable.feed(text), _DIM_ITALIC)

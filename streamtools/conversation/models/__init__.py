@@ -15,15 +15,18 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 from urllib.parse import quote
 
 import anyio.lowlevel
 
+from streamtools.conversation.models.converse import BedrockConverse
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, offer
 from streamtools.conversation.models.sending import Timeouts
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
-from streamtools.history import Message, read_messages, system_prompt, write_messages
+from streamtools.history import Message, container_of, read_messages, system_prompt, write_messages
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.sources import Source, adapter, detect, events
 from streamtools.tools import ToolChoice, ToolRegistry, ToolsLike
@@ -31,6 +34,8 @@ from streamtools.tools import ToolChoice, ToolRegistry, ToolsLike
 __all__ = [
     "AnthropicMessages",
     "Ask",
+    "BedrockConverse",
+    "CohereChat",
     "GeminiChat",
     "HTTPModel",
     "Model",
@@ -66,6 +71,9 @@ _OLLAMA = {
 }
 
 
+_COHERE = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens", "top_p": "p", "top_k": "k"}
+
+
 class OpenAIChat(HTTPModel):
     """A model behind `/chat/completions`; the key is that of `OPENAI_API_KEY`.
 
@@ -79,17 +87,17 @@ class OpenAIChat(HTTPModel):
     _key_names = ("OPENAI_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
-        return _chat_body(self.name, ask, self.options)
+        return _chat_body(self.name, ask, self.options, provider=self.origin, send_reasoning=self.send_reasoning)
 
 
-def _chat_body(model: str, ask: Ask, options: Mapping[str, Any]) -> Body:
+def _chat_body(model: str, ask: Ask, options: Mapping[str, Any], **how: Any) -> Body:
     def choose(choice: ToolChoice) -> Body:
         named = {"type": "function", "function": {"name": choice.name}}
         return {"tool_choice": named if choice.mode == "tool" else choice.mode}
 
     body: Body = {
         "model": model,
-        "messages": write_messages(ask.history, "openai", dialects=ask.dialects),
+        "messages": write_messages(ask.history, "openai", dialects=ask.dialects, **how),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -113,7 +121,7 @@ class OpenAIResponses(HTTPModel):
             named = {"type": "function", "name": choice.name}
             return {"tool_choice": named if choice.mode == "tool" else choice.mode}
 
-        written = write_messages(ask.history, "responses", dialects=ask.dialects)
+        written = write_messages(ask.history, "responses", dialects=ask.dialects, provider=self.origin)
         body = offer({"model": self.name, "input": written, "stream": True}, ask, "responses", choose)
         return complete(body, self.options, ask.options, names=_RESPONSES)
 
@@ -137,10 +145,23 @@ class AnthropicMessages(HTTPModel):
         body: Body = {"model": self.name, "max_tokens": MAX_TOKENS}
         if system := system_prompt(ask.history):
             body["system"] = system
-        body |= {"messages": write_messages(ask.history, "anthropic", dialects=ask.dialects), "stream": True}
+        written = write_messages(ask.history, "anthropic", dialects=ask.dialects, provider=self.origin)
+        body |= {"messages": written, "stream": True}
+        container = container_of(ask.history, self.origin)
+        if _is_later(container.get("expires_at")) and isinstance(container.get("id"), str):
+            body["container"] = container["id"]
         body = complete(offer(body, ask, "anthropic", choose), self.options, ask.options, names=_ANTHROPIC)
         body.setdefault("max_tokens", MAX_TOKENS)  # without it nothing is answered
         return body
+
+
+def _is_later(time: object) -> bool:
+    """Return whether a time is still to come; one that cannot be read is over."""
+    try:
+        until = datetime.fromisoformat(str(time))
+    except ValueError:
+        return False
+    return until.replace(tzinfo=until.tzinfo or UTC) > datetime.now(UTC)
 
 
 class GeminiChat(HTTPModel):
@@ -157,7 +178,7 @@ class GeminiChat(HTTPModel):
             named = {"allowedFunctionNames": [choice.name]} if choice.mode == "tool" else {}
             return {"toolConfig": {"functionCallingConfig": mode | named}}
 
-        body: Body = {"contents": write_messages(ask.history, "gemini", dialects=ask.dialects)}
+        body: Body = {"contents": write_messages(ask.history, "gemini", dialects=ask.dialects, provider=self.origin)}
         if system := system_prompt(ask.history):
             body["systemInstruction"] = {"parts": [{"text": system}]}
         body = offer(body, ask, "gemini", choose)
@@ -168,6 +189,26 @@ class GeminiChat(HTTPModel):
         if not slash or kind not in ("models", "tunedModels"):
             kind, name = "models", self.name
         return f"/{kind}/{quote(name, safe='')}:streamGenerateContent?alt=sse"
+
+
+class CohereChat(HTTPModel):
+    """A model behind Cohere's `/v2/chat`; the key is that of `CO_API_KEY`. For a named tool, only that one is sent."""
+
+    format = "cohere"
+    _home = "https://api.cohere.com"
+    _endpoint = "/v2/chat"
+    _key_names = ("CO_API_KEY", "COHERE_API_KEY")
+
+    def body(self, ask: Ask) -> Body:
+        written = write_messages(ask.history, "cohere", dialects=ask.dialects, provider=self.origin)
+        body: Body = {"model": self.name, "messages": written, "stream": True}
+        if ask.tool_choice.mode == "tool":
+            ask = replace(ask, tools=tuple(each for each in ask.tools if each.name == ask.tool_choice.name))
+        body = offer(body, ask, "cohere", lambda choice: {"tool_choice": _COHERE_CHOICES[choice.mode]})
+        return complete(body, self.options, ask.options, names=_COHERE)
+
+
+_COHERE_CHOICES = {"none": "NONE", "required": "REQUIRED", "tool": "REQUIRED"}
 
 
 class OllamaChat(HTTPModel):
@@ -182,7 +223,7 @@ class OllamaChat(HTTPModel):
     _key_names = ("OLLAMA_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
-        written = write_messages(ask.history, "ollama", dialects=ask.dialects)
+        written = write_messages(ask.history, "ollama", dialects=ask.dialects, provider=self.origin)
         body: Body = {"model": self.name, "messages": written, "stream": True}
         choice = ask.tool_choice
         offered = [] if choice.mode == "none" else ToolRegistry(*ask.tools).definitions("ollama")

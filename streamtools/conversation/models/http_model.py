@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
-from streamtools.history import Message
+from streamtools.history import Message, Origin, SendReasoning
 from streamtools.parsing.dialects import Dialect
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
@@ -46,6 +46,12 @@ class Ask:
     tool_choice: ToolChoice = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
     dialects: tuple[Dialect, ...] = ()
+
+
+def origin_of(model: object) -> Origin:
+    """Return what is known of whose answers a model gives."""
+    known = getattr(model, "origin", None)
+    return known if isinstance(known, Origin) else Origin(model=getattr(model, "name", None))
 
 
 class Model(Protocol):
@@ -92,8 +98,9 @@ class HTTPModel(ABC):
     none. `client` is an asynchronous client of httpx or httpx2, or anything with its `stream`; it is left open. Without
     one, each request makes its own. `headers` come on top of ours. `native_tool_calls` says whether the model makes
     native calls; without it, one at its maker's own address counts as one that does. `retries` is how often a request
-    is sent again, for as long as nothing of its answer has come. `options` are merged into each body; None takes out
-    what would be sent.
+    is sent again, for as long as nothing of its answer has come. `send_reasoning` says in which turns reasoning goes
+    back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`. `options` are merged into each
+    body; None takes out what would be sent.
     """
 
     format: ClassVar[str]
@@ -115,9 +122,12 @@ class HTTPModel(ABC):
         native_tool_calls: bool | None = None,
         timeout: Timeouts = DEFAULT_TIMEOUTS,
         retries: int = 2,
+        send_reasoning: SendReasoning = "with_calls",
         **options: Any,
     ) -> None:
-        """Raises ValueError for an address that is none, and for less than no retries."""
+        """Raises ValueError for an address that is none, for less than no retries, and for another `send_reasoning`."""
+        if send_reasoning not in get_args(SendReasoning):
+            raise ValueError(f"send_reasoning is one of {', '.join(get_args(SendReasoning))}, not {send_reasoning!r}")
         if retries < 0:
             raise ValueError(f"a request is sent again 0 times or more, not {retries}")
         self.name = model
@@ -127,6 +137,9 @@ class HTTPModel(ABC):
         if native_tool_calls is None and (host in _MAKERS or host.endswith(_OF_REGIONS)):
             native_tool_calls = True
         self.native_tool_calls = native_tool_calls
+        self.send_reasoning = send_reasoning
+        self.origin = Origin(self.format, host or None, model)
+        """What its turns remember, and what decides which of a history's parts it is sent."""
         self.options = options
         self._key = api_key
         self._client = client
@@ -149,14 +162,15 @@ class HTTPModel(ABC):
         Statuses, broken connections and times that ran out are errors of the source. Raises ValueError for a key that
         no header can hold, TypeError for options that are no JSON, and what the client raises for its own misuse.
         """
+        return Sending(self._request(ask), self._client)
+
+    def _request(self, ask: Ask) -> Request:
         body = self.body(ask)
         try:
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # half of a surrogate pair
             content = json.dumps(body).encode()
-        return Sending(
-            Request(self.url, self._headers(), content, self.format, self._timeouts, self._retries), self._client
-        )
+        return Request(self.url, self._headers(), content, self.format, self._timeouts, self._retries)
 
     def _path(self) -> str:
         return self._endpoint
@@ -202,7 +216,7 @@ def _join(base: str, path: str) -> str:
 def offer(
     body: Body,
     ask: Ask,
-    format: Literal["openai", "responses", "anthropic", "gemini"],
+    format: Literal["openai", "responses", "anthropic", "gemini", "cohere"],
     choose: Callable[[ToolChoice], Body],
 ) -> Body:
     """Return `body` with the tools of a request in a provider's form, and what `choose` makes of their choice."""

@@ -21,7 +21,7 @@ from xml.sax.saxutils import unescape
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Begun, End, Members, begun, complete, settle, skip_rest
 from streamtools.parsing.bodies.elements import GAP, Content, Elements, read_attributes
-from streamtools.parsing.bodies.values import NO_STRING, STRING, Value
+from streamtools.parsing.bodies.values import NO_STRING, STRING, TYPES, Value
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
@@ -208,7 +208,6 @@ _END_OF_JSON = Pattern(_CLOSE_JSON)
 _RESUME = Closing(_CLOSE, before=_OTHERS)
 _ATTRIBUTES = Word("^<", 4096)  # an angle bracket is escaped there
 _each_attribute = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall  # keys read once
-_TYPES = {each: frozenset((each,)) for each in (*STRING, *NO_STRING)}
 
 
 def xtml_call(span: Span) -> Generator[None, None, None]:
@@ -250,7 +249,7 @@ def _read_xtml(span: Span) -> Generator[None, None, End]:
             return End.BROKEN
         members = members or Members(span)
         members.key(key)
-        value = Value(schema.property(key), span, said=_TYPES.get(attributes.get("type", "")))
+        value = Value(schema.property(key), span, said=TYPES.get(attributes.get("type", "")))
         if not (yield from span.content(_END_OF_VALUE, value.take)):
             return End.CUT
         if not span.read_since(span.before_closing).startswith(_CLOSE_VALUE):

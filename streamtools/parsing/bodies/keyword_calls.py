@@ -17,7 +17,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import Members
 from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Literals, Quotes, Syntax
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import Pattern, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
@@ -26,21 +26,23 @@ NAME = Some(_PYTHON_CLASS, 1, 128)
 """The name of a tool, which may have dots in it; behind it comes a parenthesis."""
 
 _name = Word(_PYTHON_CLASS, 128)
-_STARS = Pattern("**")
+_STARS, _FENCE = Pattern("**"), Pattern("```")
 _BLANK_LINE = Closing(blank_line=True)
+_REST_OF_LINE = Pattern(BLANKS, LINE_END)
 
 
-def pythonic_calls(opening: str = "", close: str = "", *, zeros: bool = False) -> Body:
+def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, zeros: bool = False) -> Body:
     """Return the grammar of calls between two tags, or, without tags, of a list of them.
 
-    With `zeros`, numbers may begin with some.
+    If they are `fenced`, a fence of back-ticks may end before the closing tag. With `zeros`, numbers may begin with
+    some.
     """
     syntax = replace(PYTHON, zeros=True) if zeros else PYTHON
     opener, closer = Pattern(opening), Pattern(close)
     end = Closing(close) if close else _BLANK_LINE
 
     def body(span: Span) -> Generator[None, None, None]:
-        return _Calls(span, opener, closer, close, end, syntax).read()
+        return _Calls(span, opener, closer, close, end, syntax, fenced=fenced).read()
 
     return body
 
@@ -48,10 +50,13 @@ def pythonic_calls(opening: str = "", close: str = "", *, zeros: bool = False) -
 class _Calls:
     """Reads the calls of one span."""
 
-    def __init__(self, span: Span, opener: Pattern, closer: Pattern, close: str, end: Closing, syntax: Syntax) -> None:
+    def __init__(
+        self, span: Span, opener: Pattern, closer: Pattern, close: str, end: Closing, syntax: Syntax, *, fenced: bool
+    ) -> None:
         self._span, self._syntax = span, syntax
         self._opener, self._closer = opener, closer
         self._close, self._end = close, end
+        self._fenced = fenced
         self._listed = False  # a bracket is open
 
     def read(self) -> Generator[None, None, None]:
@@ -83,11 +88,13 @@ class _Calls:
             else:
                 comma = True
             span.at += 1
+        if char == "`" and self._fenced and (yield from span.accept(_FENCE)):
+            char = yield from span.peek()
         found = yield from span.expect(self._closer, self._opener)
         if found == 0:
             span.close()
             return False
-        if found < 0 and char and not span.at_end_in(self._close):
+        if found < 0 and char and not span.at_end_in(self._close, "```" if self._fenced else self._close):
             if char == "[" and not self._listed:
                 self._listed = True
                 span.at += 1
@@ -230,6 +237,22 @@ def _stuck(span: Span) -> State:
 
 def _discard(text: str) -> None:
     """What has no name is not written."""
+
+
+def call_line(span: Span) -> Generator[None, None, None]:
+    """Read one call that has a line to itself, from where its marker begins: what stands behind it makes it code."""
+    span.rewind(0)
+    literal = ArgumentReader(span, PYTHON)
+    state = yield from _read_call(span, literal)
+    if state is not State.ENDED:
+        yield from give_up(span, state, literal, _BLANK_LINE)
+        return
+    span.end_call()
+    if (yield from span.accept(_REST_OF_LINE)):
+        span.close()
+        return
+    yield from span.until(_BLANK_LINE)
+    span.close(Code.UNRECOGNISED_TOOL_CALL)
 
 
 def readable(name: str) -> bool:

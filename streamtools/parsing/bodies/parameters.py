@@ -14,11 +14,13 @@ is ignored; other text there makes the call an error, up to its end.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import End, Members, begun, settle
-from streamtools.parsing.bodies.values import Value
+from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.declared import UNKNOWN
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
@@ -181,12 +183,15 @@ def _cut_or_broken(span: Span) -> End:
 
 _TOOL = Word(r"^<>\s", 256)
 _KEY = Word("^<", 256)
-_CLOSE = "</tool_call>"
 _SUFFIX = Maybe((":", Some(r"A-Za-z0-9_\-", 1, 32)))
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Pairs:
-    """A name and pairs of tags; with `suffixed`, the name of each tag may end with more: `<arg_key:opensource>`.
+    """A name and pairs of tags.
+
+    The tags are `<tool_call>`, `<arg_key>` and `<arg_value>`; with `suffixed`, the name of each may end with more:
+    `<arg_key:opensource>`. `spelled` has other ways to write them; one that is empty is none.
 
     A call that lacks only its closing tag, because another one or the end of the wrapper stands there, is a call. The
     closing tag of a value counts where another pair follows it, or the end of the call; one that was forgotten, where
@@ -194,17 +199,27 @@ class Pairs:
     """
 
     def __init__(
-        self, *, separator: str = "", wrapper: str = "", suffixed: bool = False, ends: tuple[str, ...] = ()
+        self,
+        *,
+        separator: str = "",
+        wrapper: str = "",
+        suffixed: bool = False,
+        spelled: Mapping[str, str] = _NOTHING,
+        ends: tuple[str, ...] = (),
     ) -> None:
         """`separator` is the name of a tag that stands behind the name, `wrapper` that of the tag around calls.
 
-        `ends` end a message.
+        A type may stand between a key and its value, in a tag `arg_type` if that is `spelled`; the schema of the tool
+        knows it better. `ends` end a message.
         """
 
         def tag(name: str) -> tuple[Part, ...]:
+            if name in spelled:
+                return (spelled[name],)
             return ("<" + name, _SUFFIX, ">") if suffixed else (f"<{name}>",)
 
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
+        self._says = spelled.get("/tool_call", "</tool_call>")
         """The tags around a call."""
         self.first = (tag(separator),) if separator else (tag("arg_key"), self.close)
         """What may stand behind its name."""
@@ -213,22 +228,29 @@ class Pairs:
         unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
         self._separator = Pattern(*tag(separator)) if separator else None
         self._tags = [Pattern(*each) for each in (tag("arg_key"), self.close, self.opening, unwrap)]
-        self._end_key, self._begin_value = Pattern(*tag("/arg_key")), Pattern(*tag("arg_value"))
-        follows = OneOf(("<arg_key", "</tool_call", "<tool_call"))
+        self._end_key = Pattern(*tag("/arg_key"))
+        self._begin_value = None if tag("arg_value") == ("",) else Pattern(*tag("arg_value"))
+        self._type = [Pattern(spelled[each]) for each in ("arg_type", "/arg_type") if each in spelled]
+        # what follows is a tag up to its name, behind which there may be more
+        key, call, end, end_all, self._value_ends = (
+            spelled.get(each, f"<{each}>")[:-1]
+            for each in ("arg_key", "tool_call", "/tool_call", "/tool_calls", "/arg_value")
+        )
         self._end_value = Closing(
-            Marker(tag("/arg_value"), ahead=(SPACES, follows)),
-            Marker(self.close, ahead=(SPACES, OneOf(("<tool_call", "</tool_calls", *ends)))),
+            Marker(tag("/arg_value"), ahead=(SPACES, OneOf((key, end, call)))),
+            Marker(self.close, ahead=(SPACES, OneOf((call, end_all, *ends)))),
             last=self.close,
         )
         self._next = Closing(self.close, before=(self.opening, unwrap))
-        self._begun = begun(tag("arg_key"), tag("/arg_key"), tag("arg_value"), *self.first, self.opening, unwrap)
+        inside = (tag(each) for each in ("arg_key", "/arg_key", "arg_value") if tag(each) != ("",))
+        self._begun = begun(*inside, *self.first, self.opening, unwrap)
 
     def single(self, span: Span) -> Generator[None, None, None]:
         """Read one call, from behind its opening tag."""
         end = yield from self._read_call(span)
         if end is End.BROKEN:
             yield from span.until(self._next)
-        settle(span, end, _CLOSE)
+        settle(span, end, self._says)
 
     def wrapped(self, span: Span) -> Generator[None, None, None]:
         """Read calls, from behind the opening tag of their wrapper; the first one is certain."""
@@ -245,7 +267,7 @@ class Pairs:
             end = (yield from self._read_call(span)) if found == 2 else End.BROKEN
             if end is End.BROKEN:
                 yield from span.until(self._next)
-            settle(span, end, _CLOSE, last=end is End.CUT)
+            settle(span, end, self._says, last=end is End.CUT)
             if end is End.CUT:
                 return
 
@@ -274,15 +296,22 @@ class Pairs:
             key = yield from span.word(_KEY)
             if not (yield from span.accept(self._end_key)):
                 return self._broken(span)
-            yield from span.peek()
-            if not (yield from span.accept(self._begin_value)):
-                return self._broken(span)
-            key = key.strip()
+            key, said = key.strip(), None
+            if self._begin_value is not None:
+                yield from span.peek()
+                if self._type and (yield from span.accept(self._type[0])):
+                    kind = yield from span.word(_KEY)
+                    said = None if key in schema.properties else TYPES.get(kind.strip())
+                    if not (yield from span.accept(self._type[1])):
+                        return self._broken(span)
+                    yield from span.peek()
+                if not (yield from span.accept(self._begin_value)):
+                    return self._broken(span)
             members.key(key)
-            value = Value(schema.property(key), span)
+            value = Value(schema.property(key), span, said=said)
             if not (yield from span.content(self._end_value, value.take)):
                 return End.CUT
-            if not span.read_since(span.before_closing).startswith("</arg_value"):
+            if not span.read_since(span.before_closing).startswith(self._value_ends):
                 span.go_back(span.before_closing)
             value.end()
 

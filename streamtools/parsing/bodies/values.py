@@ -26,6 +26,9 @@ STRING: Final = frozenset({"string"})
 NO_STRING: Final = frozenset({"object", "array", "integer", "number", "boolean", "null"})
 """The types of a value that a format declares as JSON; a string in quotes is one too."""
 
+TYPES: Final = {each: frozenset((each,)) for each in (*STRING, *NO_STRING)}
+"""By its name, what a value is declared as that has its type beside it."""
+
 _HELD_MOST = 512  # characters: more than a number may have digits, with the white space around it
 
 _SPACE = " \t\r\n"

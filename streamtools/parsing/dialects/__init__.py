@@ -9,7 +9,6 @@ compiled, and most programs need the two that are read by default.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -19,10 +18,11 @@ from typing import TypeAlias
 
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
+from streamtools.parsing.dialects.model_names import MODELS, ModelFamily, dialects_for, families_for
 
 __all__ = [
-    "DEFAULT_DIALECTS", "DIALECTS", "Dialect", "Dialects", "NearMiss", "Opener", "Tag", "armed", "choose_dialects",
-    "dialects_for", "hash_marker", "tilde_fence", "watched",
+    "DEFAULT_DIALECTS", "DIALECTS", "MODELS", "Dialect", "Dialects", "ModelFamily", "NearMiss", "Opener", "Tag",
+    "armed", "choose_dialects", "dialects_for", "families_for", "hash_marker", "tilde_fence", "watched",
 ]  # fmt: skip
 
 _HOMES = {
@@ -30,7 +30,7 @@ _HOMES = {
     "tilde_fence": "hash_and_tilde",
     "hermes_json": "json_with_name",
     "qwen3_coder_xml": "parameter_xml",
-    "harmony": "json_after_name",
+    "harmony": "message_headers",
     "kimi_k3_xtml": "attribute_xml",
     "cohere_action_json": "json_with_name",
     "llama3_json": "json_with_name",
@@ -59,7 +59,7 @@ _HOMES = {
     "tool_calls_list": "json_with_name",
     "toolcall_list": "json_with_name",
     "functools_list": "json_with_name",
-    "functionary_v32": "json_after_name",
+    "functionary_v32": "message_headers",
     "cohere_legacy_action": "json_with_name",
     "hunyuan_a13b_list": "json_with_name",
     "hunyuan_xml": "parameter_xml",
@@ -73,11 +73,22 @@ _HOMES = {
     "xlam_json": "json_with_name",
     "longcat_json": "json_with_name",
     "apertus_list": "json_with_name",
-    "inkling": "json_after_name",
+    "inkling": "message_headers",
     "atem_xml": "attribute_xml",
     "json_begin_end": "json_with_name",
     "raw_json": "json_with_name",
     "json_array": "json_with_name",
+    "gigachat35": "attribute_xml",
+    "dots_xml": "attribute_xml",
+    "iquest_q1": "parameter_xml",
+    "k2_horizon": "parameter_xml",
+    "solar_open": "json_after_name",
+    "solar_open2": "parameter_xml",
+    "plamo3": "json_after_name",
+    "hyperclovax_think": "json_with_name",
+    "minicpm4_python": "pythonic",
+    "tool_code": "pythonic",
+    "granite_lines": "pythonic",
 }
 """The module of each dialect, which has a function of that name."""
 
@@ -182,31 +193,3 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
             raise ValueError(f"two dialects have the id {dialect.id!r}")
         chosen.append(dialect)
     return tuple(chosen)
-
-
-# Which dialects a model writes, by its name.
-#
-# Names are written in many ways: `Qwen/Qwen3-8B`, `qwen3:8b`, `accounts/fireworks/models/qwen3-8b`, `llama-v3p1-8b`.
-# Each dialect has patterns of the names of its models. A name begins with what the model is and goes on with what it is
-# made of, and the pattern that says more knows it better: so the earliest match comes first, and of those the longest.
-
-_point = re.compile(r"(?<=\d)p(?=\d)")
-
-
-def dialects_for(model_name: str) -> tuple[str, ...]:
-    """Return the ids of the dialects that a model of this name is known to write, the best first; () if none is known.
-
-    >>> dialects_for("Qwen/Qwen3-8B")
-    ('hermes_json',)
-    """
-    name = _point.sub(".", model_name.lower()).replace("_", "-").replace(" ", "-")
-    fits = [(min(_fits(dialect, name), default=None), dialect.id) for dialect in DIALECTS.values()]
-    known = [(fit, each) for fit, each in fits if fit is not None]
-    return tuple(each for _, each in sorted(known, key=lambda pair: pair[0]))
-
-
-def _fits(dialect: Dialect, name: str) -> Iterator[tuple[int, int]]:
-    """Yield where a dialect knows a part of the name, and minus its length: whole numbers, from where a word begins."""
-    for pattern in dialect.models:
-        if found := re.search(rf"(?<![a-z0-9])(?:{pattern})(?:(?<!\d)|(?!\d))", name):
-            yield found.start(), -len(found[0])

@@ -18,6 +18,7 @@ from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.attributes import Invocations, xtml_call
 from streamtools.parsing.bodies.elements import ElementCall, attribute, section
+from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
@@ -42,7 +43,6 @@ def anthropic_xml() -> Dialect:
             "</result>\n</function_results>"
         ),
         reserved=both_tags("function_calls", "invoke", "parameter", "function_results"),
-        models=("claude",),
     )
 
 
@@ -73,7 +73,6 @@ def atem_xml() -> Dialect:
             Tag(form.unwrap, where="behind_call"),
         ),
         auto=False,
-        models=("muse-?glimmer",),
     )
 
 
@@ -95,7 +94,6 @@ def minicpm5_xml() -> Dialect:
         write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
         tags=ends_of_turn("<|im_end|>"),
-        models=("minicpm-?5",),
     )
 
 
@@ -118,7 +116,38 @@ def deepseek_dsml() -> Dialect:
         in_reasoning="call",
         reserved=both_tags(mark, "tool_result"),
         tags=(Tag(form.unwrap), *ends_of_turn("<｜end▁of▁sentence｜>")),
-        models=(r"deepseek.*v3\.2", "deepseek.*v4"),
+    )
+
+
+def gigachat35() -> Dialect:
+    """Return the dialect of GigaChat 3.5, by what SGLang reads: deepseek_dsml with a mark of its own."""
+    mark = "\uff5cGCML\uff5c"
+    form = Invocations("tool_calls", prefix=mark)
+    return Dialect(
+        id="gigachat35",
+        openers=(
+            Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",), line_feeds=1),
+            Opener(form.invoke, form.bare, ahead=("name=",), line_feeds=1),
+        ),
+        write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
+        reserved=both_tags(mark, "tool_response"),
+        tags=(Tag(form.unwrap), *ends_of_turn("</s>")),
+    )
+
+
+def dots_xml() -> Dialect:
+    """Return the dialect of the dots models of rednote-hilab, by what vLLM and SGLang read; JSON is read as well."""
+    opening, close = "<dots_function_call>", "</dots_function_call>"
+    form = Invocations("dots_function_call")
+    return Dialect(
+        id="dots_xml",
+        openers=(
+            Opener((opening, SPACES), form.wrapped, ahead=("<",)),
+            Opener((opening, SPACES), json_calls(close), ahead=("{",)),
+        ),
+        write_call=_writer(f"{opening}\n", f"\n{close}"),
+        reserved=both_tags("dots_function_call", "invoke", "parameter", "tool_response"),
+        tags=(Tag((close,)),),
     )
 
 
@@ -136,7 +165,6 @@ def step3_xml() -> Dialect:
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
         tags=(*(Tag((tag,)) for tag in (begin, end_call, end)), *ends_of_turn("<|EOT|>")),
-        models=("step-?3(?![.0-9])",),
     )
 
 
@@ -150,7 +178,6 @@ def minimax_m2_xml() -> Dialect:
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
         tags=(Tag(("</minimax:tool_call>",)), *ends_of_turn("[e~[")),
-        models=("minimax.?m2",),
     )
 
 
@@ -180,7 +207,6 @@ def minimax_m3_xml() -> Dialect:
             Tag(("<mm:think>",), closings=("</mm:think>",)),
             *ends_of_turn("[e~["),
         ),
-        models=("minimax.?m3",),
     )
 
 
@@ -262,7 +288,6 @@ def kimi_k3_xtml() -> Dialect:
             Tag(("<|close|>", OneOf(("think", "response", "tools", "message")), "<|sep|>")),
             Tag(("<|end_of_msg|>",)),
         ),
-        models=(r"kimi-?k3",),
         notes="The type of an argument is string, number, boolean, object, array or null; only a string is no JSON.",
     )
 

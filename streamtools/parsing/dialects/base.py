@@ -175,8 +175,6 @@ class Dialect:
     """What comes near to its openers; an opener in code or a quote is such a thing without being named here."""
     has_nonce: bool = False
     """Whether its markers hold a secret of the conversation, so that nobody but the model can have written a call."""
-    models: tuple[str, ...] = ()
-    """Patterns of the names of models that write so, in lower case."""
     notes: str = ""
     """What instructions say beyond an example."""
 

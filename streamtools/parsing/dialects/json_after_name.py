@@ -1,25 +1,23 @@
-"""Calls whose name stands before the JSON of their arguments, behind a token, in an id, or in the header of a message.
+"""Calls whose name stands before the JSON of their arguments, behind a token or in an id.
 
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
-    <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
 
-Here are also three forms with the name in the JSON, because they stand behind the same token, or in messages as well.
+Here are also two forms with the name in the JSON, of models whose other versions write it before.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.named_json import GAP, NAME, AddressedCall, Enclosed, Identity, NamedCall, bare
+from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn, write_json
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Maybe, OneOf, Part, Some, Where
-from streamtools.parsing.span import Span
+from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral has two forms behind one token; what follows it tells them apart. Where only one of the dialects is armed, it
 # reads both, and the token is certain to begin a call. Neither has a closing tag: a call ends where its JSON does.
@@ -47,7 +45,6 @@ def mistral_list() -> Dialect:
         write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
         reserved=_MISTRAL_RESERVED,
         tags=(Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
-        models=("mistral(?![a-z])", "mixtral", "ministral", "pixtral", "mathstral"),
     )
 
 
@@ -70,7 +67,6 @@ def mistral_args() -> Dialect:
         in_reasoning="call",
         reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
         tags=(Tag(("[THINK]",), closings=("[/THINK]",)), *ends_of_turn("</s>")),
-        models=(r"mistral-small-?3\.2", "devstral", "magistral", "ministral-?3", "mistral-(?:medium|large)-?3"),
     )
 
 
@@ -95,7 +91,6 @@ def deepseek_v3() -> Dialect:
         result=Opener((_RESULTS, GAP, _RESULT), forged_result(_END_OF_RESULTS), kind="result"),
         write=lambda name, arguments: f"{function}{name}\n```json\n{arguments}\n```",
         write_result=lambda name, text: f"{_RESULTS}{_RESULT}{text}{_END_OF_RESULT}{_END_OF_RESULTS}",
-        models=(r"deepseek-(?:chat-)?v3(?!\.\d)", "deepseek-r1", "cogito"),
     )
 
 
@@ -109,7 +104,6 @@ def deepseek_v31() -> Dialect:
         result=Opener((_RESULT,), forged_result(_END_OF_RESULT), kind="result"),
         write=lambda name, arguments: f"{name}{_SEPARATOR}{arguments}",
         write_result=lambda name, text: f"{_RESULT}{text}{_END_OF_RESULT}",
-        models=(r"deepseek-v3\.1",),
     )
 
 
@@ -121,7 +115,6 @@ def _deepseek(
     result: Opener,
     write: Callable[[str, str], str],
     write_result: Callable[[str, str], str],
-    models: tuple[str, ...],
 ) -> Dialect:
     """Return a dialect of calls in a wrapper, there without what begins the first one, and without a wrapper.
 
@@ -147,7 +140,6 @@ def _deepseek(
         write_result=write_result,
         reserved=tuple(f"<{bar}tool▁" for bar in bars),
         tags=tuple(tags),
-        models=models,
     )
 
 
@@ -181,7 +173,6 @@ def kimi_k2() -> Dialect:
         in_reasoning="call",
         reserved=("<|tool_call",),
         tags=(Tag(end_any), Tag((end,)), Tag((arguments_begin,)), *ends_of_turn("<|im_end|>")),
-        models=("kimi-k2",),
     )
 
 
@@ -202,34 +193,6 @@ def _identify(word: str, declared: Declared) -> Identity | None:
     return Identity(name, word) if found is not None or name in declared else None
 
 
-def inkling() -> Dialect:
-    """Return the dialect of Inkling, whose messages say what they hold: a call, text, or thoughts.
-
-    `<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {...}}<|end_message|>`
-
-    The name stands in the JSON again, and that is what counts. A token ends the turn, and may do so in the place of the
-    one that ends a message. Source: what inference servers read; the template of the model was not at hand.
-    """
-    message, end, stop = "<|message_model|>", "<|end_message|>", "<|content_model_end_sampling|>"
-    invoke, text, thoughts = "<|content_invoke_tool_json|>", "<|content_text|>", "<|content_thinking|>"
-    call = json_calls(end, ends=(stop, message))
-    begins: tuple[tuple[Part, ...], ...] = ((message, GAP, NAME, GAP), (message, GAP), ())
-    return Dialect(
-        id="inkling",
-        openers=tuple(Opener((*begin, invoke), call, tag=0) for begin in begins),
-        write_call=lambda name, arguments: f"{message}{name}{invoke}{compact({'name': name, 'args': arguments})}{end}",
-        reserved=("<|message_", "<|content_", end),
-        tags=(
-            Tag((message, text)),
-            Tag((text,)),
-            *(Tag((*begin, thoughts), closings=(end, stop), before=(message,)) for begin in ((message,), ())),
-            Tag((end,)),
-            Tag((stop,)),
-        ),
-        models=("inkling",),
-    )
-
-
 def gigachat3() -> Dialect:
     """Return the dialect of GigaChat 3; 3.1 writes `<|function_call|>` before the same JSON.
 
@@ -248,127 +211,64 @@ def gigachat3() -> Dialect:
         write_call=lambda name, arguments: f"{message}\n\n{word}{role}\n{write_json(name, arguments)}",
         reserved=(message, role, "<|function_call|>"),
         tags=ends_of_turn("</s>"),
-        models=("gigachat-?3",),
     )
 
 
-_ENDS = ("<|call|>", "<|end|>", "<|return|>")
-_BEGINS = ("<|start|>", "<|channel|>")
-_BLANKS = Some(r" \t", 0, 4)
-_KIND = (OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24))
-_FORMAT: tuple[Part, ...] = (_BLANKS, *_KIND, "<|message|>")
-"""The end of a header: what the content is, like `json`, and the token behind which it begins."""
-_CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
-_ANALYSIS, _USER = "<|channel|>analysis", OneOf(("assistant", "user"))
-_TO: tuple[Part, ...] = (Some(r" \t", 1, 4), "to=")
-_ADDRESS = Some(r"^ \t\r\n<>|", 1, 96)
-_STARTS: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
+def plamo3() -> Dialect:
+    """Return the dialect of PLaMo 3, by what vLLM reads; its tags are written in several tokens each."""
 
+    def both(name: str) -> tuple[str, str]:
+        return f"<|plamo:begin_{name}:plamo|>", f"<|plamo:end_{name}:plamo|>"
 
-def harmony() -> Dialect:
-    """Return the dialect of gpt-oss: messages, each with a header that names its channel.
-
-    `analysis` is reasoning, also if it is addressed to the user, `final` and every other channel is visible, and a
-    message of any channel that is addressed to somebody else is a call. `functions.` before the name is the namespace
-    of the caller's tools; the built-in ones (`python`, `browser.search`) go without. Source: the harmony response
-    format of openai/gpt-oss, and its template.
-
-    The tokens count in code, too. They follow the text of a message without a line end, so that a fence, a code span or
-    a quote in its last line would else hide where it ends, and the call behind it; and the model that writes them
-    writes tokens, which are structure wherever they stand.
-    """
-    message = AddressedCall(r"to=(?:functions\.)?([^ \t\r\n<>|]+)", ends=_ENDS, begins=_BEGINS)
-    answer: tuple[Part, ...] = ("<|start|>functions.", _ADDRESS, *_TO, "assistant", _BLANKS, *_CHANNEL, *_FORMAT)
+    (wrap, unwrap), (begin, end), (before, behind) = both("tool_requests"), both("tool_request"), both("tool_name")
+    begin_json, end_json = both("tool_arguments")
+    separator = f"{behind}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
+    named, thoughts = NamedCall(separator, before=before), both("think")
     return Dialect(
-        id="harmony",
+        id="plamo3",
         openers=(
-            *(Opener(header, message, tag=header.index(_ADDRESS) + 1) for header in _headers(_ADDRESS)),
-            Opener(("<|start|>assistant", *_TO, _ADDRESS, *_FORMAT), message, tag=4),
-            # the prompt has begun the header
-            Opener((*_TO[1:], _ADDRESS, _BLANKS, *_CHANNEL, *_FORMAT), message, where="start", tag=0),
-            Opener(answer, message.result, kind="result"),
+            Opener((wrap, GAP, begin), Enclosed(named, begin, end_json + end, around=((wrap,), (unwrap,)))),
+            Opener((begin,), Enclosed(named, begin, end_json + end), ahead=(GAP, before)),
         ),
         write_call=lambda name, arguments: (
-            f"<|start|>assistant to=functions.{name}<|channel|>commentary json<|message|>{compact(arguments)}<|call|>"
+            f"{wrap}{begin}{before}{name}{separator}{compact(arguments)}{end_json}{end}{unwrap}"
         ),
-        write_result=lambda name, text: (
-            f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{text}<|end|>"
-        ),
-        in_code="call",
-        reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>"),
-        tags=(
-            *(Tag(header, closings=_ENDS, before=_BEGINS) for header in _thoughts()),
-            *(Tag((*start, *_CHANNEL, *more, *_FORMAT)) for start in _STARTS for more in ((), (_BLANKS, *_CHANNEL))),
-            *(Tag(header) for header in _headers(_USER)),
-            # the prompt has begun the header
-            *(
-                Tag((word, *_FORMAT), closings=_ENDS * thinks, before=_BEGINS * thinks, where="start", auto=False)
-                for word, thinks in (("analysis", True), ("commentary", False), ("final", False))
-            ),
-            Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
-            *(Tag((end,)) for end in _ENDS),
-        ),
-        models=("gpt-?oss",),
-        notes="Address a message of the commentary channel to the tool; its content is one JSON object.",
+        in_reasoning="call",
+        reserved=("<|plamo:",),
+        tags=(Tag(thoughts[:1], closings=thoughts[1:]), Tag((unwrap,)), Tag(("<|plamo:tag|>",))),
     )
 
 
-def _thoughts() -> Iterator[tuple[Part, ...]]:
-    """Yield the headers of reasoning: of two channels the last one counts, and it may be addressed to the user."""
-    for start in _STARTS:
-        yield (*start, _ANALYSIS, *_FORMAT)
-        yield (*start, *_CHANNEL, _BLANKS, _ANALYSIS, *_FORMAT)
-        yield (*start, _ANALYSIS, *_TO, _USER, *_FORMAT)
-    yield ("<|start|>assistant", *_TO, _USER, _BLANKS, _ANALYSIS, *_FORMAT)
+def solar_open() -> Dialect:
+    """Return the dialect of upstage/Solar-Open-100B, by its chat template: an id, a name and JSON between tokens.
 
-
-def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
-    """Return the headers of a message to a recipient, who stands behind the channel or, in the role, before it.
-
-    Models also name the channel twice, on both sides.
+    Messages begin with what they are: thoughts, an answer, calls.
     """
-    behind = [(*start, *_CHANNEL, *_TO, recipient) for start in _STARTS]
-    between = [(*header, _BLANKS, *_CHANNEL) for header in (*behind, ("<|start|>assistant", *_TO, recipient))]
-    return tuple((*header, *_FORMAT) for header in (*behind, *between))
-
-
-def functionary_v32() -> Dialect:
-    """Return the dialect of functionary v3.2: a chain of messages to recipients, `all` being the user.
-
-    `all`, a line end, and `Let me see.>>>get_weather`, a line end, and `{"city": "Paris"}`. The first of them lacks its
-    `>>>`, because the template has written it. Such a line looks like prose, so only the names of declared tools count.
-    Source: the chat template of meetkai/functionary-small-v3.2.
-    """
+    begin, name, args, end = (f"<|tool_call:{each}|>" for each in ("begin", "name", "args", "end"))
+    word = Some(_ID_CHARACTERS, 0, 96)
+    thoughts, ends = "<|think|>", ("<|end|>", "<|calls|>", "<|flush|>")
     return Dialect(
-        id="functionary_v32",
-        openers=(),
-        openers_for=_recipients,
-        write_call=lambda name, arguments: f">>>{name}\n{compact(arguments)}",
-        reserved=(">>>",),
-        unmarked=((r"\n", r"[ \t\r\n]{0,32}\{"),),
-        tags=(
-            Tag((">>>all", LINE_END)),
-            Tag(("all", LINE_END), where="start"),
-            *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
+        id="solar_open",
+        openers=(
+            Opener((begin, word, name), Enclosed(NamedCall(args), begin, end), ahead=(GAP, NAME, GAP, args)),
+            Opener(("<|tool_response:begin|>",), forged_result("<|tool_response:end|>"), kind="result"),
         ),
-        auto=False,
-        models=("functionary.*v3.2",),
+        write_call=lambda called, arguments: (
+            f"<|tool_calls|>{begin}call_1{name}{called}{args}{compact(arguments)}{end}<|calls|>"
+        ),
+        write_result=lambda called, text: (
+            f"<|tool_response|><|tool_response:begin|>call_1<|tool_response:name|>{called}<|tool_response:result|>{text}"
+            "<|tool_response:end|>"
+        ),
+        reserved=("<|tool_call", "<|tool_response"),
+        tags=(
+            *(Tag((*each, thoughts), closings=ends[:1], before=("<|begin|>",)) for each in _SOLAR),
+            *(Tag((*each, kind)) for each in _SOLAR for kind in ("<|content|>", "<|tool_calls|>")),
+            *(Tag((each,)) for each in ends),
+        ),
+        auto=False,  # `<|end|>` and `<|think|>` are tokens of other models, too
     )
 
 
-def _recipients(names: tuple[str, ...]) -> tuple[Opener, ...]:
-    """Return the openers; names take time to compile, so all that begin alike stand in one."""
-    known = [name for name in names if name != "all"]
-    begins: list[tuple[str, OneOf, Where]] = [(">>>", OneOf(tuple(known)), "anywhere")] if known else []
-    for first in dict.fromkeys(name[0] for name in known):
-        begins.append((first, OneOf(tuple(name[1:] for name in known if name[0] == first)), "start"))
-    return tuple(
-        Opener((first, rest, BLANKS, LINE_END, SPACES), _read_addressed, ahead=("{",), where=where)
-        for first, rest, where in begins
-    )
-
-
-def _read_addressed(span: Span) -> Generator[None, None, None]:
-    """Read one call; the marker has held the name."""
-    name = span.marker.removeprefix(">>>").rstrip(" \t\r\n")
-    return bare(NamedCall(identify=lambda word, declared: Identity(name)))(span)
+_ID_CHARACTERS = r"^ \t\r\n<>|"
+_SOLAR: tuple[tuple[Part, ...], ...] = ((), ("<|begin|>assistant",))

@@ -43,7 +43,6 @@ def hermes_json() -> Dialect:
         "hermes_json",
         ("<tool_call>\n", "\n</tool_call>"),
         ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),  # of all models that write so
-        ("hermes", r"qwen-?2\.5", "qwen-?3", "qwq", "granite-?4", "mimo-vl", "reka", "smollm-?3", "exaone-?4"),
         reserved=both_tags("tool_call", "tool_response"),
         line_feeds=1,
         tags=(ROLE_END,),
@@ -55,15 +54,13 @@ def ernie45_json() -> Dialect:
     hermes = hermes_json()
     openers = tuple(replace(opener, auto=False) for opener in hermes.openers)
     tags = (Tag(("<response>",)), Tag(("</response>",)), *hermes.tags)
-    return replace(hermes, id="ernie45_json", openers=openers, tags=tags, auto=False, models=(r"ernie-?4\.5",))
+    return replace(hermes, id="ernie45_json", openers=openers, tags=tags, auto=False)
 
 
 def granite20b_function_call() -> Dialect:
     """Return the dialect of ibm-granite/granite-20b-functioncalling."""
     layout, ends = ("<function_call> ", ""), ("<|endoftext|>",)
-    return _tagged(
-        "granite20b_function_call", layout, ends, ("granite-20b",), firsts="{", reserved=("<function_call>",)
-    )
+    return _tagged("granite20b_function_call", layout, ends, firsts="{", reserved=("<function_call>",))
 
 
 def granite_list() -> Dialect:
@@ -81,7 +78,6 @@ def granite_list() -> Dialect:
         "granite_list",
         ("<|tool_call|>[", "]"),
         ("<|end_of_text|>",),
-        ("granite-?3",),
         reserved=("<|tool_call|>", "<tool_call"),
         tags=(
             thoughts,
@@ -98,7 +94,7 @@ def longcat_json() -> Dialect:
     """Return the dialect of meituan-longcat/LongCat-Flash-Chat."""
     layout = "<longcat_tool_call>\n", "\n</longcat_tool_call>"
     tags = (Tag(("<longcat_think>",), closings=("</longcat_think>",)),)
-    return _tagged("longcat_json", layout, ("</longcat_s>",), ("longcat",), tags=tags)
+    return _tagged("longcat_json", layout, ("</longcat_s>",), tags=tags)
 
 
 def tool_calls_list() -> Dialect:
@@ -109,19 +105,19 @@ def tool_calls_list() -> Dialect:
         *(Tag((each,), auto=False) for each in (answer, end)),
     )
     layout = "<tool_calls>[", "]</tool_calls>"
-    return _tagged("tool_calls_list", layout, ("<|end|>",), ("jamba", "apriel"), tags=tags)
+    return _tagged("tool_calls_list", layout, ("<|end|>",), tags=tags)
 
 
 def hunyuan_a13b_list() -> Dialect:
     """Return the dialect of tencent/Hunyuan-A13B-Instruct."""
     layout, tags = ("<tool_calls>[", "]</tool_calls>"), (Tag(("<answer>",)), Tag(("</answer>",)))
-    return _tagged("hunyuan_a13b_list", layout, ("<|eos|>",), ("hunyuan-?a13b",), tags=tags, auto=False)
+    return _tagged("hunyuan_a13b_list", layout, ("<|eos|>",), tags=tags, auto=False)
 
 
 def toolcall_list() -> Dialect:
     """Return the dialect of nvidia/NVIDIA-Nemotron-Nano-9B-v2."""
     layout, reserved = ("<TOOLCALL>[", "]</TOOLCALL>"), both_tags("TOOLCALL", "TOOL_RESPONSE")
-    dialect = _tagged("toolcall_list", layout, ("<SPECIAL_12>",), ("nemotron-nano-.*v2",), reserved=reserved)
+    dialect = _tagged("toolcall_list", layout, ("<SPECIAL_12>",), reserved=reserved)
     return replace(dialect, write_result=lambda name, text: f"<TOOL_RESPONSE>[{text}]</TOOL_RESPONSE>")
 
 
@@ -135,13 +131,12 @@ def internlm2() -> Dialect:
         write_call=_between(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
         reserved=(begin, end),
         tags=ends_of_turn(*ends),
-        models=("internlm-?2", "internlm-?3", "intern-?s1"),
     )
 
 
 def interns1() -> Dialect:
     """Return the same dialect under the name that Intern-S1 has in other tables."""
-    return replace(internlm2(), id="interns1", models=(), auto=False)
+    return replace(internlm2(), id="interns1", auto=False)
 
 
 def functools_list() -> Dialect:
@@ -152,7 +147,6 @@ def functools_list() -> Dialect:
         write_call=_between("functools[", "]"),
         reserved=("functools[",),
         tags=ends_of_turn("<|end|>", "<|endoftext|>", "<|eot_id|>"),
-        models=("phi-?4-mini", "firefunction"),
     )
 
 
@@ -166,7 +160,6 @@ def cohere_legacy_action() -> Dialect:
         reserved=("Action:",),
         tags=ends_of_turn("<|END_OF_TURN_TOKEN|>"),
         auto=False,  # a word that other forms of agents write before their JSON, too
-        models=("command-?r(?!7b)",),
     )
 
 
@@ -210,7 +203,6 @@ def cohere_action_json() -> Dialect:
             Tag(("<|START_ACTION|>", SPACES, "<|END_ACTION|>")),
             Tag(("<|", OneOf(("START_OF_TURN_TOKEN", "END_OF_TURN_TOKEN", "CHATBOT_TOKEN")), "|>")),
         ),
-        models=(r"command-?r7b", r"command-?a\b", "cohere2"),
     )
 
 
@@ -226,7 +218,30 @@ def apertus_list() -> Dialect:
         in_reasoning="call",
         reserved=(begin, end),
         tags=(Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,)), *ends_of_turn(*ends)),
-        models=("apertus",),
+    )
+
+
+def hyperclovax_think() -> Dialect:
+    """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, by its maker's plugin for vLLM.
+
+    A turn is a chain of messages whose headers say what they are: thoughts, calls, or else the answer.
+    """
+    header, tool, think, end = "<|im_start|>assistant", " -> tool/function_call\n", "/think\n", "<|im_end|>"
+    return Dialect(
+        id="hyperclovax_think",
+        openers=(
+            Opener((header + tool,), json_calls(), ahead=("[",)),
+            Opener((tool[1:],), json_calls(), ahead=("[",), where="start"),  # behind the header of the prompt
+        ),
+        write_call=_between(f"{header}{tool}[", f"]{end}"),
+        reserved=(header, tool[1:]),
+        tags=(
+            Tag((think,), closings=(end,), where="start", auto=False),
+            Tag((header + think,), closings=(end,), auto=False),
+            Tag((header + "\n",), auto=False),
+            Tag((end,), auto=False),
+            *ends_of_turn("<|stop|>", "<|endofturn|>"),
+        ),
     )
 
 
@@ -247,7 +262,6 @@ def _tagged(
     id: str,
     layout: tuple[str, str],
     ends: tuple[str, ...],
-    models: tuple[str, ...],
     *,
     firsts: str = "{[",
     line_feeds: int = 0,
@@ -271,7 +285,6 @@ def _tagged(
         reserved=reserved or (opening[:-1], close[:-1]),
         tags=(*tags, *ends_of_turn(*ends)),
         auto=auto,
-        models=models,
     )
 
 
@@ -302,7 +315,6 @@ def llama3_json() -> Dialect:
         unmarked=UNMARKED_JSON,
         tags=ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         auto=False,
-        models=("llama-?v?3[.-][1-3]", "llama(?=-?4)"),  # the latter rather calls in Python
         notes=ALONE,
     )
 
@@ -339,7 +351,6 @@ def xlam_json() -> Dialect:
         unmarked=UNMARKED_JSON,
         tags=ends_of_turn("<|eot_id|>", "<|im_end|>"),
         auto=False,
-        models=("xlam",),
         notes=ALONE,
     )
 

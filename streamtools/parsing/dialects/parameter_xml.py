@@ -8,8 +8,9 @@ Values are text, which the tool's JSON schema gives its type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from streamtools.json_values import compact
@@ -50,13 +51,12 @@ def qwen3_coder_xml() -> Dialect:
         in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
         tags=(Tag(("</tool_call>",), where="behind_call"), *ends_of_turn(*ends)),
-        models=("qwen-?3[-_. ]?coder", r"qwen-?3\.[5-9]", "nemotron-?3", "step-?3\\.5", "mimo-?v2", "nanbeige"),
     )
 
 
 def k_exaone2_xml() -> Dialect:
     """Return the dialect of K-EXAONE 2, which is that of Qwen3-Coder."""
-    return replace(qwen3_coder_xml(), id="k_exaone2_xml", auto=False, models=("k-?exaone-?2",))
+    return replace(qwen3_coder_xml(), id="k_exaone2_xml", auto=False)
 
 
 def seed_oss_xml() -> Dialect:
@@ -74,7 +74,6 @@ def seed_oss_xml() -> Dialect:
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *ends_of_turn(end)),
-        models=("seed-?oss",),
     )
 
 
@@ -87,7 +86,6 @@ def llama31_function_tag() -> Dialect:
         write_call=lambda name, arguments: f"<function={name}>{compact(arguments)}</function>",
         reserved=("<function=", "</function"),
         tags=ends_of_turn("<|eom_id|>", "<|eot_id|>"),
-        models=("functionary.*3[._-]?1",),
     )
 
 
@@ -107,22 +105,24 @@ def _writer(opening: str, end: str, lay_out: Callable[[str], str]) -> Callable[[
 _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
 
 
+def _name_and(behind: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return a name and what follows it; JSON is none."""
+    return (SPACES, Some(r"^<>{}\[\]\s", 1, 1), Some(r"^<>\s", 0, 95), SPACES, *behind)
+
+
 def glm_xml() -> Dialect:
     """Return the dialect of zai-org/GLM-4.5 and GLM-4.7 (without line feeds), by their chat templates."""
     ends = ("<|observation|>", "<|user|>", "<|endoftext|>")
     pairs = Pairs(ends=ends)
-    name: tuple[Part, ...] = (Some(r"^<>{}\[\]\s", 1, 1), Some(r"^<>\s", 0, 95))  # JSON is no name
     return Dialect(
         id="glm_xml",
         openers=tuple(
-            Opener(("<tool_call>",), pairs.single, ahead=(SPACES, *name, SPACES, *behind), line_feeds=1)
-            for behind in pairs.first
+            Opener(("<tool_call>",), pairs.single, ahead=_name_and(each), line_feeds=1) for each in pairs.first
         ),
         write_call=lambda name, arguments: f"<tool_call>{name}\n{_write_pairs(arguments)}</tool_call>",
         in_reasoning="call",
         reserved=_PAIR_TAGS,
         tags=(ROLE_END, *ends_of_turn(*ends)),
-        models=(r"glm-?4\.[5-9]", "glm-?[5-9]", r"ling-?3", r"spark-?2\.5"),
     )
 
 
@@ -141,7 +141,6 @@ def poolside_xml() -> Dialect:
         in_reasoning="text",
         tags=(),
         auto=False,
-        models=("laguna", "poolside"),
     )
 
 
@@ -159,10 +158,87 @@ def hunyuan_xml() -> Dialect:
         ),
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
         tags=(Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),),
-        models=("hunyuan-?[3-9]", "hy-?[34]"),
     )
 
 
-def _write_pairs(arguments: dict[str, Any]) -> str:
-    values = {key: write_value(value, "</arg_value", "</tool_call") for key, value in arguments.items()}
-    return "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n" for key, text in values.items())
+def iquest_q1() -> Dialect:
+    """Return the dialect of IQuest Q1, by what SGLang reads: glm_xml, with a name of its own for the call."""
+    opening, close = "<iquest_tool_call>", "</iquest_tool_call>"
+    spelled = {"tool_call": opening, "/tool_call": close}
+    pairs = Pairs(spelled=spelled)
+    return Dialect(
+        id="iquest_q1",
+        openers=tuple(Opener((opening,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
+        write_call=lambda name, arguments: f"{opening}{name}\n{_write_pairs(arguments, spelled)}{close}",
+        reserved=(*both_tags("iquest_tool_call", "tool_response"), "<arg_", "</arg_"),
+    )
+
+
+def k2_horizon() -> Dialect:
+    """Return the dialect of K2 Horizon and Jais 3, by what vLLM and SGLang read.
+
+    A tag may tell the type of a value, and JSON with the name in it may stand in the place of name and pairs.
+    """
+    tags = ("tool_calls", "tool_call", "arg_key", "arg_type", "arg_value")
+    spelled = {slash + each: f"<{slash}ifm|{each}>" for each in tags for slash in ("", "/")}
+    wrap, opening, close = (spelled[each] for each in ("tool_calls", "tool_call", "/tool_call"))
+    pairs, body = Pairs(wrapper="tool_calls", spelled=spelled), json_calls(close)
+    return Dialect(
+        id="k2_horizon",
+        openers=(
+            *(Opener((wrap, SPACES), pairs.wrapped, ahead=(opening, *_name_and(each))) for each in pairs.first),
+            *(Opener((opening,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
+            *(Opener((wrap, SPACES, opening, SPACES), body, ahead=(first,)) for first in "{["),
+            *(Opener((opening, SPACES), body, ahead=(first,)) for first in "{["),
+        ),
+        write_call=lambda name, arguments: (
+            f"{wrap}\n{opening}{name}\n{_write_pairs(arguments, spelled)}{close}\n{spelled['/tool_calls']}"
+        ),
+        reserved=("<ifm|", "</ifm|", *both_tags("tool_response")),
+        tags=(
+            Tag((spelled["/tool_calls"],)),
+            *(
+                Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start")
+                for each in ("think", "think_fast", "think_faster")
+            ),
+        ),
+    )
+
+
+def solar_open2() -> Dialect:
+    """Return the dialect of upstage/Solar-Open2, by what vLLM reads: tokens in the place of tags."""
+    begin, end, key, behind, end_value = (
+        f"<|tool_{each}|>" for each in ("call:start", "call:end", "arg:start", "arg:value", "arg:end")
+    )
+    pairs = Pairs(
+        spelled={
+            "tool_call": begin,
+            "/tool_call": end,
+            "arg_key": key,
+            "/arg_key": behind,
+            "arg_value": "",
+            "/arg_value": end_value,
+        }
+    )
+
+    def write_call(name: str, arguments: dict[str, Any]) -> str:
+        values = {key: write_value(value, end_value, end) for key, value in arguments.items()}
+        return f"{begin}{name}\n" + "".join(f"{key}{each}{behind}{values[each]}{end_value}\n" for each in values) + end
+
+    return Dialect(
+        id="solar_open2",
+        openers=tuple(Opener((begin,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
+        write_call=write_call,
+        reserved=("<|tool_call:", "<|tool_arg:", *both_tags("tool_response")),
+    )
+
+
+def _write_pairs(arguments: dict[str, Any], spelled: Mapping[str, str] = MappingProxyType({})) -> str:
+    tags = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
+    tag = {each: spelled.get(each, f"<{each}>") for each in tags}
+    closes = tag["/arg_value"][:-1], tag["/tool_call"][:-1]
+    values = {key: write_value(value, *closes) for key, value in arguments.items()}
+    return "".join(
+        f"{tag['arg_key']}{key}{tag['/arg_key']}\n{tag['arg_value']}{text}{tag['/arg_value']}\n"
+        for key, text in values.items()
+    )

@@ -20,13 +20,14 @@ from streamtools.parsing.bodies.keyword_calls import (
     GEMMA,
     GEMMA_NAME,
     NAME,
+    call_line,
     gemma_call,
     pythonic_calls,
     readable,
 )
 from streamtools.parsing.bodies.literals import Syntax
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
-from streamtools.parsing.markers import SPACES, OneOf
+from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
 
 def pythonic() -> Dialect:
@@ -40,7 +41,6 @@ def pythonic() -> Dialect:
         id="pythonic",
         write_call=lambda name, arguments: f"[{_write(name, arguments, _python)}]",
         auto=False,
-        models=("llama-?v?3[.-]2", "toolace"),
     )
 
 
@@ -51,7 +51,7 @@ def pythonic_llama4() -> Dialect:
     where `pythonic` reads it.
     """
     ends = ("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
-    return _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", models=("llama-?4",), ends=ends)
+    return _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", ends=ends)
 
 
 def olmo3_pythonic() -> Dialect:
@@ -60,7 +60,7 @@ def olmo3_pythonic() -> Dialect:
     One call stands on each line, with JSON's words in the place of Python's.
     """
     opening, close = "<function_calls>", "</function_calls>"
-    dialect = _tagged("olmo3_pythonic", opening, close, models=("olmo-?3",), ends=("<|im_end|>", "<|endoftext|>"))
+    dialect = _tagged("olmo3_pythonic", opening, close, ends=("<|im_end|>", "<|endoftext|>"))
     return replace(
         dialect,
         openers_for=None,
@@ -76,7 +76,7 @@ def lfm2_pythonic() -> Dialect:
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
-    dialect = _tagged("lfm2_pythonic", opening, close, models=("lfm-?2",), ends=("<|im_end|>",), zeros=True)
+    dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",), zeros=True)
     body = json_calls(close)
     return replace(
         dialect,
@@ -95,9 +95,82 @@ def lfm2_pythonic() -> Dialect:
     )
 
 
-def _tagged(
-    id: str, opening: str, close: str, *, models: tuple[str, ...], ends: tuple[str, ...], zeros: bool = False
-) -> Dialect:
+def minicpm4_python() -> Dialect:
+    """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, by their chat templates: Python between tokens.
+
+    The calls stand in a fence, one on each line, and thoughts between tokens before them.
+    """
+    opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
+    body = pythonic_calls(opening, close, fenced=True)
+    return Dialect(
+        id="minicpm4_python",
+        openers=(Opener((opening, SPACES, "```", OneOf(("python", "")), SPACES), body, ahead=(NAME, "(")),),
+        write_call=lambda name, arguments: f"{opening}\n```python\n{_write(name, arguments, _python)}\n```\n{close}",
+        reserved=(opening, close),
+        tags=(Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *ends_of_turn("<|im_end|>")),
+        notes="Arguments are literals and always have names.",
+    )
+
+
+def tool_code() -> Dialect:
+    """Return the dialect that Google's guide to function calling teaches to Gemma 3: a fence of its own.
+
+    Other answers hold such fences as well, so only calls of declared tools count.
+    """
+
+    def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
+        known, body = OneOf(tuple(filter(readable, names))), pythonic_calls("```tool_code", "```")
+        begin = ("```tool_code", BLANKS, LINE_END, SPACES)
+        return (Opener(begin, body, ahead=(known, "("), where="line_start"),) if known.words else ()
+
+    return Dialect(
+        id="tool_code",
+        openers=(),
+        openers_for=openers_for,
+        write_call=lambda name, arguments: f"```tool_code\n{_write(name, arguments, _python)}\n```",
+        write_result=lambda name, text: f"```tool_output\n{text}\n```",
+        reserved=("```tool_",),
+        tags=ends_of_turn("<end_of_turn>"),
+        auto=False,
+        notes="Arguments are literals and always have names.",
+    )
+
+
+def granite_lines() -> Dialect:
+    """Return what Granite 3.3 and 4.0 write in the place of their own dialects: a call on each line, without a tag.
+
+    Source: a parser for them in a pull request of vLLM. Code looks like that, too, so only lines at the start of a
+    message count that begin with a declared tool and an argument with a name.
+    """
+    return Dialect(
+        id="granite_lines",
+        openers=(),
+        openers_for=_lines_of,
+        write_call=lambda name, arguments: f"{_write(name, arguments, _python)}\n",
+        unmarked=((f"(?<![{_WORD}])[{_WORD}]", rf"[{_WORD}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{_KEY}=)"),),
+        tags=ends_of_turn("<|end_of_text|>"),
+        auto=False,
+        notes=f"{ALONE} Each has a line to itself, and its arguments always have names.",
+    )
+
+
+_WORD = NAME.characters
+_KEY = rf"[{_WORD}]{{1,128}}[ \t\r\n]{{0,32}}"
+
+
+def _lines_of(names: tuple[str, ...]) -> tuple[Opener, ...]:
+    """Return the openers; names take time to compile, so all that begin alike stand in one."""
+    known = [name for name in names if readable(name)]
+    argument = (NAME, SPACES, "=")
+    return tuple(
+        Opener((first,), call_line, ahead=(rest, "(", SPACES, *behind), where="start")
+        for first in dict.fromkeys(name[0] for name in known)
+        for rest in [OneOf(tuple(name[1:] for name in known if name[0] == first))]
+        for behind in ((")", BLANKS, LINE_END), argument)
+    )
+
+
+def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], zeros: bool = False) -> Dialect:
     """Return a dialect with a list of calls, or calls without one, between two tags, or a list without tags."""
     body = pythonic_calls(opening, close, zeros=zeros)
     return Dialect(
@@ -111,7 +184,6 @@ def _tagged(
         reserved=(opening, close),
         unmarked=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
         tags=ends_of_turn(*ends),
-        models=models,
         notes="Arguments are literals and always have names.",
     )
 
@@ -150,7 +222,6 @@ def gemma4() -> Dialect:
         Tag(("<|channel>", OneOf(("thought\n", ""))), closings=("<channel|>",)),
         Tag(("<channel|>",)),
         *ends_of_turn("<turn|>"),
-        models=("gemma-?4",),
     )
 
 
@@ -164,11 +235,10 @@ def functiongemma() -> Dialect:
         FUNCTION_GEMMA,
         ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>"),
         *ends_of_turn("<end_of_turn>"),
-        models=("function-?gemma",),
     )
 
 
-def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: Tag, models: tuple[str, ...]) -> Dialect:
+def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: Tag) -> Dialect:
     """Return a dialect whose calls and results stand `between` two tags each."""
     opening, close, result, end_of_result = between
     mark = syntax.quotes[0].mark
@@ -180,7 +250,6 @@ def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: T
         write_result=lambda name, text: f"{result}response:{name}{literal(as_object(text, 'value'))}{end_of_result}",
         reserved=(*between, mark),
         tags=(Tag((close,)), Tag((result,)), *tags),
-        models=models,
         notes=f"Strings stand between two {mark}, keys without quotes.",
     )
 

@@ -11,9 +11,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from streamtools import extract_tool_calls
+from streamtools.calls import ToolCall
 from streamtools.errors import UnreadableSource
 from streamtools.events import read_ui_event
-from streamtools.history import Format, Message, Results, User, read_messages, write_messages
+from streamtools.history import (
+    Assistant,
+    Format,
+    Message,
+    ProviderItem,
+    Results,
+    User,
+    read_messages,
+    write_messages,
+)
 from streamtools.outputs import validate
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.serving.client_frames import BadFrame, Frame, MessageFrame, ResumeFrame, read_frame
@@ -53,13 +63,19 @@ def _check_history(given: Input) -> Iterator[object]:
         if not ours:
             continue
         assert [] == breaches(written, format)
-        if format != "gemini":  # written, and not read
-            again = write_messages(read_messages(written), format, dialects=DIALECTS)
-            assert [] == breaches(again, format)
+        again = write_messages(read_messages(written), format, dialects=DIALECTS)
+        assert [] == breaches(again, format)
 
 
 def _is_ours(history: Sequence[Message]) -> bool:
-    """Whether all of it is written as we choose: parts of a user's message, and names that were answered, stay."""
+    """Whether all of it is written as we choose: parts of a user's message, names that were answered, malformed calls,
+    and what is a provider's own, stay as they came.
+    """
+    parts = [part for each in history if isinstance(each, Assistant) for part in each.parts]
+    if any(isinstance(part, ProviderItem) or part.own or (isinstance(part, ToolCall) and part.raw) for part in parts):
+        return False
+    if any(result.own or result.parts for each in history if isinstance(each, Results) for result in each.results):
+        return False
     texts = all(isinstance(each.content, str) for each in history if isinstance(each, User))
     names = [result.name for each in history if isinstance(each, Results) for result in each.results]
     return texts and all(_NAME.fullmatch(name) for name in names)

@@ -48,6 +48,14 @@ def _event(kind: str, **rest: Any) -> dict[str, Any]:
     return {"type": f"response.{kind}", **rest}
 
 
+def _converse(kind: str, index: Any, **rest: Any) -> dict[str, Any]:
+    return {f"contentBlock{kind}": {"contentBlockIndex": index, **rest}}
+
+
+def _told(kind: str, index: Any = None, **message: Any) -> dict[str, Any]:
+    return {"type": kind, "index": index, "delta": {"message": message}}
+
+
 def _of_chain(data: dict[str, Any], name: str = "provider-event") -> dict[str, Any]:
     return {"type": name, "data": data}
 
@@ -169,6 +177,54 @@ STREAMS: dict[str, Stream] = {
             *_BAD,
         ],
         last=[_of_chain({"type": "chain-completed", "response": {"text": "a"}}, "latitude-event")],
+    ),
+    "bedrock": Stream(
+        [
+            _converse("Start", NUMBER, start={"toolUse": {"toolUseId": f"c{NUMBER}", "name": "f"}}),
+            _converse("Start", NUMBER, start={"toolUse": {"toolUseId": "s", "name": "f", "type": "server_tool_use"}}),
+            _converse("Delta", NUMBER, delta={"toolUse": {"input": '{"a": 1'}}),
+            _converse("Delta", 0, delta={"toolUse": {"input": f'{{"a": "{LONG}"}}'}}),
+            _converse("Delta", NUMBER, delta={"toolUse": {"input": 5}}),
+            _converse("Delta", "odd", delta={"toolUse": 5}),
+            _converse("Delta", NUMBER, delta={"text": "a"}),
+            _converse("Delta", NUMBER, delta={"reasoningContent": {"text": "a", "signature": "s"}}),
+            _converse("Stop", NUMBER),
+            {"metadata": {"usage": {"inputTokens": NUMBER}, "trace": {"a": NUMBER}}},
+            {"chunk": {"bytes": "e30="}}, {"chunk": {"bytes": "?"}}, {"odd": {"a": NUMBER}},
+        ],
+        last=[{"messageStop": {"stopReason": "tool_use"}}],
+    ),
+    "cohere": Stream(
+        [
+            _told("content-delta", NUMBER, content={"text": "a"}),
+            _told("content-delta", NUMBER, content={"thinking": "a"}),
+            _told("tool-plan-delta", tool_plan="a"),
+            _told("tool-call-start", NUMBER, tool_calls={"id": f"c{NUMBER}", "function": {"name": "f"}}),
+            _told("tool-call-delta", NUMBER, tool_calls={"function": {"arguments": '{"a": 1'}}),
+            _told("tool-call-delta", 0, tool_calls={"function": {"arguments": f'{{"a": "{LONG}"}}'}}),
+            _told("tool-call-delta", NUMBER, tool_calls={"function": {"arguments": 5}}),
+            _told("tool-call-delta", None, tool_calls=5),
+            _told("tool-call-end", NUMBER),
+            _told("citation-start", NUMBER, citations={"start": NUMBER, "end": 5}),
+            *_BAD,
+        ],
+        first=[{"type": "message-start", "id": "m"}],
+        last=[{"type": "message-end", "delta": {"finish_reason": "TOOL_CALL"}}],
+    ),
+    "mistral": Stream(
+        [
+            {"type": "message.output.delta", "content": "a"},
+            {"type": "message.output.delta", "content": [MANY, {"type": "thinking", "thinking": [{"text": "a"}]}]},
+            {"type": "function.call.delta", "tool_call_id": f"c{NUMBER}", "name": "f", "arguments": '{"a": 1'},
+            {"type": "function.call.delta", "tool_call_id": "c0", "name": "f", "arguments": f'{{"a": "{LONG}"}}'},
+            {"type": "function.call.delta", "tool_call_id": f"c{NUMBER}", "arguments": 5},
+            {"type": "function.call.delta", "arguments": [5]},
+            {"type": "tool.execution.started", "id": f"t{NUMBER}", "name": "web_search", "arguments": "{}"},
+            {"type": "tool.execution.done", "id": f"t{NUMBER}", "name": "web_search", "info": {}},
+            *_BAD,
+        ],
+        first=[{"type": "conversation.response.started", "conversation_id": "c"}],
+        last=[{"type": "conversation.response.done", "usage": {"prompt_tokens": 5}}],
     ),
 }  # fmt: skip
 

@@ -39,6 +39,7 @@ from tests.fuzz.targets.grammars import EVENTS, MESSAGES, SCHEMAS, STREAMS, Stre
 from tests.machine.test_machine_laws import run
 from tests.outputs.test_encoders_contract import ENCODERS
 from tests.recording.test_scrubbing import PLANTED
+from tests.support import event_streams
 
 _ANY = Limits(calls=10**6)
 _ENCODERS = [[name for name in ENCODERS if name.startswith(kind)] for kind in ("native", "ai_sdk", "ag_ui", "openai")]
@@ -46,6 +47,8 @@ _LEFT = ("ai_sdk 6", "ag_ui 1.0", "openai, with usage")  # encoders of a body wh
 
 
 def _body(name: str, parts: list[Any]) -> bytes:
+    if name == "bedrock":
+        return b"".join(event_streams.event(kind, value) for each in parts for kind, value in each.items())
     begin, end = ("", "\n") if name == "ollama" else ("data: ", "\n\n")
     return "".join(each if isinstance(each, str) else f"{begin}{json.dumps(each)}{end}" for each in parts).encode()
 

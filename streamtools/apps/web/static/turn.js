@@ -25,7 +25,7 @@ class Turn {
     this.seen = event.seq;
     switch (event.type) {
       case "text": this.part("text").append(event.text); break;
-      case "reasoning": this.part("reasoning").append(event.text); break;
+      case "reasoning": if (event.text) this.part("reasoning").append(event.text); break;
       case "thinking": this.think(event); break;
       case "call-start": case "call-delta": case "progress":
         this.card(event.call_id).take(event, line); break;

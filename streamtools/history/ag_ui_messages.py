@@ -1,0 +1,80 @@
+"""Messages of AG-UI, as its clients post them: OpenAI's in another spelling, each with an id.
+
+Calls stand beside the text of an assistant's message, results in messages of their own. All of it is a client's: what
+the model was thinking comes back only as far as its provider has encrypted it, and activities are for the interface.
+
+Source: the package `ag-ui-protocol` 1.0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamtools.history.content import Content, given, read_content, text_in
+from streamtools.history.parts import User
+from streamtools.history.turns import Reader, read_call
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")
+_OTHERS = ("type", "parts", "tool_calls", "tool_call_id")  # of messages that are none of these
+
+
+def is_one(message: Mapping[str, Any]) -> bool:
+    """Return whether a message is one of these: it has a role and an id, and no member of other formats."""
+    if not isinstance(message.get("id"), str) or message.get("role") not in _ROLES:
+        return False
+    return not any(name in message for name in _OTHERS)
+
+
+def read(message: Mapping[str, Any], reader: Reader) -> None:
+    """Add what a message says. Raises ValueError for words of the system's that are not allowed."""
+    content = message.get("content")
+    match message["role"]:
+        case "system" | "developer":
+            reader.instruct(text_in(read_content(content)))
+        case "user":
+            reader.hear(User(_content(content)))
+        case "assistant":
+            _read_assistant(message, reader)
+        case "reasoning":
+            said = reader.go_on(None)
+            said.add_thought(text_in(read_content(content)), given(message, "encryptedValue") or None)
+        case "tool":
+            error = given(message, "error")
+            text = text_in(_content(content)) or error
+            reader.answer(message.get("toolCallId"), _content(content), is_error=bool(error), text=text)
+
+
+def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
+    said = reader.go_on(None)
+    if text := text_in(read_content(message.get("content"))):
+        said.add_text(text)
+    calls = message.get("toolCalls")
+    for call in calls if isinstance(calls, list | tuple) else ():
+        id = given(call, "id")
+        if isinstance(call, Mapping) and id and not reader.is_open(id):
+            reader.call(said, read_call(call, id, id, signature=given(call, "encryptedValue") or None))
+
+
+def _content(content: object) -> Content:
+    """Return what a user or a tool says, in texts, images and files."""
+    if not isinstance(content, list | tuple):
+        return read_content(content)
+    return [_part(each) if isinstance(each, Mapping) else {"type": "text", "text": str(each)} for each in content]
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    kind = given(part, "type")
+    source = part.get("source")
+    held = source if isinstance(source, Mapping) else part  # `binary` has none
+    media = given(held, "mimeType")
+    data = given(held, "value") if given(held, "type") == "data" else given(held, "data")
+    url = f"data:{media};base64,{data}" if data else given(held, "url") or given(held, "value")
+    if kind == "text" or not url:
+        return {"type": "text", "text": given(part, "text")}
+    if kind == "image" or media.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    name = given(part, "filename")
+    if url.startswith("data:"):
+        return {"type": "file", "file": {**({"filename": name} if name else {}), "file_data": url}}
+    return {"type": "text", "text": f"[{name or media or kind}: {url}]"}

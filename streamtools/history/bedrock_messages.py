@@ -1,0 +1,103 @@
+"""Messages of Bedrock's Converse: Anthropic's in all but the spelling of their blocks, which are objects of one member.
+
+So they are written as those are, block by block, and read as them. A block that has no counterpart goes back as it
+came. Converse wants words in each result, and takes ids of calls of up to 64 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamtools.history import anthropic_messages as anthropic
+from streamtools.history.content import given
+from streamtools.history.parts import Message
+from streamtools.history.turns import Draft, Reader
+from streamtools.json_values import compact, writable
+
+FORMAT = "bedrock"
+_ONE = ("text", "toolUse", "toolResult", "reasoningContent", "image", "document")
+_NO_WORDS = "(nothing)"
+
+
+def is_block(part: object) -> bool:
+    """Return whether a part is a block of Converse's, of a kind that is interpreted."""
+    return isinstance(part, Mapping) and "type" not in part and any(name in part for name in _ONE)
+
+
+def read_block(part: Mapping[str, Any], said: Draft) -> bool:
+    """Add a block of an assistant's message, if it is Converse's."""
+    if not is_block(part):
+        return False
+    said.format = FORMAT
+    match part:
+        case {"text": str() as text}:
+            said.add_text(text)
+        case {"toolUse": {"toolUseId": id, **call}} if call.get("type") is None:
+            said.add_call({"name": call.get("name"), "input": call.get("input")}, id)
+        case {"reasoningContent": {"reasoningText": {"text": str() as text, **rest}}}:
+            said.add_thought(text, rest.get("signature"))
+        case {"reasoningContent": {"redactedContent": str() as data}}:
+            said.add_thought("", data, redacted=True)
+        case _:
+            said.add_item(part)
+    return True
+
+
+def read_result(part: object, reader: Reader) -> bool:
+    """Add a block of a user's message, if it is a result."""
+    result = part.get("toolResult") if isinstance(part, Mapping) and is_block(part) else None
+    if not isinstance(result, Mapping):
+        return False
+    blocks = result.get("content")
+    content = [as_part(each) for each in blocks] if isinstance(blocks, list | tuple) else blocks
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping) and "json" in content[0]:
+        content = compact(writable(content[0]["json"]))
+    reader.answer(result.get("toolUseId"), content, is_error=result.get("status") == "error")
+    return True
+
+
+def as_part(part: Any) -> Any:
+    """Return a part of a user's message as others spell it, and what is none of Converse's as it is."""
+    match part if is_block(part) else None:
+        case {"text": str() as text}:
+            return {"type": "text", "text": text}
+        case {"image": {"format": str() as kind, "source": {"bytes": str() as data}}}:
+            return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
+    return part
+
+
+def write(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages of a settled history, in which answers to calls in text are the user's."""
+    return [
+        {"role": message["role"], "content": [_block(each) for each in message["content"]]}
+        for message in anthropic.write(history)
+    ]
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    match block:
+        case {"type": "text", "text": text}:
+            return {"text": text}
+        case {"type": "tool_use", "id": id, "name": name, "input": arguments}:
+            return {"toolUse": {"toolUseId": id[-64:], "name": name, "input": arguments}}
+        case {"type": "tool_result", "tool_use_id": id}:
+            status = {"status": "error"} if block.get("is_error") else {}
+            return {"toolResult": {"toolUseId": id[-64:], "content": _content(block.get("content")), **status}}
+        case {"type": "thinking", "thinking": text, "signature": signature}:
+            return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
+        case {"type": "redacted_thinking", "data": data}:
+            return {"reasoningContent": {"redactedContent": data}}
+        case {"type": "image", "source": {"type": "base64", "media_type": str() as kind, "data": data}}:
+            return {"image": {"format": kind.rpartition("/")[2], "source": {"bytes": data}}}
+        case {"type": "document", "source": {"type": "base64", "media_type": str() as kind, "data": data}}:
+            name = given(block, "title").rpartition(".")[0] or "document"
+            fitting = "".join(each if each.isalnum() or each in " -()[]" else "-" for each in name)
+            return {"document": {"format": kind.rpartition("/")[2], "name": fitting, "source": {"bytes": data}}}
+    return block
+
+
+def _content(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, list):
+        return [_block(each) for each in content]
+    return [{"text": content or _NO_WORDS}]

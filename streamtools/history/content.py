@@ -1,0 +1,113 @@
+"""Content: a text, or a list of parts, in a user's message or in the result of a call.
+
+Inside a history, parts are as OpenAI's chat writes them: texts, images, files. What is none of these is a provider's
+own: it goes to it as it is, and it is for the caller to know whether this provider takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from streamtools.json_values import compact, writable
+
+Content: TypeAlias = str | list[dict[str, Any]]
+
+
+def read_content(content: object) -> Content:
+    """Return a content of any provider's as it is in a history; what is neither text nor list is its JSON, null ""."""
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return ""
+    if isinstance(content, list | tuple):
+        return [read_part(part) for part in content]
+    return [read_part(content)]
+
+
+def text_in(content: Content) -> str:
+    """Return what a content says in text, the rest left out."""
+    return content if isinstance(content, str) else "".join(each["text"] for each in content if is_text(each))
+
+
+def is_text(part: Mapping[str, Any]) -> bool:
+    return part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def is_whole(part: Mapping[str, Any]) -> bool:
+    """Return whether a part of a history is a text, or holds its data or address, and is no reference by an id."""
+    match part.get("type"):
+        case "text":
+            return True
+        case "image_url":
+            return bool(given(part.get("image_url"), "url"))
+        case "file":
+            return bool(given(part.get("file"), "file_data")) and "file_id" not in part["file"]
+        case "input_audio":
+            return bool(given(part.get("input_audio"), "data"))
+    return False
+
+
+def given(value: object, key: str) -> str:
+    """Return a text in an object, "" if there is none."""
+    found = value.get(key) if isinstance(value, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def read_part(part: object) -> dict[str, Any]:
+    """Return a part of a message, in any provider's spelling, as it is in a history."""
+    if not isinstance(part, Mapping):
+        return {"type": "text", "text": part if isinstance(part, str) else compact(writable(part))}
+    match part.get("type"):
+        case "text" | "input_text" | "output_text" | "summary_text":
+            return {**part, "type": "text", "text": given(part, "text")}
+        case "image_url" | "input_image":
+            found = part.get("image_url")
+            image = {"url": found} if isinstance(found, str) else dict(found) if isinstance(found, Mapping) else {}
+            if isinstance(image.get("url"), str):
+                detail = {"detail": part["detail"]} if given(part, "detail") else {}
+                return {"type": "image_url", "image_url": image | detail}
+        case "image":
+            match part.get("source"):  # of Anthropic's
+                case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
+                    return _with_rest(part, {"url": f"data:{kind};base64,{data}"})
+                case {"type": "url", "url": str() as url}:
+                    return _with_rest(part, {"url": url})
+    return dict(part)
+
+
+def _with_rest(part: Mapping[str, Any], image: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in part.items() if name not in ("type", "source")}  # how it is cached
+    return {**rest, "type": "image_url", "image_url": image}
+
+
+def write_parts(
+    content: Content | Iterable[dict[str, Any]],
+    text: Callable[[dict[str, Any]], Any],
+    image: Callable[[dict[str, Any]], Any],
+    file: Callable[[str, str, str], Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Return a content with each text, image and file as these write it; what they make None is left out.
+
+    A file is one whose data is there: it is given as its media type, its data in Base64, and its name or "".
+    """
+    written = []
+    for part in [read_part(each) for each in ([content] if isinstance(content, str) else content)]:
+        kind = part.get("type")
+        if kind == "text":
+            written.append(text(part))
+        elif kind == "image_url" and given(part.get("image_url"), "url"):
+            written.append(image(part["image_url"]) | {name: part[name] for name in part.keys() & {"cache_control"}})
+        elif kind == "file" and file is not None and (found := data_of(given(part.get("file"), "file_data"))):
+            written.append(file(*found, given(part["file"], "filename")))
+        else:
+            written.append(part)
+    return [part for part in written if part is not None]
+
+
+def data_of(url: str) -> tuple[str, str] | None:
+    """Return the media type and the data that an address holds in Base64, None for one that leads elsewhere."""
+    head, comma, data = url.removeprefix("data:").partition(",")
+    if not (comma and url.startswith("data:") and head.endswith(";base64")):
+        return None
+    return head.partition(";")[0], data

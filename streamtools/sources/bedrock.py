@@ -1,0 +1,203 @@
+"""Bedrock's ConverseStream and InvokeModelWithResponseStream, as binary messages or as what boto3 makes of them.
+
+Converse has one form for all models: numbered content blocks, which grow by deltas, are stopped, and of which only
+those of calls are started too; then the reason, and behind it the usage. The message that holds that is the last one,
+so the turn ends with the transport, and well if a reason has come.
+
+InvokeModel passes on what the model's own API streams, each event in base64 in a `chunk`. It is read by the adapter of
+that API: Anthropic's Messages, or chat completions. An exception may stand in the place of any event, and is an error.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from streamtools.errors import Code
+from streamtools.events import ReasoningDelta, SourceEvent, SourceUsage, Usage
+from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.sources.adapter import UNREADABLE, FrameAdapter
+from streamtools.sources.anthropic import Anthropic
+from streamtools.sources.event_stream import EventStreamDecoder
+from streamtools.sources.frames import Frame
+from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.openai import ChatCompletions
+from streamtools.sources.provider_terms import (
+    Fault,
+    bounded,
+    finish_reason,
+    format_of,
+    read_fault,
+    read_usage,
+    string,
+    text_in,
+)
+
+_USAGE = {
+    "input": ("inputTokens",),
+    "output": ("outputTokens",),
+    "total": ("totalTokens",),
+    "cache_read": ("cacheReadInputTokens",),
+    "cache_write": ("cacheWriteInputTokens",),
+}
+_INSIDE: dict[str, type[Anthropic | ChatCompletions]] = {"anthropic": Anthropic, "openai": ChatCompletions}
+
+
+class Bedrock(FrameAdapter):
+    """Messages of an event stream into source events."""
+
+    name = "bedrock"
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(EventStreamDecoder(limits.frame), limits)
+        self._inner: FrameAdapter | None = None  # of the model's own API
+        self._blocks: dict[Any, OpenCall] = {}  # calls that have not stopped, by the index of their block
+        self._started = 0
+        self._reason: str | None = None
+        self._usage: Usage | None = None
+
+    @property
+    def ended(self) -> bool:
+        if self._inner is not None and self._reason is None:
+            return self._over or self._inner.ended
+        return self._over or bool(self._reason)
+
+    def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        value = self._decode(frame, events)
+        if value is UNREADABLE:
+            return
+        name = frame.event
+        if name == "message" and isinstance(value, dict) and len(value) == 1:  # of an SDK
+            ((name, value),) = value.items()
+        if name == "error" or name.endswith("Exception"):
+            fault = read_fault(value)
+            kind = fault.kind or bounded(name, 100)
+            self._fail(fault._replace(message=f"{fault.message or 'the request failed'} ({kind})", kind=kind), events)
+        elif name in _MEANING and isinstance(value, dict):
+            _MEANING[name](self, value, events)
+        else:
+            self._pass_strange(frame, value, events)
+
+    # Converse.
+
+    def _start_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        start, at = value.get("start"), _place(value)
+        tool = start.get("toolUse") if isinstance(start, dict) else None
+        if not isinstance(tool, dict):
+            self._pass_raw({"contentBlockStart": value}, events)
+            return
+        self._started += 1
+        call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
+        call.executed = tool.get("type") == "server_tool_use"
+        if at not in self._blocks and len(self._blocks) >= self._limits.calls:
+            call.refuse(events)
+            return
+        self._blocks[at] = call
+        if call.executed:
+            call.given = ""
+        else:
+            call.start(events)
+
+    def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        delta, at = value.get("delta"), _place(value)
+        delta = delta if isinstance(delta, dict) else {}
+        text, tool, thought = delta.get("text"), delta.get("toolUse"), delta.get("reasoningContent")
+        call = self._blocks.get(at)
+        if isinstance(text, str):
+            self._say(text, events)
+        elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
+            if not call.executed:
+                call.add(piece, events)
+            elif len(call.given) <= self._limits.call:
+                call.given += call.pairs.join(piece) if piece else ""
+        elif isinstance(thought, dict) and any(isinstance(thought.get(key), str) for key in _THOUGHTS):
+            self._think(thought.get("text"), events, string(thought.get("signature")))
+            if redacted := string(thought.get("redactedContent")):
+                events.append(ReasoningDelta("", redacted, redacted=True))
+        else:
+            if tool is not None or not delta:
+                end_doubtful(self._blocks, at, events)
+            self._pass_raw({"contentBlockDelta": value}, events)
+
+    def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        call = self._blocks.pop(_place(value), None)
+        if call is None:
+            return
+        if call.executed:
+            too_large = len(call.given) > self._limits.call
+            call.end(None if too_large else call.given or None, events, Code.TOO_LARGE if too_large else None)
+        else:
+            call.add(call.pairs.close(), events)
+            call.end(None, events)
+
+    def _stop_message(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        self._reason = self._reason or text_in(value, "stopReason") or "end_turn"
+        if more := value.get("additionalModelResponseFields"):
+            self._pass_raw({"additionalModelResponseFields": more}, events)
+
+    def _read_metadata(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        usage = read_usage(value.get("usage"), _USAGE)
+        if usage is not None and usage.input is not None:  # what was cached is counted apart
+            usage = replace(usage, input=usage.input + (usage.cache_read or 0) + (usage.cache_write or 0))
+        if usage is not None and usage != self._usage:
+            self._usage = usage
+            events.append(SourceUsage(usage))
+        if trace := value.get("trace"):
+            self._pass_raw({"trace": trace}, events)
+
+    # InvokeModel.
+
+    def _read_chunk(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        try:
+            frame = Frame(b64decode(string(value.get("bytes")) or "", validate=True))
+        except (binascii.Error, ValueError):
+            frame = Frame(b"a chunk that is no base64")
+        inner = self._decode(frame, events) if self._inner is None else None
+        if inner is UNREADABLE:
+            return
+        if self._inner is None and (name := format_of("message", inner)) in _INSIDE:
+            self._inner = _INSIDE[name](self._limits)
+        if self._inner is None:
+            self._pass_strange(frame, inner, events)
+        else:
+            events += self._inner.feed_frames([frame])
+
+    # The end.
+
+    def _end(self, events: list[SourceEvent]) -> None:
+        if self._inner is not None:
+            self._reason = "inside" if self._inner.ended else ""  # once it is closed, it no longer says so
+            events += self._inner.close()
+            return
+        self._flush(events)
+        if self._reason is not None:
+            raw = bounded(self._reason, 100)
+            self._complete_response(finish_reason(raw), raw, self._usage, events)
+
+    def _fail(self, fault: Any, events: list[SourceEvent]) -> None:
+        if self._inner is None:
+            super()._fail(fault, events)
+            return
+        events += self._inner.fail(fault.event() if isinstance(fault, Fault) else fault)
+        self._over = True
+
+
+_THOUGHTS = ("text", "signature", "redactedContent")
+_MEANING: dict[str, Callable[[Bedrock, dict[str, Any], list[SourceEvent]], None]] = {
+    "messageStart": lambda adapter, value, events: None,
+    "contentBlockStart": Bedrock._start_block,
+    "contentBlockDelta": Bedrock._change_block,
+    "contentBlockStop": Bedrock._stop_block,
+    "messageStop": Bedrock._stop_message,
+    "metadata": Bedrock._read_metadata,
+    "chunk": Bedrock._read_chunk,
+}
+
+
+def _place(value: dict[str, Any]) -> int | None:
+    index = value.get("contentBlockIndex")
+    return index if isinstance(index, int) else None

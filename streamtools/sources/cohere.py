@@ -1,0 +1,121 @@
+"""Cohere's chat of version 2: a message whose content, calls and citations start, grow and end, each by its index.
+
+What a delta holds stands deep inside of it, at `delta.message`, and only one of its members at a time. The plan that a
+model makes before it calls is reasoning. Citations pass as they came. `message-end` has the reason and the usage; the
+`[DONE]` behind it says nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamtools.events import SourceEvent, SourceUsage, Usage
+from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.sources.adapter import UNREADABLE, FrameAdapter
+from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, text_in
+
+_USAGE = {
+    "input": ("tokens.input_tokens", "billed_units.input_tokens"),
+    "output": ("tokens.output_tokens", "billed_units.output_tokens"),
+    "cache_read": ("cached_tokens",),
+}
+_NOTHING = ("content-end", "citation-end", "ping")
+
+
+class Cohere(FrameAdapter):
+    """Events of a chat over SSE into source events; `message-end` ends the run."""
+
+    name = "cohere"
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(SSEDecoder(limits.frame), limits)
+        self._calls: dict[Any, OpenCall] = {}  # those that have not ended, by their index
+        self._started = 0
+        self._usage: Usage | None = None
+
+    def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        if frame.data.startswith(b"[DONE]"):
+            return
+        value = self._decode(frame, events)
+        if value is UNREADABLE:
+            return
+        if not isinstance(value, dict):
+            self._pass_unknown(frame, value, events)
+            return
+        kind = value["type"] if isinstance(value.get("type"), str) else frame.event
+        delta = value.get("delta")
+        delta = delta if isinstance(delta, dict) else {}
+        message = delta.get("message")
+        if not self._act(kind, value, delta, message if isinstance(message, dict) else {}, events):
+            self._pass_unknown(frame, value, events)
+
+    def _act(
+        self,
+        kind: str,
+        value: dict[str, Any],
+        delta: dict[str, Any],
+        message: dict[str, Any],
+        events: list[SourceEvent],
+    ) -> bool:
+        """Append what an event means, and return whether it is known."""
+        at = value["index"] if isinstance(value.get("index"), int) else None
+        match kind:
+            case "content-start" | "content-delta":
+                content = message.get("content")
+                if not isinstance(content, dict):
+                    return False
+                text, thought = content.get("text"), content.get("thinking")
+                self._think(thought, events)
+                self._say(text, events)
+                return isinstance(text, str) or isinstance(thought, str)
+            case "tool-plan-delta":
+                self._think(message.get("tool_plan"), events)
+                return isinstance(message.get("tool_plan"), str)
+            case "tool-call-start" | "tool-call-delta":
+                return self._change_call(at, kind == "tool-call-start", message.get("tool_calls"), events)
+            case "tool-call-end":
+                if (call := self._calls.pop(at, None)) is not None:
+                    call.add(call.pairs.close(), events)
+                    call.end(None, events)
+            case "message-start":
+                self._name_response(value.get("id"), None)
+            case "message-end":
+                self._finish(delta, events)
+            case _:
+                return kind in _NOTHING
+        return True
+
+    def _change_call(self, at: int | None, starts: bool, told: Any, events: list[SourceEvent]) -> bool:
+        told = told[0] if isinstance(told, list) and told else told
+        function = told.get("function") if isinstance(told, dict) else None
+        function = function if isinstance(function, dict) else {}
+        piece = function.get("arguments")
+        if starts and isinstance(told, dict):
+            self._started += 1
+            call = OpenCall(str(self._started), text_in(told, "id"), text_in(function, "name"))
+            if at not in self._calls and len(self._calls) >= self._limits.calls:
+                call.refuse(events)
+                return True
+            self._calls[at] = call
+            call.start(events)
+        if (open_call := self._calls.get(at)) is not None and isinstance(piece, str):
+            open_call.add(piece, events)
+            return True
+        if piece is not None or not function:
+            end_doubtful(self._calls, at, events)
+        return starts and piece is None and isinstance(told, dict)
+
+    def _finish(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
+        reason = text_in(delta, "finish_reason")
+        raw = None if reason is None else bounded(reason, 100)
+        self._usage = read_usage(delta.get("usage"), _USAGE)
+        if (error := text_in(delta, "error")) is not None:
+            if self._usage is not None:
+                events.append(SourceUsage(self._usage))
+            self._fail(Fault(bounded(error), raw or "", None), events)
+            return
+        self._flush(events)
+        self._complete_response(finish_reason(raw), raw, self._usage, events)
+        self._over = True

@@ -1,0 +1,114 @@
+"""Mistral's conversations: outputs of messages, of function calls, and of tools that Mistral runs, by their events.
+
+The event's `type` says what it is; pieces of one call share its `tool_call_id`. A message's content is a text, or one
+part of it; parts that are neither text nor thinking pass as they came, as do Mistral's own tools and the hand-over from
+one agent to another. A call is complete when the response is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, Usage
+from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.sources.adapter import UNREADABLE, FrameAdapter
+from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.provider_terms import bounded_id, read_usage, string, text_in
+
+_USAGE = {"input": ("prompt_tokens",), "output": ("completion_tokens",), "total": ("total_tokens",)}
+
+
+class MistralConversations(FrameAdapter):
+    """Events of a conversation over SSE into source events; `conversation.response.done` ends the run."""
+
+    name = "mistral"
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(SSEDecoder(limits.frame), limits)
+        self._conversation: str | None = None
+        self._calls: dict[str | None, OpenCall] = {}  # in the order in which they began
+        self._excess: set[str | None] = set()  # the last of those that were too many
+        self._count = 0
+        self._usage: Usage | None = None
+
+    def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        value = UNREADABLE if frame.data.startswith(b"[DONE]") else self._decode(frame, events)
+        if value is UNREADABLE:
+            return
+        if not isinstance(value, dict):
+            self._pass_unknown(frame, value, events)
+            return
+        match value["type"] if isinstance(value.get("type"), str) else frame.event:
+            case "conversation.response.started":
+                self._conversation = self._conversation or bounded_id(value.get("conversation_id"))
+                self._blank = False
+            case "message.output.delta":
+                self._name_response(value.get("id"), value.get("model"))
+                self._add_content(value.get("content"), events)
+            case "function.call.delta":
+                self._name_response(None, value.get("model"))
+                self._change_call(value, events)
+            case "tool.execution.started":
+                self._add_executed(value, events)
+                self._pass_raw(value, events)
+            case "conversation.response.error":
+                self._report(value, events)
+            case "conversation.response.done":
+                self._finish(value, events)
+            case _:
+                self._pass_unknown(frame, value, events)
+
+    def _add_content(self, content: Any, events: list[SourceEvent]) -> None:
+        for part in content if isinstance(content, list) else (content,):
+            known = part if isinstance(part, dict) else {"type": "text", "text": part}
+            thought = known.get("thinking")
+            if known.get("type") == "text" and isinstance(known.get("text"), str):
+                self._say(known["text"], events)
+            elif known.get("type") == "thinking" and isinstance(thought, str | list):
+                for each in thought if isinstance(thought, list) else (thought,):
+                    self._think(each.get("text") if isinstance(each, dict) else each, events)
+                if signature := string(known.get("signature")):
+                    self._think("", events, signature)
+            else:
+                self._pass_raw(part, events)
+
+    def _change_call(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        id, arguments = text_in(value, "tool_call_id", "id"), value.get("arguments")
+        call = self._calls.get(id)
+        if call is None:
+            if id in self._excess:
+                return
+            self._count += 1
+            call = OpenCall(str(self._count), id, text_in(value, "name"))
+            if len(self._calls) >= self._limits.calls:
+                call.refuse(events)
+                self._excess = {id}
+                return
+            self._calls[id] = call
+            call.start(events)
+        if isinstance(arguments, str):
+            call.add(arguments, events)
+        elif isinstance(arguments, dict) and call.given is None:
+            call.given = arguments
+        elif arguments is not None:
+            end_doubtful(self._calls, id, events)
+            self._excess = {id}
+            self._pass_raw(value, events)
+
+    def _add_executed(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append a call that Mistral runs itself; what came of it comes as it is."""
+        self._count += 1
+        id, name = text_in(value, "id"), text_in(value, "name")
+        self._pass_call(NativeToolCall(str(self._count), name, value.get("arguments"), id, True), events)
+
+    def _finish(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        self._flush(events)
+        for call in self._calls.values():
+            call.add(call.pairs.close(), events)
+            call.end(call.given, events)
+        self._usage = read_usage(value.get("usage"), _USAGE)
+        id, model = self._response_id, self._model
+        end = ProviderCompleted(None, None, "stop", None, self._usage, ends_run=False, response_id=id, model=model)
+        events += [end, ChainCompleted(self._conversation)]
+        self._over = True

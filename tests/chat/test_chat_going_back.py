@@ -1,0 +1,245 @@
+"""Chats with providers that refuse what real ones refuse: a second request without what came in the first answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeAlias
+
+import httpx
+import pytest
+
+from streamtools import chat
+from streamtools.conversation.models import (
+    AnthropicMessages,
+    GeminiChat,
+    HTTPModel,
+    OpenAIChat,
+    OpenAIResponses,
+    ScriptedModel,
+)
+from streamtools.events import FollowUp, StepEnd
+from streamtools.history import Message
+
+pytestmark = pytest.mark.anyio
+
+Body = dict[str, Any]
+
+
+def sse(values: Iterable[Body]) -> bytes:
+    return b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values)
+
+
+def now(n: int = 1) -> str:
+    """Return the time."""
+    return f"{n}:00"
+
+
+# Each provider: what it streams in a turn with a call and in one without, and what it looks for in a request.
+
+
+def chat_stream(number: int, calls: bool, field: str) -> list[Body]:
+    value = details(number) if field == "reasoning_details" else "Hm"
+    call = {"index": 0, "id": f"c{number}", "function": {"name": "now", "arguments": "{}"}}
+    deltas: list[Body] = [{field: value}, {"tool_calls": [call]} if calls else {"content": "It is one."}]
+    told: list[Body] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    return [*told, {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}]}]
+
+
+def chat_complaint(body: Body, field: str) -> str | None:
+    turns: list[list[Body]] = [[]]
+    for message in body["messages"]:
+        turns = [*turns, []] if message["role"] == "user" else turns
+        turns[-1] += [message] if message["role"] == "assistant" else []
+    for turn in turns:
+        called = any("tool_calls" in message for message in turn)
+        for message in turn:
+            if called != (field in message):
+                return f"{field} is {'missing from' if called else 'not wanted in'} a turn"
+    return None
+
+
+def details(number: int) -> list[Body]:
+    return [{"type": "reasoning.encrypted", "data": f"secret {number}", "id": f"r{number}", "index": 0}]
+
+
+def anthropic_stream(number: int, calls: bool, first: Body) -> list[Body]:
+    last: Body = {"type": "text", "text": "It is one."}
+    if calls:
+        last = {"type": "tool_use", "id": f"c{number}", "name": "now", "input": {"n": 1}}
+    blocks = [first, {"type": "text", "text": "So: "}, last]
+    told: list[Body] = [{"type": "message_start", "message": {"id": f"m{number}", "content": []}}]
+    for at, each in enumerate(blocks):
+        told.append({"type": "content_block_start", "index": at, "content_block": each})
+        if "signature" in each:
+            told.append({"type": "content_block_delta", "index": at, "delta": {"type": "signature_delta", **SIGNED}})
+        told.append({"type": "content_block_stop", "index": at})
+    reason = "tool_use" if calls else "end_turn"
+    return [*told, {"type": "message_delta", "delta": {"stop_reason": reason}}, {"type": "message_stop"}]
+
+
+SIGNED = {"signature": "s"}
+
+
+def anthropic_complaint(body: Body, first: Body) -> str | None:
+    for message in body["messages"]:
+        if message["role"] == "assistant" and message["content"][0] != first:
+            return "a turn does not begin with what it began with"
+    return None
+
+
+def responses_stream(number: int, calls: bool, item: Body) -> list[Body]:
+    last: Body = {"type": "message", "id": f"m{number}", "role": "assistant", "phase": "final_answer"}
+    last["content"] = [{"type": "output_text", "text": "It is one."}]
+    if calls:
+        call = {"type": "function_call", "id": f"fc{number}", "call_id": f"c{number}"}
+        last = {**call, "name": "now", "arguments": "{}"}
+    thought = {"type": "reasoning", "id": f"rs{number}", "summary": [], "encrypted_content": f"e{number}"}
+    items = [thought, {**item, "id": f"ws{number}"}, last] if item else [thought, last]
+    told: list[Body] = [
+        {"type": "response.output_item.done", "output_index": at, "item": each} for at, each in enumerate(items)
+    ]
+    return [*told, {"type": "response.completed", "response": {"output": items}}]
+
+
+def responses_complaint(body: Body, item: Body) -> str | None:
+    items = body["input"]
+    for at, each in enumerate(items):
+        if each.get("type") == "reasoning":
+            behind = items[at + 1] if at + 1 < len(items) else {}
+            if not each.get("encrypted_content") or behind.get("role") == "user" or behind.get("type") == "reasoning":
+                return "reasoning was provided without its required following item"
+        elif each.get("role") == "assistant" and each.get("phase") != "final_answer":
+            return "a message without its phase"
+        elif each.get("type") == "web_search_call" and items[at - 1].get("type") != "reasoning":
+            return "a search was provided without its required reasoning item"
+    turns = sum(each.get("type") == "function_call" or each.get("role") == "assistant" for each in items)
+    wanted = turns * (2 if item else 1)
+    return None if wanted == sum(each.get("type") in ("reasoning", "web_search_call") for each in items) else "lost"
+
+
+def gemini_stream(number: int, calls: bool, on: str) -> list[Body]:
+    last: Body = {"functionCall": {"name": "now", "args": {}}} if calls else {"text": "It is one."}
+    parts = [{"text": "So: "}, {**last, "thoughtSignature": f"s{number}"}]
+    if on == "code":
+        code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "x"}
+        parts = [code, {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}, *parts]
+    told: list[Body] = [{"candidates": [{"content": {"parts": [part]}}]} for part in parts]
+    return [*told, {"candidates": [{"finishReason": "STOP"}]}]
+
+
+def gemini_complaint(body: Body, on: str) -> str | None:
+    for number, content in enumerate(each for each in body["contents"] if each["role"] == "model"):
+        signed = [part for part in content["parts"] if part.get("thoughtSignature") == f"s{number}"]
+        if len(signed) != 1 or signed[0].get("text") == "So: ":
+            return "missing thought_signature"
+        if on == "code" and [*content["parts"][0]] != ["executableCode", "thoughtSignature"]:
+            return "lost"
+    return None
+
+
+THINKING: Body = {"type": "thinking", "thinking": "Hm", "signature": "s"}
+HIDDEN: Body = {"type": "redacted_thinking", "data": "d"}
+SEARCHED: Body = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
+Stream: TypeAlias = Callable[[int, bool], list[Body]]
+Complaint: TypeAlias = Callable[[Body], str | None]
+
+
+def provider(make: type[HTTPModel], stream: Callable[..., Any], complaint: Callable[..., Any], what: Any) -> Any:
+    """Return a provider that streams with `what` in each turn, and misses that in a request."""
+    return make, partial(_streaming, stream, what), partial(_complaining, complaint, what)
+
+
+def _streaming(stream: Callable[..., list[Body]], what: Any, number: int, calls: bool) -> list[Body]:
+    return stream(number, calls, what)
+
+
+def _complaining(complaint: Callable[..., str | None], what: Any, body: Body) -> str | None:
+    return complaint(body, what)
+
+
+CHAT = partial(provider, OpenAIChat, chat_stream, chat_complaint)
+CLAUDE = partial(provider, AnthropicMessages, anthropic_stream, anthropic_complaint)
+ITEMS = partial(provider, OpenAIResponses, responses_stream, responses_complaint)
+GOOGLE = partial(provider, GeminiChat, gemini_stream, gemini_complaint)
+PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
+    **{field: CHAT(field) for field in ("reasoning_content", "reasoning", "reasoning_details")},
+    "thinking": CLAUDE(THINKING),
+    "redacted thinking": CLAUDE(HIDDEN),
+    "compaction": CLAUDE({"type": "compaction", "content": "all of it"}),
+    "encrypted reasoning": ITEMS({}),
+    "a search behind reasoning": ITEMS(SEARCHED),
+    "thought signatures": GOOGLE(""),
+    "code that Google runs": GOOGLE("code"),
+}
+
+
+@pytest.mark.parametrize(("make", "stream", "complaint"), PROVIDERS.values(), ids=PROVIDERS)
+async def test_three_turns_with_tools(make: type[HTTPModel], stream: Stream, complaint: Complaint) -> None:
+    """Each request is accepted: with a call and its result in the first and the last turn, and one without between."""
+    answers = [True, False, False, True, True, False]
+    asked: list[Body] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        if (why := complaint(body)) is not None:
+            return httpx.Response(400, json={"error": {"message": why}})
+        asked.append(body)
+        return httpx.Response(200, content=sse(stream(len(asked) - 1, answers[len(asked) - 1])))
+
+    history: list[Message | Body] = []
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        model = make("m", client=client, api_key="k", retries=0)
+        for question in ("What time is it?", "Thanks.", "And now?"):
+            async with chat(model, [*history, {"role": "user", "content": question}], tools=[now]) as events:
+                async for _ in events:
+                    pass
+            assert ("finished", []) == (events.result.reason, events.result.errors)
+            history = [*events.history]
+    assert 6 == len(asked)
+
+
+# A turn that its provider pauses.
+
+PAUSED: list[Body] = [
+    {"type": "message_start", "message": {"id": "m", "content": []}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "I look. "}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "x"}},
+    },
+    {"type": "content_block_stop", "index": 1},
+    {"type": "message_delta", "delta": {"stop_reason": "pause_turn"}},
+    {"type": "message_stop"},
+]
+
+
+@pytest.mark.parametrize("tools", [None, [now]], ids=["no tools", "tools"])
+async def test_a_turn_that_is_paused_goes_on(tools: Any) -> None:
+    """The whole of it is sent back, nothing behind it, and what comes then is the next step."""
+    end = anthropic_stream(1, False, {"type": "web_search_tool_result", "tool_use_id": "srv", "content": []})
+    model = ScriptedModel([sse(PAUSED), sse(PAUSED), sse(end)], format="anthropic")
+    async with chat(model, [{"role": "user", "content": "?"}], tools=tools, tool_choice="auto") as events:
+        told = [event async for event in events]
+    assert ["pause", "pause", "stop"] == [event.finish_reason for event in told if isinstance(event, StepEnd)]
+    assert 2 == sum(isinstance(event, FollowUp) for event in told)
+    assert ("finished", "stop") == (events.result.reason, events.result.finish_reason)
+    first, second, third = (AnthropicMessages("m", api_key="").body(ask)["messages"] for ask in model.asks)
+    assert ["user"] == [message["role"] for message in first]
+    assert ["user", "assistant"] == [message["role"] for message in second] == [message["role"] for message in third]
+    assert ["text", "server_tool_use"] == [block["type"] for block in second[-1]["content"]]
+    assert 2 * ["text", "server_tool_use"] == [block["type"] for block in third[-1]["content"]]
+
+
+async def test_pauses_are_steps() -> None:
+    """Their number is bounded, and who asks for no follow-up gets none."""
+    bounds: list[tuple[Any, int, str]] = [({"max_steps": 2}, 2, "stopped"), ({"follow_up": "never"}, 1, "finished")]
+    for options, asks, reason in bounds:
+        model = ScriptedModel([sse(PAUSED)] * 5, format="anthropic")
+        async with chat(model, [{"role": "user", "content": "?"}], **options) as events:
+            async for _ in events:
+                pass
+        assert (asks, reason) == (len(model.asks), events.result.reason)

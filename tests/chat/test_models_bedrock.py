@@ -1,0 +1,219 @@
+"""Bedrock and Cohere: bodies, where requests go and with what, signing in a thread, and an answer over a connection."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools import ToolStream, tool
+from streamtools.conversation.models import Ask, BedrockConverse, CohereChat
+from streamtools.errors import Code
+from streamtools.events import Done, Error
+from streamtools.history import Assistant, Message, System, User, read_messages
+from streamtools.tools import ToolChoice, ToolRegistry
+from tests.support.event_streams import event, exception
+from tests.support.provider_streams import BY_NAME
+
+HISTORY: tuple[Message, ...] = (System("Be brief."), User("Hi"))
+ARN = "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-sonnet-4-v1:0"
+
+
+@tool
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"rain in {city}"
+
+
+@tool
+def clock() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+TOOLS = (weather, clock)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_BEARER_TOKEN_BEDROCK", "AWS_REGION", "AWS_DEFAULT_REGION", "CO_API_KEY", "COHERE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def bedrock(**given: Any) -> BedrockConverse:
+    return BedrockConverse("a.b-v1:0", **({"region": "us-east-1"} | given))
+
+
+def test_a_body_of_converse() -> None:
+    """The system's words, the tools and the sampling options have each an object of their own."""
+    body = bedrock(max_tokens=9, stop="END", additionalModelRequestFields={"a": 1}).body(Ask(HISTORY, TOOLS))
+
+    assert [{"role": "user", "content": [{"text": "Hi"}]}] == body["messages"]
+    assert [{"text": "Be brief."}] == body["system"]
+    assert {"maxTokens": 9, "stopSequences": ["END"]} == body["inferenceConfig"]
+    assert {"tools": ToolRegistry(*TOOLS).definitions("bedrock")} == body["toolConfig"]
+    assert {"a": 1} == body["additionalModelRequestFields"]
+    assert ["messages"] == list(bedrock().body(Ask((User("Hi"),))))
+
+
+def test_the_choice_of_a_tool() -> None:
+    """None has no word of its own, and a history with calls needs its tools."""
+
+    def config(mode: Any, history: tuple[Message, ...] = HISTORY) -> Any:
+        name = "clock" if mode == "tool" else None
+        return bedrock().body(Ask(history, TOOLS, ToolChoice(mode, name))).get("toolConfig", {})
+
+    assert {"any": {}} == config("required")["toolChoice"]
+    assert {"tool": {"name": "clock"}} == config("tool")["toolChoice"]
+    assert {} == config("none")
+    call = [{"id": "c", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]
+    asked = read_messages([{"role": "assistant", "tool_calls": call}])
+    assert ["tools"] == list(config("none", (*HISTORY, *asked)))
+
+
+@pytest.mark.parametrize(("model", "path"), [
+    ("a.b-v1:0", "/model/a.b-v1%3A0/converse-stream"),
+    (ARN, f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse-stream"),
+])  # fmt: skip
+def test_names_of_models_in_the_path(model: str, path: str) -> None:
+    """Colons and slashes are escaped, and the HTTP client leaves them so."""
+    url = BedrockConverse(model, region="us-east-1").url
+    assert f"https://bedrock-runtime.us-east-1.amazonaws.com{path}" == url
+    assert path.encode() == httpx.URL(url).raw_path
+
+
+def test_the_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As given, of the ARN, of the environment; or nobody knows where to ask."""
+    assert "eu-west-1" in BedrockConverse(ARN).url
+    assert "us-west-2" in BedrockConverse(ARN, region="us-west-2").url
+    with pytest.raises(ValueError, match="give `region=`"):
+        BedrockConverse("m")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
+    assert "https://bedrock-runtime.ap-south-1.amazonaws.com/model/m/converse-stream" == BedrockConverse("m").url
+    assert BedrockConverse("m", base_url="http://127.0.0.1:1").url.startswith("http://127.0.0.1:1/model/m")
+
+
+class Provider:
+    """A transport that remembers its requests, and answers them with a stream."""
+
+    def __init__(self, body: bytes, declared: str) -> None:
+        self.requests: list[httpx.Request] = []
+        self.client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        self._body, self._declared = body, declared
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        return httpx.Response(200, headers={"content-type": self._declared}, content=self._body)
+
+
+async def ask(model: Any) -> Any:
+    async with model.stream(Ask(HISTORY, TOOLS)) as source, ToolStream(source, tools=TOOLS, execute="never") as events:
+        told = [each async for each in events]
+    return told, events.result
+
+
+@pytest.mark.anyio
+async def test_a_key_is_a_bearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs nothing else; and the answer goes back as what it was."""
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "key")
+    provider = Provider(BY_NAME["bedrock"].body, BY_NAME["bedrock"].declared)
+    async with provider.client:
+        told, result = await ask(bedrock(client=provider.client))
+
+    assert "Bearer key" == provider.requests[0].headers["authorization"]
+    assert isinstance(told[-1], Done)
+    assert "finished" == told[-1].reason
+    (said,) = result.messages("bedrock", answer_pending=False)
+    assert ["reasoningContent", "text", "toolUse", "toolUse"] == [next(iter(block)) for block in said["content"]]
+
+
+@pytest.mark.anyio
+async def test_an_exception_in_mid_stream() -> None:
+    """It is the error of the run, with its name."""
+    body = event("messageStart", {}) + exception("modelTimeoutException", {"message": "Too slow"})
+    provider = Provider(body, BY_NAME["bedrock"].declared)
+    async with provider.client:
+        told, _ = await ask(bedrock(client=provider.client, api_key="key"))
+    (error,) = [each for each in told if isinstance(each, Error)]
+    assert (Code.UPSTREAM_ERROR, "Too slow (modelTimeoutException)") == (error.code, error.message)
+
+
+@pytest.mark.anyio
+async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key; credentials may have to be fetched, and are asked for with each request."""
+    seen: list[Any] = []
+
+    class Credentials:
+        def get_frozen_credentials(self) -> str:
+            seen.append(threading.current_thread())
+            return "frozen"
+
+    class SigV4Auth:
+        def __init__(self, *given: Any) -> None:
+            seen.append(given)
+
+        def add_auth(self, request: Any) -> None:
+            request.headers["Authorization"] = f"signed {request.method} {request.url}"
+
+    class AWSRequest:
+        def __init__(self, method: str, url: str, headers: dict[str, str], data: bytes) -> None:
+            self.method, self.url, self.headers, self.data = method, url, headers, data
+
+    modules: dict[str, dict[str, Any]] = {
+        "botocore": {},
+        "botocore.auth": {"SigV4Auth": SigV4Auth},
+        "botocore.awsrequest": {"AWSRequest": AWSRequest},
+        "botocore.session": {"get_session": None},
+    }
+    for name, members in modules.items():
+        module = ModuleType(name)
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, name, module)
+    provider = Provider(BY_NAME["bedrock"].body, BY_NAME["bedrock"].declared)
+    model = bedrock(client=provider.client, credentials=Credentials())
+    async with provider.client:
+        await ask(model)
+        await ask(model)
+
+    signed = f"signed POST {model.url}"
+    assert [signed, signed] == [each.headers["authorization"] for each in provider.requests]
+    threads = [each for each in seen if isinstance(each, threading.Thread)]
+    assert 2 == len(threads)
+    assert threading.main_thread() not in threads
+    assert ("frozen", "bedrock", "us-east-1") in seen
+
+
+@pytest.mark.anyio
+async def test_signing_without_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said what to install, and what can be done without."""
+    monkeypatch.setitem(sys.modules, "botocore.auth", None)
+    with pytest.raises(ImportError, match=r"streamtools\[bedrock\].*AWS_BEARER_TOKEN_BEDROCK"):
+        await ask(bedrock())
+
+
+def test_a_body_of_cohere() -> None:
+    """Options go by Cohere's names; of a named tool only that one is sent, and it is required."""
+    body = CohereChat("m", stop="END", top_p=0.5).body(Ask(HISTORY, TOOLS, ToolChoice("tool", "clock")))
+
+    assert [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}] == body["messages"]
+    assert (["END"], 0.5, "REQUIRED") == (body["stop_sequences"], body["p"], body["tool_choice"])
+    assert ToolRegistry(clock).definitions("cohere") == body["tools"]
+    assert "NONE" == CohereChat("m").body(Ask(HISTORY, TOOLS, ToolChoice("none")))["tool_choice"]
+
+
+@pytest.mark.anyio
+async def test_a_turn_of_cohere() -> None:
+    """What it thought before its calls goes back as its plan."""
+    provider = Provider(BY_NAME["cohere"].body, BY_NAME["cohere"].declared)
+    async with provider.client:
+        _, result = await ask(CohereChat("m", client=provider.client, api_key="key"))
+
+    (request,) = provider.requests
+    assert ("https://api.cohere.com/v2/chat", "Bearer key") == (str(request.url), request.headers["authorization"])
+    (said,) = result.messages("cohere", answer_pending=False)
+    assert ("Two things are asked.", 2) == (said["tool_plan"], len(said["tool_calls"]))
+    assert isinstance(read_messages([said])[0], Assistant)

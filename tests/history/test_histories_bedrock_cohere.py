@@ -1,0 +1,121 @@
+"""Histories of Bedrock's Converse and of Cohere: each block is read, and written back as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools.history import Assistant, Origin, read_messages, write_messages
+
+CALL = {"toolUse": {"toolUseId": "tooluse_1", "name": "f", "input": {"a": 1}}}
+THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Hm", "signature": "s"}}}
+HIDDEN = {"reasoningContent": {"redactedContent": "ZGF0YQ=="}}
+RESULT = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "x"}]}}
+CITED = {"citationsContent": {"content": [{"text": "a"}], "citations": []}}
+HOSTED = {"toolUse": {"toolUseId": "t", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}}
+
+
+def user(*blocks: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks)}
+
+
+def said(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+HISTORIES: dict[str, list[dict[str, Any]]] = {
+    "texts": [user({"text": "Hi"}), said({"text": "Yes"})],
+    "reasoning, a call and its result": [user({"text": "Hi"}), said(THOUGHT, {"text": "a"}, CALL), user(RESULT)],
+    "hidden reasoning": [said(HIDDEN, {"text": "a"})],
+    "an image and a document": [
+        user(
+            {"image": {"format": "png", "source": {"bytes": "aGk="}}},
+            {"document": {"format": "pdf", "name": "a", "source": {"bytes": "aGk="}}},
+            {"guardContent": {"text": {"text": "a"}}},
+            {"text": "?"},
+        )
+    ],
+    "a failure": [
+        said(CALL),
+        user({"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "no"}], "status": "error"}}),
+    ],
+    "what nobody interprets": [said(HOSTED, {"text": "a"})],
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_converse_is_written_back_as_it_was(history: list[dict[str, Any]]) -> None:
+    """Each block in its place."""
+    assert history == write_messages(read_messages(history), "bedrock", unanswered="leave")
+
+
+def test_what_converse_says_to_others() -> None:
+    """Texts, images, calls and results have their counterparts; reasoning and blocks of its own stay behind."""
+    history = [user({"text": "Hi"}), said(THOUGHT, {"text": "a"}, HOSTED, CALL), user(RESULT)]
+    written = write_messages(read_messages(history), "openai", provider=Origin(host="api.openai.com"))
+    function = {"name": "f", "arguments": '{"a":1}'}
+    assert [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {
+            "role": "assistant",
+            "content": "a",
+            "tool_calls": [{"id": "tooluse_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "tooluse_1", "content": "x"},
+    ] == written
+
+
+def test_results_that_converse_holds_as_json() -> None:
+    """They are text to the model, and so is one without words."""
+    value = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"json": {"a": [1]}}]}}
+    empty = {"toolResult": {"toolUseId": "tooluse_1", "content": []}}
+    for result, text in ((value, '{"a":[1]}'), (empty, "(nothing)")):
+        (_, written) = write_messages(read_messages([said(CALL), user(result)]), "bedrock")
+        assert [{"text": text}] == written["content"][0]["toolResult"]["content"]
+
+
+def test_converse_of_another_provider() -> None:
+    """Ids are cut to what is taken, in the call and in its result."""
+    long = "call_" + "x" * 80
+    calls = [{"id": long, "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    asks: dict[str, Any] = {"role": "assistant", "tool_calls": calls}
+    history = [asks, {"role": "tool", "tool_call_id": long, "content": "x"}]
+    asked, answered = write_messages(read_messages(history), "bedrock")
+    ids = asked["content"][0]["toolUse"]["toolUseId"], answered["content"][0]["toolResult"]["toolUseId"]
+    assert (long[-64:], long[-64:]) == ids
+
+
+FUNCTION = {"id": "f_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+COHERE: dict[str, list[dict[str, Any]]] = {
+    "a plan, a call and its result": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "tool_plan": "I look.", "tool_calls": [FUNCTION]},
+        {"role": "tool", "tool_call_id": "f_1", "content": "x"},
+    ],
+    "thinking": [
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Yes"}],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("history", COHERE.values(), ids=COHERE)
+def test_cohere_is_written_back_as_it_was(history: list[dict[str, Any]]) -> None:
+    """Plans in their field, thoughts among the content."""
+    read = [
+        Assistant(parts=each.parts, origin=Origin("cohere")) if isinstance(each, Assistant) else each
+        for each in read_messages(history)
+    ]
+    assert history == write_messages(read, "cohere")
+
+
+def test_what_cohere_thought_is_its_own() -> None:
+    """Neither do others get its plan, nor does it get what others thought."""
+    read = read_messages(COHERE["a plan, a call and its result"])
+    assert "I look." not in str(write_messages(read, "openai"))
+    theirs = [Assistant("a", thoughts=read[2].thoughts, origin=Origin("anthropic"))]  # type: ignore[union-attr]
+    assert [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}] == write_messages(theirs, "cohere")

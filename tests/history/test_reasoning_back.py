@@ -1,0 +1,130 @@
+"""Reasoning of chat completions on its way back: which messages carry it, and in which field."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streamtools.history import (
+    Assistant,
+    Message,
+    Origin,
+    SendReasoning,
+    Step,
+    read_messages,
+    steps_to_history,
+    write_messages,
+)
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "x"}
+
+
+def user(text: str = "?") -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(content: str | None = None, *, calls: bool = False, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **({"tool_calls": [CALL]} if calls else {}), **fields}
+
+
+THREE_TURNS = [
+    user(),
+    said(calls=True, reasoning_content="1"),
+    RESULT,
+    said("a", reasoning_content="2"),
+    user(),
+    said("b", reasoning_content="3"),
+    user(),
+    said(calls=True, reasoning_content="4"),
+    RESULT,
+]
+
+
+def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", **how: Any) -> list[Any]:
+    """Return what each message of the assistant's carries."""
+    written = write_messages(read_messages(messages), "openai", **how)
+    return [message.get(field) for message in written if message["role"] == "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("send", "expected"),
+    [
+        ("with_calls", ["1", "2", None, "4"]),
+        ("always", ["1", "2", "3", "4"]),
+        ("since_user", [None, None, None, "4"]),
+        ("never", [None, None, None, None]),
+    ],
+)
+def test_which_turns_get_it_back(send: SendReasoning, expected: list[str | None]) -> None:
+    """Each turn in which calls were made, on all of its messages; or as is asked for."""
+    assert expected == reasoning(THREE_TURNS, send_reasoning=send)
+
+
+def test_turns_with_calls_keep_it_in_all_later_requests() -> None:
+    """However many turns follow."""
+    for more in range(3):
+        assert ["1", "2"] == reasoning([*THREE_TURNS[:4], *[user()] * more])
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_message_without_any_carries_an_empty_one(field: str) -> None:
+    """In turns with calls, once the server has used such a field; the field is the one that it used."""
+    messages = [
+        user(),
+        said(calls=True, **{field: "1"}),
+        RESULT,
+        said("a"),
+        user(),
+        said("b"),
+        user(),
+        said(calls=True),
+    ]
+    assert ["1", "", None, ""] == reasoning([*messages, RESULT], field)
+    assert [None, None] == reasoning([user(), said(calls=True), RESULT, said("a")], field)
+
+
+def test_the_last_message_of_a_turn_with_calls() -> None:
+    """One that the history ends with carries it, too."""
+    assert ["1", "2"] == reasoning(THREE_TURNS[:4])
+
+
+def test_details_are_never_empty() -> None:
+    """Only a text can be."""
+    details = [{"type": "reasoning.encrypted", "data": "d", "index": 0}]
+    messages = [user(), said(calls=True, reasoning_details=details), RESULT, said("a")]
+    assert [details, None] == reasoning(messages, "reasoning_details")
+    assert [None, None] == reasoning(messages)
+
+
+def test_another_host_gets_none() -> None:
+    """It would refuse the field, or take it for its own."""
+    history: list[Message] = read_messages(THREE_TURNS)
+    origin = Origin("openai", "api.deepseek.com")
+    steps = [Step(replace(each, origin=origin)) for each in history if isinstance(each, Assistant)]
+    told = steps_to_history(steps)
+    for host, expected in (("api.deepseek.com", "1"), (None, "1"), ("api.openai.com", None)):
+        (first, *_) = write_messages(told, "openai", unanswered="cancelled", provider=Origin(host=host))
+        assert expected == first.get("reasoning_content")
+
+
+def test_hosts_that_are_known_to_want_it() -> None:
+    """What a front end tells of it goes back, and an empty field with what another provider has said."""
+    step = {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"}
+    parts = [{"type": "reasoning", "text": "1"}, step, {"type": "step-start"}, {"type": "text", "text": "a"}]
+    messages: list[Any] = [{"id": "m", "role": "assistant", "parts": parts}, {"id": "n", "role": "user", "parts": []}]
+    assert ["1", ""] == reasoning(messages, provider=Origin(host="api.deepseek.com"))
+    assert ["1", ""] == reasoning(messages, "reasoning", provider=Origin(host="openrouter.ai"))
+    assert [None, None] == reasoning(messages, provider=Origin(host="api.openai.com"))
+    thinking = {"type": "thinking", "thinking": "1", "signature": "s"}
+    use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    other = [user(), {"role": "assistant", "content": [thinking, use]}, user()]
+    assert [""] == reasoning(other, provider=Origin(host="api.deepseek.com"))
+
+
+@pytest.mark.parametrize("format", ["responses", "anthropic", "gemini"])
+def test_other_formats_get_none(format: str) -> None:
+    """It is no reasoning of theirs."""
+    assert "reasoning" not in str(write_messages(read_messages(THREE_TURNS), format)).replace("reasoning_content", "!")

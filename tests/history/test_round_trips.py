@@ -1,0 +1,488 @@
+"""What was read is written again as it was, for the provider that it is from; and for no other what is that one's own.
+
+Listed normalisations, which the messages here avoid: a text stands for a list of nothing but texts (chat) or the other
+way round (Anthropic), arguments are compact JSON and never empty, a developer is the system, members that are null and
+empty texts are left out, neighbours with one role are joined (Anthropic, Gemini), results stand in call order.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools.history import (
+    Assistant,
+    Message,
+    Origin,
+    ProviderItem,
+    Results,
+    TextPart,
+    Thought,
+    User,
+    read_messages,
+    without_reasoning,
+    write_messages,
+)
+
+Messages = list[dict[str, Any]]
+
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+QUOTE = {"type": "web_search_result_location", "url": "u", "title": "t", "encrypted_index": "i", "cited_text": "c"}
+SEARCH: list[dict[str, Any]] = [
+    {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "x"}},
+    {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srv",
+        "content": [
+            {"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": "e", "page_age": None}
+        ],
+    },
+]
+ANTHROPIC_ASK = {"role": "user", "content": [{"type": "text", "text": "?"}]}
+
+
+def anthropic(*blocks: dict[str, Any]) -> Messages:
+    return [ANTHROPIC_ASK, {"role": "assistant", "content": [*blocks]}]
+
+
+def use(id: str = "t", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": "f", "input": {"a": 1}, **more}
+
+
+def told(content: Any, id: str = "t", **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": content, **more}]}
+
+
+def chat_call(id: str = "c", arguments: str = '{"a":1}', **more: Any) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}, **more}
+
+
+def function(id: str = "c", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": id, "name": "f", "arguments": '{"a":1}', **more}
+
+
+def output(value: Any = "x", id: str = "c", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": id, "output": value, **more}
+
+
+ASK, DONE = {"role": "user", "content": "?"}, {"role": "assistant", "content": "Done."}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm"}]}
+ENCRYPTED = {**REASONING, "encrypted_content": "e", "status": "completed"}
+
+
+def gemini(*parts: dict[str, Any]) -> Messages:
+    return [{"role": "user", "parts": [{"text": "?"}]}, {"role": "model", "parts": [*parts]}]
+
+
+HISTORIES: dict[str, tuple[str, Messages]] = {
+    # Anthropic
+    "a web search, and what is cited of it": (
+        "anthropic",
+        anthropic(
+            {"type": "thinking", "thinking": "Hm", "signature": "s"},
+            {"type": "text", "text": "I look."},
+            *SEARCH,
+            {"type": "text", "text": "It is ", "citations": [QUOTE]},
+            {"type": "text", "text": "so."},
+        ),
+    ),
+    "a web page": (
+        "anthropic",
+        anthropic(
+            {"type": "server_tool_use", "id": "srv", "name": "web_fetch", "input": {"url": "u"}},
+            {
+                "type": "web_fetch_tool_result",
+                "tool_use_id": "srv",
+                "content": {"type": "web_fetch_result", "url": "u"},
+            },
+            {"type": "text", "text": "So."},
+        ),
+    ),
+    "code that a program ran, and the call that it made": (
+        "anthropic",
+        [
+            *anthropic(
+                {"type": "server_tool_use", "id": "srv", "name": "code_execution", "input": {"code": "f(1)"}},
+                use(caller={"type": "code_execution_20250825", "tool_id": "srv"}),
+            ),
+            told("2"),
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "code_execution_tool_result", "tool_use_id": "srv", "content": {"stdout": "2"}},
+                    {"type": "container_upload", "file_id": "file"},
+                    {"type": "text", "text": "Two."},
+                ],
+            },
+        ],
+    ),
+    "MCP, compaction and a fallback": (
+        "anthropic",
+        anthropic(
+            {"type": "mcp_tool_use", "id": "m", "name": "e", "server_name": "s", "input": {}},
+            {"type": "mcp_tool_result", "tool_use_id": "m", "is_error": False, "content": []},
+            {"type": "compaction", "content": None, "encrypted_content": "e"},
+            {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},
+            {"type": "text", "text": "Done."},
+        ),
+    ),
+    "reasoning between calls": (
+        "anthropic",
+        [
+            *anthropic(
+                {"type": "redacted_thinking", "data": "d"},
+                use("t"),
+                {"type": "thinking", "thinking": "", "signature": "s"},
+                use("u", cache_control={"type": "ephemeral"}),
+            ),
+            {"role": "user", "content": [*told("x")["content"], *told("y", "u", is_error=True)["content"]]},
+        ],
+    ),
+    "images, documents and search results as results": (
+        "anthropic",
+        [
+            *anthropic(use()),
+            told(
+                [
+                    {"type": "text", "text": "a"},
+                    PICTURE,
+                    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}},
+                    {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "x"}]},
+                ],
+                cache_control={"type": "ephemeral"},
+            ),
+        ],
+    ),
+    # Responses
+    "reasoning and the item that has to follow it": (
+        "responses",
+        [ASK, ENCRYPTED, {"type": "web_search_call", "id": "ws", "status": "completed", "action": {}}, DONE],
+    ),
+    "reasoning that the provider keeps": ("responses", [ASK, REASONING, function(id="c"), output()]),
+    "a message with its phase and its annotations": (
+        "responses",
+        [
+            ASK,
+            {
+                "type": "message",
+                "id": "msg",
+                "role": "assistant",
+                "status": "completed",
+                "phase": "commentary",
+                "content": [{"type": "output_text", "text": "Hi", "annotations": [{"type": "url_citation"}]}],
+            },
+            {**REASONING, "encrypted_content": "e"},
+            function(status="completed", namespace="n"),
+            output([{"type": "input_text", "text": "x"}, {"type": "input_file", "file_id": "f"}], status="completed"),
+        ],
+    ),
+    "a custom tool": (
+        "responses",
+        [
+            ASK,
+            {"type": "custom_tool_call", "id": "ct", "call_id": "c", "name": "f", "input": "free {text"},
+            {"type": "custom_tool_call_output", "call_id": "c", "output": "ok"},
+        ],
+    ),
+    "hosted tools": (
+        "responses",
+        [
+            ASK,
+            {"type": "file_search_call", "id": "fs", "queries": ["x"], "results": None, "status": "completed"},
+            {"type": "code_interpreter_call", "id": "ci", "code": "1", "container_id": "c", "outputs": []},
+            {"type": "image_generation_call", "id": "ig", "result": "aGk=", "status": "completed"},
+            {"type": "computer_call", "id": "cu", "call_id": "c3", "action": {"type": "click"}},
+            {"type": "computer_call_output", "call_id": "c3", "output": {"type": "computer_screenshot"}},
+            {"type": "mcp_list_tools", "id": "ml", "server_label": "s", "tools": []},
+            {"type": "mcp_call", "id": "mc", "server_label": "s", "name": "n", "arguments": "{}", "output": "x"},
+            {"type": "mcp_approval_request", "id": "ma", "arguments": "{}", "name": "n", "server_label": "s"},
+            {"type": "mcp_approval_response", "approval_request_id": "ma", "approve": True},
+            {"type": "compaction", "id": "cmp", "encrypted_content": "e"},
+            DONE,
+        ],
+    ),
+    # Gemini
+    "signatures where they came": (
+        "gemini",
+        gemini(
+            {"text": "Hm", "thought": True},
+            {"text": "I ", "thoughtSignature": "s1"},
+            {"text": "look."},
+            {"text": "", "thoughtSignature": "s2"},
+        ),
+    ),
+    "code and tools that Google runs": (
+        "gemini",
+        gemini(
+            {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s"},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+            {"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {}, "id": "t"}},
+            {"toolResponse": {"id": "t", "response": {}}},
+            {"text": "Done."},
+        ),
+    ),
+    "calls with and without an id": (
+        "gemini",
+        [
+            *gemini(
+                {"functionCall": {"name": "f", "args": {"a": 1}, "id": "c1"}, "thoughtSignature": "s"},
+                {"functionCall": {"name": "g", "args": {}}},
+            ),
+            {
+                "role": "user",
+                "parts": [
+                    {
+                        "functionResponse": {
+                            "name": "f",
+                            "id": "c1",
+                            "response": {"output": "x"},
+                            "parts": [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
+                        }
+                    },
+                    {"functionResponse": {"name": "g", "response": {"error": "no"}}},
+                ],
+            },
+            {"role": "user", "parts": [{"fileData": {"fileUri": "gs://x", "mimeType": "video/mp4"}}]},
+        ],
+    ),
+    # chat completions
+    "reasoning in the field in which it came": (
+        "openai",
+        [
+            ASK,
+            {"role": "assistant", "content": None, "tool_calls": [chat_call()], "reasoning_content": "Hm"},
+            {"role": "tool", "tool_call_id": "c", "content": "x"},
+            {"role": "assistant", "content": "Done.", "reasoning_content": "So."},
+        ],
+    ),
+    "details of reasoning": (
+        "openai",
+        [
+            ASK,
+            {
+                "role": "assistant",
+                "content": "I look.",
+                "tool_calls": [chat_call(extra_content={"google": {"thought_signature": "g"}})],
+                "reasoning": "y",
+                "reasoning_details": [{"type": "reasoning.text", "text": "y", "signature": "s", "index": 0}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": ""},
+        ],
+    ),
+    "what Mistral's models think": (
+        "openai",
+        [
+            ASK,
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+                    {"type": "text", "text": "Hi"},
+                ],
+                "tool_calls": [chat_call()],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "x"},
+        ],
+    ),
+    "a malformed call, a custom one, and an image as a result": (
+        "openai",
+        [
+            ASK,
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    chat_call("c1", '{"a'),
+                    {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "free"}},
+                    chat_call("c3"),
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "no JSON"},
+            {"role": "tool", "tool_call_id": "c2", "content": "ok"},
+            {"role": "tool", "tool_call_id": "c3", "content": [{"type": "image_url", "image_url": {"url": "u"}}]},
+            {"role": "assistant", "content": None, "audio": {"id": "audio_1"}},
+        ],
+    ),
+    "files of the user's": (
+        "openai",
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
+                    {"type": "file", "file": {"file_id": "f"}},
+                    {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+                ],
+            }
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
+def test_read_and_written_again(format: str, messages: Messages) -> None:
+    """It is the same JSON, and so it is when it is read and written once more."""
+    written = write_messages(read_messages(json.loads(json.dumps(messages))), format)
+    assert messages == written
+    assert written == write_messages(read_messages(written), format)
+
+
+@pytest.mark.parametrize(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
+def test_another_provider_gets_nothing_of_it(format: str, messages: Messages) -> None:
+    """Neither items nor signatures; texts, calls and results stay, each call with its result."""
+    for other in {"openai", "responses", "anthropic", "gemini"} - {format}:
+        history = read_messages(messages)
+        written = json.dumps(write_messages(history, other))
+        said = [part for each in history if isinstance(each, Assistant) for part in each.parts]
+        for part in said:
+            if isinstance(part, TextPart) and part.text.strip():
+                assert json.dumps(part.text.strip())[1:-1] in written
+            if isinstance(part, Thought) and part.signature:
+                assert f'"{part.signature}"' not in written
+        for word in (
+            "encrypted",
+            "thoughtSignature",
+            "server_tool",
+            "_call_id",
+            "citations",
+            "phase",
+            "executableCode",
+        ):
+            assert word not in written.replace("tool_call_id", "")
+
+
+def test_another_host_gets_nothing_of_it() -> None:
+    """One format is spoken by many; unknown counts as the same, and so does the same host with another model."""
+    item, own = ProviderItem("openai", {"audio": {"id": "a"}}), ProviderItem("openai", {"reasoning": "Hm"})
+    origin = Origin("openai", "one.example", "m1")
+    turn = Assistant(parts=(Thought("Hm", own=own), "Hi", item), origin=origin)
+    history: list[Message] = [User("?"), turn]
+
+    def keys(**provider: Any) -> set[str]:
+        asked = Origin(**provider) if provider else None
+        return set(write_messages(history, "openai", provider=asked, send_reasoning="always")[1])
+
+    both = {"role", "content", "audio", "reasoning"}
+    assert both == keys() == keys(host="one.example", model="m2") == keys(model="m2")
+    assert {"role", "content"} == keys(host="two.example")
+    assert ["text"] == [key for part in write_messages(history, "gemini")[1]["parts"] for key in part]
+
+
+def test_a_change_of_provider_by_hand() -> None:
+    """Nothing is left that only one could read."""
+    format, messages = HISTORIES["a web search, and what is cited of it"]
+    assert [{"type": "text", "text": text} for text in ("I look.", "It is ", "so.")] == write_messages(
+        without_reasoning(read_messages(messages)), format
+    )[1]["content"]
+
+
+def test_malformed_arguments_go_to_who_takes_them() -> None:
+    """As they were written, but to a server that may put them through a template: it gets none."""
+    _, messages = HISTORIES["a malformed call, a custom one, and an image as a result"]
+
+    def arguments(host: str | None) -> str:
+        (call, *_) = write_messages(read_messages(messages), "openai", provider=Origin(host=host))[1]["tool_calls"]
+        return str(call["function"]["arguments"])
+
+    assert ['{"a', '{"a', "{}"] == [arguments(host) for host in (None, "api.openai.com", "localhost")]
+    assert {} == write_messages(read_messages(messages), "anthropic")[1]["content"][0]["input"]
+
+
+@pytest.mark.parametrize("arguments", ['{"a', "[1]", '"a"', "NaN", 5, [1]])
+def test_a_malformed_call_is_answered_as_the_error_that_it_is(arguments: Any) -> None:
+    """By what is wrong with it, if nobody has answered; an answer that it has stands."""
+    asked = {"role": "assistant", "content": None, "tool_calls": [chat_call(arguments=arguments)]}
+    (_, result, _) = write_messages(read_messages([asked, ASK]), "openai")
+    assert result["tool_call_id"] == "c"
+    assert "send the call again" in result["content"]
+    known = {"role": "tool", "tool_call_id": "c", "content": "no"}
+    assert known == write_messages(read_messages([asked, known]), "openai")[1]
+
+
+@pytest.mark.parametrize("nothing", ["", None, "null", "{}"])
+def test_arguments_that_are_nothing(nothing: Any) -> None:
+    """They are an empty object, however that is written."""
+    asked = {"role": "assistant", "content": None, "tool_calls": [chat_call(arguments=nothing)]}
+    (turn,) = read_messages([asked])
+    assert isinstance(turn, Assistant)
+    assert [({}, "")] == [(call.arguments, call.raw) for call in turn.calls]
+
+
+ODD: list[dict[str, Any]] = [
+    {"role": "user", "content": None},
+    {"role": "user"},
+    {"role": "user", "content": 5},
+    {"role": "user", "content": {"type": "text", "text": "Hi"}},
+    {"role": "user", "content": [None, 3, [], {"type": 7}, {"type": "image", "source": 1}]},
+    {"role": "system", "content": [{"type": "image_url"}]},
+    {"role": "assistant", "content": None},
+    {"role": "assistant", "content": 5, "tool_calls": "x", "reasoning_details": 3},
+    {"role": "assistant", "content": [3, None, {"type": []}, {"type": "text"}, {"type": "thinking"}]},
+    {"role": "assistant", "tool_calls": [3, {}, {"function": 5}, {"function": {"name": 5, "arguments": 5}}]},
+    {"type": "reasoning", "summary": 5, "content": [1]},
+    {"type": "function_call", "name": None},
+    {"type": "never heard of"},
+    {"role": "model", "parts": [1, {"functionCall": 5}, {"functionCall": {}}, {"text": 5}]},
+    {"role": "user", "parts": None},
+    {"role": "assistant", "parts": [{"type": "tool-f"}, {"type": "tool-f", "toolCallId": "x", "state": 5}]},
+    {"role": "user", "parts": [{"type": "file", "url": 5}, {"type": "data-x", "data": {}}]},
+    {"role": "assistant", "id": "m", "toolCalls": [5, {"id": "x", "function": 5}]},
+    {"role": "activity", "id": "m", "activityType": "x", "content": {}},
+]
+
+
+@pytest.mark.parametrize("message", ODD, ids=str)
+def test_content_is_never_refused(message: dict[str, Any]) -> None:
+    """What cannot be interpreted is kept, or counts as not sent; the history can be written for everybody."""
+    history = [User("?"), *read_messages([message], system=True), User("!")]
+    for format in ("openai", "responses", "anthropic", "gemini"):
+        assert write_messages(history, format)
+
+
+def test_what_nests_too_deep_to_be_written_again() -> None:
+    """It is left out, or has no arguments."""
+    deep: Any = "x"
+    for _ in range(3000):
+        deep = [deep]
+    read = read_messages(
+        [
+            {
+                "role": "assistant",
+                "content": [{"type": "future", "x": deep}, {"type": "text", "text": "Hi", "y": deep}],
+            },
+            {"type": "web_search_call", "action": deep},
+            {"role": "assistant", "tool_calls": [chat_call(arguments=deep)]},
+        ]
+    )
+    for format in ("openai", "responses", "anthropic", "gemini"):
+        assert write_messages(read, format)
+
+
+def test_calls_of_other_tools_that_nobody_answered() -> None:
+    """Computers and shells are the client's: without their output the provider refuses them, and what led to them."""
+    call = {"type": "computer_call", "id": "cu", "call_id": "c3", "action": {}}
+    messages: Messages = [ASK, ENCRYPTED, call, DONE]
+    assert [ASK, DONE] == write_messages(read_messages(messages), "responses")
+
+
+def test_a_search_that_broke_off() -> None:
+    """Anthropic refuses a call of its own tools without its result, unless the turn is gone on with."""
+    paused = anthropic({"type": "text", "text": "I look."}, SEARCH[0])
+    assert paused == write_messages(read_messages(paused), "anthropic")
+    (_, said, _) = write_messages([*read_messages(paused), User("And?")], "anthropic")
+    assert [{"type": "text", "text": "I look."}] == said["content"]
+
+
+def test_results_with_images_for_another() -> None:
+    """Who has a place for them gets them; chat completions have none, and get the words."""
+    history = read_messages(HISTORIES["images, documents and search results as results"][1])
+    (results,) = (each for each in history if isinstance(each, Results))
+    assert ["text", "image_url", "document", "search_result"] == [part["type"] for part in results.results[0].parts]
+    assert "a" == write_messages(history, "openai")[2]["content"]
+    items = write_messages(history, "responses")[2]["output"]
+    assert ["input_text", "input_image"] == [each["type"] for each in items]
+    response = write_messages(history, "gemini")[2]["parts"][0]["functionResponse"]
+    assert [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}] == response["parts"]
+    assert ["aGk="] == write_messages(history, "ollama")[2]["images"]

@@ -1,0 +1,307 @@
+"""What a provider streams goes back to it as it came: each block, item and part in its place, at every cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamtools import StreamMachine
+from streamtools.history import Assistant, Origin, Step, steps_to_history, write_messages
+from streamtools.limits import DEFAULT_LIMITS
+from streamtools.sources.detection import ADAPTERS
+from streamtools.stream.result import Collector
+from tests.sources.adapters import cuts
+
+Values = list[dict[str, Any]]
+
+
+def sse(values: Values) -> bytes:
+    return b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values)
+
+
+def block(index: int, kind: str, *deltas: dict[str, Any], **start: Any) -> Values:
+    begin = {"type": "content_block_start", "index": index, "content_block": {"type": kind, **start}}
+    told = [{"type": "content_block_delta", "index": index, "delta": each} for each in deltas]
+    return [begin, *told, {"type": "content_block_stop", "index": index}]
+
+
+def anthropic(*blocks: Values, end: Values | None = None) -> Values:
+    last: Values = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    begin: Values = [{"type": "message_start", "message": {"id": "m", "content": []}}]
+    return [*begin, *(event for each in blocks for event in each), *(end or []), *last]
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text_delta", "text": value}
+
+
+def partial(value: str) -> dict[str, Any]:
+    return {"type": "input_json_delta", "partial_json": value}
+
+
+def responses(*items: dict[str, Any]) -> Values:
+    told: Values = []
+    for at, item in enumerate(items):
+        told.append({"type": "response.output_item.added", "output_index": at, "item": {**item, "content": []}})
+        if item["type"] == "message":
+            delta = {"type": "response.output_text.delta", "item_id": item["id"], "output_index": at}
+            told.append({**delta, "delta": item["content"][0]["text"]})
+        told.append({"type": "response.output_item.done", "output_index": at, "item": item})
+    return [*told, {"type": "response.completed", "response": {"output": [*items]}}]
+
+
+def message(id: str, text: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "id": id,
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+        **more,
+    }
+
+
+def gemini(*chunks: list[dict[str, Any]]) -> Values:
+    told: Values = [{"candidates": [{"content": {"role": "model", "parts": parts}}]} for parts in chunks]
+    return [*told, {"candidates": [{"finishReason": "STOP"}]}]
+
+
+def chat(*deltas: dict[str, Any], finish: str = "tool_calls") -> Values:
+    told: Values = [{"choices": [{"index": 0, "delta": each}]} for each in deltas]
+    return [*told, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}]
+
+
+CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+SAID = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+QUOTE = {"type": "char_location", "cited_text": "c"}
+CALLER = {"type": "code_execution_20250825", "tool_id": "srv"}
+SEARCHED = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search", "query": "x"}}
+THOUGHT = {
+    "type": "reasoning",
+    "id": "rs",
+    "summary": [{"type": "summary_text", "text": "Hm"}],
+    "encrypted_content": "e",
+}
+
+STREAMS: dict[str, tuple[str, Values, Any]] = {
+    "a search between texts, which cite it": (
+        "anthropic",
+        anthropic(
+            block(
+                0,
+                "thinking",
+                {"type": "thinking_delta", "thinking": "Hm"},
+                {"type": "signature_delta", "signature": "s"},
+            ),
+            block(1, "text", text("I look"), text(":\n\n"), text=""),
+            block(2, "server_tool_use", partial('{"query":'), partial('"x"}'), id="srv", name="web_search", input={}),
+            block(3, "web_search_tool_result", tool_use_id="srv", content=[{"url": "u", "page_age": None}]),
+            block(4, "text", text("It "), text=""),
+            block(5, "text", text("is "), {"type": "citations_delta", "citation": QUOTE}, text("so"), text=""),
+            block(6, "text", text("."), text=""),
+        ),
+        [
+            {"type": "thinking", "thinking": "Hm", "signature": "s"},
+            {"type": "text", "text": "I look:\n\n"},
+            {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "x"}},
+            {"type": "web_search_tool_result", "tool_use_id": "srv", "content": [{"url": "u", "page_age": None}]},
+            {"type": "text", "text": "It "},
+            {"type": "text", "text": "is so", "citations": [QUOTE]},
+            {"type": "text", "text": "."},
+        ],
+    ),
+    "code that is run, and the call that its program makes": (
+        "anthropic",
+        anthropic(
+            block(0, "server_tool_use", partial('{"code":"f()"}'), id="srv", name="code_execution", input={}),
+            block(1, "tool_use", partial('{"a":1}'), id="t", name="f", input={}, caller=CALLER),
+            end=[
+                {"type": "message_delta", "delta": {"container": {"id": "box", "expires_at": "2000-01-01T00:00:00Z"}}}
+            ],
+        ),
+        [
+            {"type": "server_tool_use", "id": "srv", "name": "code_execution", "input": {"code": "f()"}},
+            {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}, "caller": CALLER},
+        ],
+    ),
+    "MCP, compaction and a fallback": (
+        "anthropic",
+        anthropic(
+            block(0, "compaction", {"type": "compaction_delta", "content": "all of it"}, content=None),
+            block(1, "mcp_tool_use", id="m", name="e", server_name="s", input={"a": 1}),
+            block(2, "mcp_tool_result", tool_use_id="m", is_error=False, content=[]),
+            block(3, "fallback", **{"from": {"model": "a"}, "to": {"model": "b"}}),
+            block(4, "text", text("Done."), text=""),
+        ),
+        [
+            {"type": "compaction", "content": "all of it"},
+            {"type": "mcp_tool_use", "id": "m", "name": "e", "server_name": "s", "input": {"a": 1}},
+            {"type": "mcp_tool_result", "tool_use_id": "m", "is_error": False, "content": []},
+            {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},
+            {"type": "text", "text": "Done."},
+        ],
+    ),
+    "reasoning, what it led to, and messages with their phase": (
+        "responses",
+        responses(
+            THOUGHT,
+            SEARCHED,
+            message("m1", "I look.", phase="commentary"),
+            {"type": "custom_tool_call", "id": "ct", "call_id": "c", "name": "f", "input": "free"},
+            message("m2", "So. "),
+            message("m3", "Bye.", phase="final_answer"),
+            {"type": "mcp_approval_request", "id": "ma", "arguments": "{}", "name": "n", "server_label": "s"},
+        ),
+        [
+            THOUGHT,
+            SEARCHED,
+            {"role": "assistant", "content": "I look.", "phase": "commentary"},
+            {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "free"},
+            {"role": "assistant", "content": "So. "},
+            {"role": "assistant", "content": "Bye.", "phase": "final_answer"},
+            {"type": "mcp_approval_request", "id": "ma", "arguments": "{}", "name": "n", "server_label": "s"},
+        ],
+    ),
+    "signatures on the parts on which they came": (
+        "gemini",
+        gemini(
+            [{"text": "Hm", "thought": True}],
+            [{"text": "I "}],
+            [{"text": "look"}, {"text": ".", "thoughtSignature": "s1"}],
+            [{"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s2"}],
+            [{"codeExecutionResult": {"outcome": "OUTCOME_OK"}}, {"text": "One."}],
+            [{"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {}, "id": "t"}}, {"toolResponse": {"id": "t"}}],
+            [{"functionCall": {"name": "f", "args": {}, "id": "c"}, "thoughtSignature": "s3"}],
+            [{"text": "", "thoughtSignature": "s4"}],
+        ),
+        [
+            {"text": "I look"},
+            {"text": ".", "thoughtSignature": "s1"},
+            {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s2"},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
+            {"text": "One."},
+            {"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {}, "id": "t"}},
+            {"toolResponse": {"id": "t"}},
+            {"functionCall": {"name": "f", "args": {}, "id": "c"}, "thoughtSignature": "s3"},
+            {"text": "", "thoughtSignature": "s4"},
+        ],
+    ),
+    "reasoning_content": (
+        "openai",
+        chat({"reasoning_content": "Hm"}, {"reasoning_content": "!"}, {"content": "I look."}, {"tool_calls": [CALL]}),
+        {"content": "I look.", "tool_calls": [SAID], "reasoning_content": "Hm!"},
+    ),
+    "reasoning, and its details piece by piece": (
+        "openai",
+        chat(
+            {
+                "reasoning": "H",
+                "reasoning_details": [{"type": "reasoning.text", "text": "H", "index": 0, "format": "x"}],
+            },
+            {
+                "reasoning": "m",
+                "reasoning_details": [{"type": "reasoning.text", "text": "m", "index": 0, "format": "x"}],
+            },
+            {"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]},
+            {"reasoning_details": [{"type": "reasoning.encrypted", "data": "d", "id": "r", "index": 1}]},
+            {"tool_calls": [CALL]},
+        ),
+        {
+            "content": None,
+            "tool_calls": [SAID],
+            "reasoning": "Hm",
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": "Hm", "index": 0, "format": "x", "signature": "s"},
+                {"type": "reasoning.encrypted", "data": "d", "id": "r", "index": 1},
+            ],
+        },
+    ),
+    "thinking of Mistral's": (
+        "openai",
+        chat(
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "H"}]}]},
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m"}]}]},
+            {"content": "Hi"},
+            {"tool_calls": [CALL]},
+        ),
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+                {"type": "text", "text": "Hi"},
+            ],
+            "tool_calls": [SAID],
+        },
+    ),
+}
+
+
+def turn(format: str, chunks: list[bytes], dialects: Any = ()) -> Step:
+    """Return the step that a stream becomes."""
+    adapter, machine, collector = ADAPTERS[format](DEFAULT_LIMITS), StreamMachine(dialects=dialects), Collector(())
+    collector.read_from(type("Source", (), {"origin": (format, None, None)}))
+    told = [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
+    for event in told:
+        collector.add(machine.feed(event))
+    collector.add(machine.close())
+    (step,) = collector.read().steps
+    return step
+
+
+def sent(format: str, step: Step) -> Any:
+    """Return what goes back of a turn, without what answers it."""
+    written = write_messages(steps_to_history([Step(step.said)]), format, unanswered="leave")
+    if format == "responses":
+        return written
+    (message,) = written
+    message.pop("role")
+    return message if format == "openai" else message["parts" if format == "gemini" else "content"]
+
+
+@pytest.mark.parametrize(("format", "values", "expected"), STREAMS.values(), ids=STREAMS)
+def test_what_came_goes_back(format: str, values: Values, expected: Any) -> None:
+    """In its place, however the stream was cut, and whichever dialects hold text back."""
+    stream = sse(values)
+    for chunks in cuts(stream):
+        assert expected == sent(format, turn(format, chunks))
+    assert expected == sent(format, turn(format, [stream], dialects="auto"))
+
+
+def test_a_container_is_asked_for_again() -> None:
+    """It stands outside of the messages, and only as long as it lasts."""
+    from streamtools.conversation.models import AnthropicMessages, Ask
+
+    format, values, _ = STREAMS["code that is run, and the call that its program makes"]
+    for until, expected in (("2000-01-01T00:00:00Z", None), ("2999-01-01T00:00:00Z", "box"), ("never", None)):
+        step = turn(format, [sse(values).replace(b"2000-01-01T00:00:00Z", until.encode())])
+        body = AnthropicMessages("m", api_key="").body(Ask((*steps_to_history([step]),)))
+        assert expected == body.get("container")
+        assert "box" not in json.dumps(body["messages"])
+
+
+def test_a_custom_tool_has_a_result_of_its_own() -> None:
+    """Its output answers the call that it is."""
+    format, values, _ = STREAMS["reasoning, what it led to, and messages with their phase"]
+    step = turn(format, [sse(values)])
+    items = write_messages(steps_to_history([step]), format, unanswered="cancelled")
+    assert {"type": "custom_tool_call_output", "call_id": "c", "output": "this call was not run"} == items[-1]
+
+
+def test_reasoning_without_its_text_stays_with_what_it_led_to() -> None:
+    """What the provider keeps by its id goes back beside items of its own, and not beside calls of ours."""
+    bare = {"type": "reasoning", "id": "rs", "summary": []}
+    call = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}
+    hosted = sent("responses", turn("responses", [sse(responses(bare, SEARCHED))]))
+    assert [bare, SEARCHED] == hosted
+    ours = sent("responses", turn("responses", [sse(responses(bare, call))]))
+    assert [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}] == ours
+
+
+def test_white_space_behind_a_call() -> None:
+    """It belongs to the text before."""
+    step = turn(
+        "anthropic", [sse(anthropic(block(0, "text", text("Hi"), text=""), block(1, "tool_use", id="t", name="f")))]
+    )
+    assert "Hi" == step.text
+    assert Origin("anthropic") == step.said.origin
+    assert isinstance(step.said, Assistant)

@@ -1,0 +1,167 @@
+"""botocore as a judge: of signatures and paths, of the framing, and of each member of what Converse is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools import tool
+from streamtools.conversation.models import Ask, BedrockConverse
+from streamtools.conversation.models.sending import Request, Timeouts
+from streamtools.history import System, User, read_messages, write_messages
+from streamtools.tools import ToolChoice
+from tests.support.provider_streams import BY_NAME
+
+pytestmark = pytest.mark.sdk
+
+ARN = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/a1b2c3d4"
+MODELS = ["anthropic.claude-sonnet-4-v1:0", "us.amazon.nova-pro-v1:0", ARN]
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session with credentials, at a time that stands still."""
+    from botocore import auth
+    from botocore.session import get_session
+
+    monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
+    monkeypatch.setattr(auth, "get_current_datetime", lambda *args, **how: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    session = get_session()
+    session.set_credentials("AKIDEXAMPLE", "secret", "token")
+    return session
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_request_is_signed_as_botocore_signs_it(session: Any, name: str) -> None:
+    """For the same path, with the same signature; and the HTTP client sends this path."""
+    sent: list[Any] = []
+
+    def keep(request: Any, **how: Any) -> Any:
+        from botocore.awsrequest import AWSResponse
+
+        sent.append(request)
+        return AWSResponse(request.url, 403, {}, None)
+
+    client = session.create_client("bedrock-runtime", region_name="us-east-1")
+    client.meta.events.register("before-send", keep)
+    with contextlib.suppress(Exception):  # whatever it makes of no answer
+        client.converse_stream(modelId=name, messages=[{"role": "user", "content": [{"text": "Hi"}]}])
+    theirs = sent[0]
+    told = {key.lower(): _text(value) for key, value in theirs.headers.items()}
+    signed = told["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
+    model = BedrockConverse(name, region="us-east-1", credentials=session.get_credentials())
+    kept = {key: told[key] for key in signed if key not in ("host", "x-amz-date", "x-amz-security-token")}
+    ours = model._sign(Request(model.url, kept, _bytes(theirs.body), "bedrock", Timeouts(), 0))
+
+    assert theirs.url == model.url
+    assert told["authorization"] == ours["Authorization"]
+    assert (
+        model.url.removeprefix("https://bedrock-runtime.us-east-1.amazonaws.com").encode()
+        == httpx.URL(model.url).raw_path
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else bytes(value or "", "utf-8")
+
+
+def test_the_framing_is_what_botocore_reads(session: Any) -> None:
+    """The recordings of the tests are messages to it, and each member of their events is known."""
+    from botocore.eventstream import EventStreamBuffer
+
+    service = session.get_service_model("bedrock-runtime")
+    events = service.operation_model("ConverseStream").get_event_stream_output()
+    buffer = EventStreamBuffer()
+    buffer.add_data(BY_NAME["bedrock"].body + BY_NAME["bedrock"].trouble[0])
+    messages = list(buffer)
+    for each in messages:
+        told = each.to_response_dict()
+        name = told["headers"].get(":event-type") or told["headers"][":exception-type"]
+        value = {key: member for key, member in json.loads(told["body"]).items() if key != "p"}
+        assert [] == list(unknown(events.members[name], value, name))
+    assert len(BY_NAME["bedrock"].frames) + 1 == len(messages)
+
+
+def unknown(shape: Any, value: Any, place: str) -> Iterator[str]:
+    """Yield what a shape does not know, of the wrong type, or missing, walking a value to its leaves."""
+    match shape.type_name:
+        case "structure" if getattr(shape, "is_document_type", False):
+            return
+        case "structure" if isinstance(value, dict):
+            if getattr(shape, "is_tagged_union", False) and len(value) != 1:
+                yield f"{place} is not one of {[*shape.members]}"
+            yield from (f"{place} lacks {name}" for name in shape.required_members if name not in value)
+            for name, each in value.items():
+                if name in shape.members:
+                    yield from unknown(shape.members[name], each, f"{place}.{name}")
+                else:
+                    yield f"{place}.{name} is not known"
+        case "list" if isinstance(value, list):
+            for at, each in enumerate(value):
+                yield from unknown(shape.member, each, f"{place}[{at}]")
+        case "string" | "blob" if isinstance(value, str):
+            if value not in (getattr(shape, "enum", None) or [value]):
+                yield f"{place} is none of {shape.enum}"
+        case "integer" | "float" | "double" | "long" if isinstance(value, int | float):
+            return
+        case "boolean" if isinstance(value, bool):
+            return
+        case kind:
+            yield f"{place} is no {kind}"
+
+
+@tool
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"rain in {city}"
+
+
+TURN: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"image": {"format": "png", "source": {"bytes": "aGk="}}}, {"text": "Hi"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"reasoningContent": {"reasoningText": {"text": "Hm", "signature": "s"}}},
+            {"reasoningContent": {"redactedContent": "ZGF0YQ=="}},
+            {"text": "a"},
+            {"toolUse": {"toolUseId": "t1", "name": "weather", "input": {"city": "Bern"}}},
+        ],
+    },
+    {"role": "user", "content": [{"toolResult": {"toolUseId": "t1", "content": [{"text": "x"}], "status": "error"}}]},
+]  # fmt: skip
+
+
+def test_each_member_of_a_request_is_known(session: Any) -> None:
+    """Messages, system, tools, their choice and options fit the shape of the request, to the leaves."""
+    shape = session.get_service_model("bedrock-runtime").operation_model("ConverseStream").input_shape
+    model = BedrockConverse("m", region="us-east-1", max_tokens=9, stop="END", temperature=0.5)
+    history = [System("Be brief."), *read_messages(TURN), User("And now?")]
+    for choice in ("auto", "required", "tool"):
+        body = model.body(Ask(tuple(history), (weather,), ToolChoice(choice, "weather" if choice == "tool" else None)))
+        assert [] == list(unknown(shape, {"modelId": "m", **body}, "request"))
+
+
+@pytest.mark.parametrize("planted", [
+    {"role": "user", "content": [{"type": "text", "text": "a"}]},
+    {"role": "robot", "content": []},
+    {"role": "user", "content": "a"},
+    {"role": "user", "content": [{"toolResult": {"content": []}}]},
+    {"role": "user", "content": [{"toolResult": {"toolUseId": "t", "content": [{"txt": "a"}]}}]},
+    {"role": "assistant", "content": [{"text": "a", "toolUse": {"toolUseId": "t", "name": "f", "input": {}}}]},
+    {"role": "assistant", "content": [{"reasoningContent": {"reasoningText": {"signature": "s"}}}]},
+])  # fmt: skip
+def test_the_judge_refuses(session: Any, planted: dict[str, Any]) -> None:
+    """What is planted, however deep: else it were none."""
+    shape = session.get_service_model("bedrock-runtime").operation_model("ConverseStream").input_shape
+    messages = [*write_messages(read_messages(TURN), "bedrock"), planted]
+    assert list(unknown(shape, {"modelId": "m", "messages": messages}, "request"))

@@ -1,0 +1,304 @@
+"""Bedrock: binary messages with their checksums, Converse's blocks, and a model's own stream inside of InvokeModel."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+from zlib import crc32
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import sources
+from streamtools.errors import Code
+from streamtools.events import (
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from streamtools.limits import Limits
+from streamtools.sources.bedrock import Bedrock
+from streamtools.sources.event_stream import EventStreamDecoder
+from streamtools.sources.frames import Damaged, Frame, Skipped
+from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.cuts import cut, every_cut, places
+from tests.support.event_streams import chunk, event, exception, message
+from tests.support.provider_streams import BY_NAME
+
+STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn")
+
+
+def delta(index: Any = 0, **value: Any) -> bytes:
+    return event("contentBlockDelta", {"contentBlockIndex": index, "delta": value})
+
+
+def start(index: int = 0, **tool: Any) -> bytes:
+    return event("contentBlockStart", {"contentBlockIndex": index, "start": {"toolUse": tool}})
+
+
+def stop(index: int = 0) -> bytes:
+    return event("contentBlockStop", {"contentBlockIndex": index})
+
+
+def end(reason: str = "end_turn") -> bytes:
+    return event("messageStop", {"stopReason": reason})
+
+
+USAGE = {"inputTokens": 5, "outputTokens": 3, "totalTokens": 15, "cacheReadInputTokens": 4, "cacheWriteInputTokens": 3}
+READ = Usage(input=12, output=3, total=15, cache_read=4, cache_write=3)
+TRACE = {"trace": {"guardrail": {"actionReason": "none"}}}
+CITED = {"contentBlockIndex": 0, "delta": {"citation": {"title": "a"}}}
+
+STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
+    # Only blocks of calls are started; the usage comes behind the reason, and counts what was cached apart.
+    "text": (
+        [
+            event("messageStart", {"role": "assistant"}),
+            *(delta(text="Par"), delta(text="is"), stop(), end()),
+            event("metadata", {"usage": USAGE, "metrics": {"latencyMs": 9}} | TRACE),
+        ],
+        [
+            TextDelta("Par"),
+            TextDelta("is"),
+            SourceUsage(READ),
+            SourceRaw(TRACE),
+            ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=READ),
+        ],
+    ),
+    "reasoning": (
+        [
+            delta(reasoningContent={"text": "Hm"}),
+            delta(reasoningContent={"signature": "s"}),
+            delta(1, reasoningContent={"redactedContent": "ZGF0YQ=="}),
+            *(delta(2, text="a"), end("max_tokens")),
+        ],
+        [
+            ReasoningDelta("Hm"),
+            ReasoningDelta("", "s"),
+            ReasoningDelta("", "ZGF0YQ==", redacted=True),
+            TextDelta("a"),
+            ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens"),
+        ],
+    ),
+    "calls": (
+        [
+            *(start(1, toolUseId="t1", name="f"), delta(1, toolUse={"input": '{"a":'})),
+            *(delta(1, toolUse={"input": "1}"}), stop(1), start(2, toolUseId="t2", name="g"), stop(2)),
+            start(3, toolUseId="t3", name="nova_grounding", type="server_tool_use"),
+            *(delta(3, toolUse={"input": "{}"}), stop(3), end("tool_use")),
+        ],
+        [
+            ToolCallStart("1", "t1", "f"),
+            ToolCallDelta("1", '{"a":'),
+            ToolCallDelta("1", "1}"),
+            NativeToolCall("1", "f", None, "t1"),
+            ToolCallStart("2", "t2", "g"),
+            NativeToolCall("2", "g", None, "t2"),
+            NativeToolCall("3", "nova_grounding", "{}", "t3", provider_executed=True),
+            ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use"),
+        ],
+    ),
+    "what is neither text nor a call": (
+        [
+            event("contentBlockDelta", CITED),
+            event("novelty", {"a": 1}),
+            event("contentBlockStart", {"contentBlockIndex": 4, "start": {"image": {"format": "png"}}}),
+            event("messageStop", {"stopReason": "guardrail_intervened", "additionalModelResponseFields": {"b": 2}}),
+        ],
+        [
+            SourceRaw({"contentBlockDelta": CITED}),
+            SourceRaw({"a": 1}),
+            SourceRaw({"contentBlockStart": {"contentBlockIndex": 4, "start": {"image": {"format": "png"}}}}),
+            SourceRaw({"additionalModelResponseFields": {"b": 2}}),
+            ProviderCompleted(finish_reason="content_filter", raw_finish_reason="guardrail_intervened"),
+        ],
+    ),
+    "a piece of a call that nobody can read": (
+        [start(toolUseId="t", name="f"), delta(toolUse={"input": 5}), end()],
+        [
+            ToolCallStart("1", "t", "f"),
+            NativeToolCall("1", "f", None, "t", fault=Code.INVALID_ARGUMENTS),
+            SourceRaw({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": 5}}}}),
+            STOP,
+        ],
+    ),
+    "an exception in mid-stream": (
+        [delta(text="a"), exception("throttlingException", {"message": "Too many"}), delta(text="b"), end()],
+        [TextDelta("a"), SourceError("Too many (throttlingException)", cause="throttlingException")],
+    ),
+    "an exception without words": (
+        [exception("internalServerException", {})],
+        [SourceError("the request failed (internalServerException)", cause="internalServerException")],
+    ),
+    "an error of the transport": (
+        [message(b"", {":message-type": "error", ":error-code": "500", ":error-message": "Oops"})],
+        [SourceError("Oops (500)", cause="500")],
+    ),
+    "no end": ([delta(text="a")], [TextDelta("a")]),
+    "Anthropic inside": (
+        [
+            chunk({"type": "message_start", "message": {"id": "m", "model": "claude", "usage": {"input_tokens": 5}}}),
+            chunk({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+            chunk({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ü"}}),
+            chunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+            chunk({"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 5}}),
+        ],
+        [
+            SourceUsage(Usage(input=5)),
+            TextDelta("ü"),
+            ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=Usage(input=5)),
+        ],
+    ),
+    "an exception inside": (
+        [
+            chunk({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}),
+            exception("modelStreamErrorException", {"message": "No", "originalStatusCode": 500}),
+        ],
+        [TextDelta("a"), SourceError("No (modelStreamErrorException)", cause="modelStreamErrorException")],
+    ),
+    "chat completions inside": (
+        [chunk({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]})],
+        [TextDelta("a"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("frames", "expected"), STREAMS.values(), ids=STREAMS)
+def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
+    """Each stream gives the same events however it is cut, and each event survives JSON."""
+    assert_same_at_every_cut(Bedrock, b"".join(frames), expected)
+
+
+@pytest.mark.parametrize("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
+def test_streams_that_break_off(frames: list[bytes]) -> None:
+    """A reason, the end of the model's own stream, and an exception are ends; nothing else is."""
+    assert_ends_are_earned(Bedrock, frames)
+
+
+def test_what_an_sdk_makes_of_the_messages() -> None:
+    """One object with one member each, bytes as bytes, is the same as the message."""
+    value = {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "a"}}}
+    inside = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
+    assert [TextDelta("a")] == Bedrock().take(value)
+    assert [TextDelta("a")] == Bedrock().take({"chunk": {"bytes": json.dumps(inside).encode()}})
+    told = Bedrock().take({"validationException": {"message": "No"}})
+    assert [SourceError("No (validationException)", cause="validationException")] == told
+
+
+def test_a_chunk_that_cannot_be_read() -> None:
+    """It costs itself; a stream of which no chunk can be read is of another format."""
+    bad, unknown = event("chunk", {"bytes": "?"}), chunk({"generation": "a"})
+    good = chunk({"type": "message_stop"})
+    assert [SourceWarning, SourceRaw, ProviderCompleted] == [type(each) for each in read(Bedrock, bad, unknown, good)]
+    (_, error) = read(Bedrock, unknown)
+    assert isinstance(error, SourceError)
+    assert "begins with an object of generation" in error.message
+
+
+@pytest.mark.parametrize("declared", ["application/vnd.amazon.eventstream", "application/octet-stream"])
+@pytest.mark.anyio
+async def test_it_is_detected(declared: str) -> None:
+    """By its content type, and else by its first byte."""
+
+    class Pieces(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield BY_NAME["bedrock"].body[:1]
+            yield BY_NAME["bedrock"].body[1:]
+
+    for source in (sources.detect, sources.bedrock):
+        response = httpx.Response(200, headers={"content-type": declared}, stream=Pieces())
+        events = [event async for batch in source(response) for event in batch]
+        assert read(Bedrock, BY_NAME["bedrock"].body) == events
+
+
+# The framing.
+
+
+def decode(*chunks: bytes, limit: int = 1000) -> list[Any]:
+    decoder = EventStreamDecoder(limit)
+    return [frame for chunk in chunks for frame in decoder.feed(chunk)] + decoder.close()
+
+
+def test_headers_of_every_type() -> None:
+    """Only texts say anything here; the others are as long as their types are."""
+    sizes = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+    others = b"".join(b"\x01x" + bytes([kind]) + bytes(size) for kind, size in sizes.items())
+    others += b"\x01y\x06\x00\x03abc"
+    plain = event("a", 1)
+    size, length = int.from_bytes(plain[:4], "big"), int.from_bytes(plain[4:8], "big")
+    written = plain[12 : 12 + length]
+    assert [Frame(b"1", "a")] == decode(plain)
+    assert [Frame(b"1", "a")] == decode(_framed(others + written, plain[12 + length : size - 4]))
+    for bad in (b"\x05ab", b"\x01x\x0a", b"\x01x\x07\x00\x09a", b"\x01x\x09abc", b"\x01"):
+        assert [Damaged("the headers of a message cannot be read")] == decode(_framed(bad, b"1"))
+
+
+def _framed(headers: bytes, payload: bytes) -> bytes:
+    """Return a message with these headers as they are."""
+    prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+    body = prelude + struct.pack(">I", crc32(prelude)) + headers + payload
+    return body + struct.pack(">I", crc32(body))
+
+
+def test_a_message_that_fails_its_checksum_is_lost() -> None:
+    """The next one is read; a prelude that fails its own ends the stream."""
+    one, two = event("a", "one"), event("a", "two")
+    flipped = one[:20] + bytes([one[20] ^ 1]) + one[21:]
+    lost = Damaged("a message fails its checksum")
+    ended = Damaged("the prelude of a message fails its checksum", final=True)
+    for chunks in every_cut(flipped + two):
+        assert [lost, Frame(b'"two"', "a")] == decode(*chunks)
+    for at in range(12):
+        broken = one[:at] + bytes([one[at] ^ 1]) + one[at + 1 :]
+        for chunks in ([two + broken + two], [two, broken[:5], broken[5:], two]):
+            assert [Frame(b'"two"', "a"), ended] == decode(*chunks)
+
+
+def test_what_damage_means() -> None:
+    """A lost message is a warning, and a lost framing the end, which no success follows."""
+    flipped = delta(text="one")[:-1] + b"?"
+    lost = read(Bedrock, delta(text="a"), flipped, delta(text="b"), end())
+    assert [TextDelta, SourceWarning, TextDelta, ProviderCompleted] == [type(each) for each in lost]
+    broken = read(Bedrock, delta(text="a"), b"x" * 20, end())
+    assert [TextDelta("a"), SourceError("the prelude of a message fails its checksum", cause="framing")] == broken
+    (page,) = read(Bedrock, b"<html>Bad gateway</html>")
+    assert isinstance(page, SourceError)
+    assert "begins with no event, but `<html>Bad" in page.message
+
+
+def test_a_message_over_the_limit_is_passed_over() -> None:
+    """It is not stored, and what follows is read; one that breaks off is told with what has come of it."""
+    long, short = event("a", "x" * 2000), event("a", 1)
+    for chunks in ([short + long + short], [(short + long + short)[at : at + 7] for at in range(0, 2400, 7)]):
+        assert [Frame(b"1", "a"), Skipped(len(long)), Frame(b"1", "a")] == decode(*chunks)
+    decoder = EventStreamDecoder(1000)
+    for at in range(0, 1500, 50):
+        decoder.feed(long[at : at + 50])
+    assert not decoder._held
+    assert [Skipped(1500)] == decoder.close()
+    assert [Damaged("the last message is cut off")] == decode(short[:-1])
+
+
+@given(st.lists(st.binary(max_size=60), max_size=4), places, st.integers(0, 300))
+def test_any_bytes_at_any_cut(payloads: list[bytes], where: list[int], at: int) -> None:
+    """Nothing raises, and the cut makes no difference, whether a bit is wrong or not."""
+    stream = b"".join(message(each, {":event-type": "chunk"}) for each in payloads)
+    assert [Frame(each, "chunk") for each in payloads] == decode(*cut(stream, where))
+    if at < len(stream):
+        stream = stream[:at] + bytes([stream[at] ^ 4]) + stream[at + 1 :]
+    chunks = cut(stream, where)
+    assert decode(stream) == decode(*chunks)
+    assert read(lambda: Bedrock(Limits(frame=50)), stream) == read(lambda: Bedrock(Limits(frame=50)), *chunks)

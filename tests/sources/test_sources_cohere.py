@@ -1,0 +1,181 @@
+"""Cohere's chat, version 2: what stands deep in a delta, the plan before calls, and ends that hold an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools.errors import Code
+from streamtools.events import (
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from streamtools.limits import Limits
+from streamtools.sources.cohere import Cohere
+from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read, who_answers
+from tests.support.chat_chunks import DONE, sse
+from tests.support.cuts import cut, places
+
+
+def event(type: str, index: Any = None, **message: Any) -> bytes:
+    place = {} if index is None else {"index": index}
+    return sse({"type": type, **place, "delta": {"message": message}}, type)
+
+
+def said(text: Any, kind: str = "text", index: int = 0) -> bytes:
+    return event("content-delta", index, content={kind: text})
+
+
+def asked(index: int, id: str, name: str, *pieces: Any) -> list[bytes]:
+    call = {"id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+    grown = [event("tool-call-delta", index, tool_calls={"function": {"arguments": piece}}) for piece in pieces]
+    return [event("tool-call-start", index, tool_calls=call), *grown, event("tool-call-end", index)]
+
+
+def end(reason: str | None = "COMPLETE", **more: Any) -> bytes:
+    return sse({"type": "message-end", "delta": {"finish_reason": reason, **more}}, "message-end")
+
+
+START = sse({"type": "message-start", "id": "m1", "delta": {"message": {"role": "assistant"}}}, "message-start")
+USAGE = {"billed_units": {"input_tokens": 2, "output_tokens": 1}, "tokens": {"input_tokens": 9.0, "output_tokens": 4.0}}
+CITED = {"start": 0, "end": 5, "text": "Paris", "sources": [{"type": "document", "id": "d"}]}
+STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="COMPLETE")
+
+STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
+    "thinking and text": (
+        [
+            START,
+            event("content-start", 0, content={"type": "thinking", "thinking": ""}),
+            said("Hm", "thinking"),
+            event("content-end", 0),
+            event("content-start", 1, content={"type": "text", "text": ""}),
+            *(said("Par", index=1), said("is", index=1), event("content-end", 1)),
+            end(usage=USAGE | {"cached_tokens": 3}),
+            DONE,
+        ],
+        [
+            ReasoningDelta("Hm"),
+            TextDelta("Par"),
+            TextDelta("is"),
+            ProviderCompleted(
+                finish_reason="stop", raw_finish_reason="COMPLETE", usage=Usage(input=9, output=4, cache_read=3)
+            ),
+        ],
+    ),
+    "a plan and calls": (
+        [
+            *(START, event("tool-plan-delta", tool_plan="I "), event("tool-plan-delta", tool_plan="look")),
+            *(*asked(0, "f_1", "f", '{"a":', "1}"), *asked(1, "g_2", "g"), end("TOOL_CALL")),
+        ],
+        [
+            ReasoningDelta("I "),
+            ReasoningDelta("look"),
+            ToolCallStart("1", "f_1", "f"),
+            ToolCallDelta("1", '{"a":'),
+            ToolCallDelta("1", "1}"),
+            NativeToolCall("1", "f", None, "f_1"),
+            ToolCallStart("2", "g_2", "g"),
+            NativeToolCall("2", "g", None, "g_2"),
+            ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="TOOL_CALL"),
+        ],
+    ),
+    "citations": (
+        [said("Paris"), event("citation-start", 0, citations=CITED), event("citation-end", 0), end()],
+        [
+            TextDelta("Paris"),
+            SourceRaw({"type": "citation-start", "index": 0, "delta": {"message": {"citations": CITED}}}),
+            STOP,
+        ],
+    ),
+    "an end that is an error": (
+        [said("a"), end("ERROR", error="No more", usage=USAGE), said("b"), end()],
+        [TextDelta("a"), SourceUsage(Usage(input=9, output=4)), SourceError("No more", cause="ERROR")],
+    ),
+    "an error in its usual shape": ([sse({"message": "invalid"}, "error")], [SourceError("invalid")]),
+    "a length": (
+        [said("a"), end("MAX_TOKENS")],
+        [TextDelta("a"), ProviderCompleted(None, None, "length", "MAX_TOKENS")],
+    ),
+    "an end without a reason": ([said("a"), end(None)], [TextDelta("a"), ProviderCompleted(finish_reason="stop")]),
+    "no end": ([said("a"), DONE], [TextDelta("a")]),
+    "leaves of an odd type cost themselves": (
+        [said(5), event("tool-plan-delta", tool_plan=6), said("a"), sse([1]), sse({"type": 7}), end()],
+        [
+            SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": 5}}}}),
+            SourceRaw({"type": "tool-plan-delta", "delta": {"message": {"tool_plan": 6}}}),
+            TextDelta("a"),
+            SourceRaw([1]),
+            SourceRaw({"type": 7}),
+            STOP,
+        ],
+    ),
+    "a piece of a call that nobody can read": (
+        [*asked(0, "f_1", "f", 5), end()],
+        [
+            ToolCallStart("1", "f_1", "f"),
+            NativeToolCall("1", "f", None, "f_1", fault=Code.INVALID_ARGUMENTS),
+            SourceRaw(
+                {
+                    "type": "tool-call-delta",
+                    "index": 0,
+                    "delta": {"message": {"tool_calls": {"function": {"arguments": 5}}}},
+                }
+            ),
+            STOP,
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("frames", "expected"), STREAMS.values(), ids=STREAMS)
+def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
+    """Each stream gives the same events however it is cut, and each event survives JSON."""
+    assert_same_at_every_cut(Cohere, b"".join(frames), expected)
+
+
+@pytest.mark.parametrize("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
+def test_streams_that_break_off(frames: list[bytes]) -> None:
+    """`message-end` and an error are ends; nothing else is."""
+    assert_ends_are_earned(Cohere, frames)
+
+
+def test_more_calls_than_a_turn_may_have() -> None:
+    """Each that begins while as many are open is refused, and not kept."""
+    begun = [asked(index, f"c{index}", "f")[0] for index in range(4)]
+    events = read(lambda: Cohere(Limits(calls=2)), *begun, end("TOOL_CALL"))
+    assert [Code.TOO_MANY_CALLS] * 2 == [each.fault for each in events if isinstance(each, NativeToolCall)]
+
+
+def test_the_name_of_the_answer() -> None:
+    """The message has an id; which model it is of is not told."""
+    assert ("m1", None) == who_answers(Cohere, START, end())
+
+
+def test_frames_that_cannot_be_read_are_warnings() -> None:
+    """Half a frame costs itself."""
+    warning, *rest = read(Cohere, sse('{"type"'), said("a"), end())
+    assert isinstance(warning, SourceWarning)
+    assert [TextDelta("a"), STOP] == rest
+
+
+_whole = b"".join(each for frames, _ in STREAMS.values() for each in frames)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
+def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
+    """Any bytes give events, and the same ones at any cut."""
+    stream = noise.join(_whole[start : start + length] for start, length in pieces)
+    assert read(Cohere, stream) == read(Cohere, *cut(stream, where))

@@ -1,0 +1,444 @@
+"""What providers send that is easily taken for something else, in the exact shape of each, whole and at every cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from streamtools import ToolStream, parse, sources
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    Done,
+    Error,
+    NativeToolCall,
+    ProviderCompleted,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceUsage,
+    SourceWarning,
+    StepEnd,
+    TextDelta,
+    ToolCallStart,
+    UIEvent,
+    Usage,
+)
+from streamtools.limits import Limits
+from streamtools.machine import StreamMachine
+from streamtools.sources import FrameAdapter
+from streamtools.sources.anthropic import Anthropic
+from streamtools.sources.gemini import Gemini
+from streamtools.sources.ollama import Ollama
+from streamtools.sources.openai import ChatCompletions
+from streamtools.sources.responses import Responses
+from streamtools.stream.result import extract_tool_calls
+from tests.machine.test_machine import story
+from tests.sources.adapters import assert_same_at_every_cut, read
+from tests.support.chat_chunks import DONE, chunk, sse, stop
+
+STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="STOP")
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return sse({"type": f"response.{kind}", **fields}, f"response.{kind}")
+
+
+def custom(id: str, status: str = "completed", name: str = "x_keyword_search", **more: Any) -> dict[str, Any]:
+    item = {"type": "custom_tool_call", "id": f"ctc_1_{id}", "call_id": id, "name": name, "status": status}
+    return item | {"input": '{"query":"q"}'} | more
+
+
+def asked(id: str, **more: Any) -> bytes:
+    """Return the events of one custom call."""
+    place: dict[str, Any] = {"item_id": f"ctc_1_{id}", "output_index": 0}
+    return (
+        event("output_item.added", output_index=0, item=custom(id, "in_progress", **more, input=""))
+        + event("custom_tool_call_input.delta", **place, delta='{"query":"q"}')
+        + event("custom_tool_call_input.done", **place, input='{"query":"q"}')
+        + event("output_item.done", output_index=0, item=custom(id, **more))
+    )
+
+
+def answer(text: str = "Yes", **more: Any) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part], **more}
+
+
+def completed(*output: dict[str, Any]) -> bytes:
+    response = {"id": "resp_1", "model": "grok-4", "status": "completed", "output": list(output)}
+    return event("output_text.delta", item_id="msg_1", output_index=1, delta="Yes") * (len(output) > 1) + event(
+        "completed", response=response
+    )
+
+
+def content(*parts: dict[str, Any], finish: str | None = None) -> bytes:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
+    return sse({"candidates": [candidate | ({"finishReason": finish} if finish else {})]})
+
+
+class Stream(NamedTuple):
+    """A stream, by whom it is read, and what its source events are, but for those that only tell of raw data."""
+
+    make: Callable[[], FrameAdapter]
+    body: bytes
+    expected: list[SourceEvent]
+
+
+END = ProviderCompleted("Yes", None, "stop", "completed")
+SEARCH = NativeToolCall("1", "x_keyword_search", '{"query":"q"}', "ctc_1_xs_call_1", provider_executed=True)
+CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
+RESULT = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
+USAGE = Usage(input=7, output=3, total=10)
+COUNTS = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+SEARCHED = [{"type": "search", "index": 0, "arguments": '{"query":"q"}', "output": "found"}]
+
+STREAMS: dict[str, Stream] = {
+    "xAI's own search": Stream(
+        Responses,
+        asked("xs_call_1") + completed(custom("xs_call_1"), answer()),
+        [SEARCH, SourceRaw(custom("xs_call_1"), "responses"), TextDelta("Yes"), END],
+    ),
+    "OpenRouter hides a length behind calls": Stream(
+        ChatCompletions,
+        chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]})
+        + sse({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls", "native_finish_reason": "length"}]})
+        + DONE,
+        [
+            ToolCallStart("0", "c"),
+            ToolCallStart("0", "c", "f"),
+            ProviderCompleted(finish_reason="length", raw_finish_reason="length"),
+        ],
+    ),
+    "Groq's usage": Stream(
+        ChatCompletions,
+        chunk({"role": "assistant", "content": "a"}, x_groq={"id": "req_1"})
+        + chunk(finish="stop", x_groq={"id": "req_1", "usage": COUNTS})
+        + DONE,
+        [TextDelta("a"), SourceUsage(USAGE), stop(usage=USAGE)],
+    ),
+    "Compound's tools": Stream(
+        ChatCompletions,
+        chunk({"executed_tools": SEARCHED}) + chunk({"content": "a"}, "stop") + DONE,
+        [
+            SourceRaw({"choices": [{"index": 0, "delta": {"executed_tools": SEARCHED}, "finish_reason": None}]}),
+            TextDelta("a"),
+            stop(),
+        ],
+    ),
+    "fields nobody knows": Stream(
+        ChatCompletions,
+        chunk({"content": "a", "mood": "glad", "empty": None})
+        + chunk({"content": "b", "mood": "sad"})
+        + chunk({"content": "c", "mood": "", "tone": {"of": "voice"}}, "stop"),
+        [
+            TextDelta("a"),
+            SourceRaw({"mood": "glad"}),
+            TextDelta("b"),
+            TextDelta("c"),
+            SourceRaw({"tone": {"of": "voice"}}),
+            stop(),
+        ],
+    ),
+    "fields nobody knows, of Ollama": Stream(
+        Ollama,
+        b'{"message":{"content":"a","mood":1}}\n{"message":{"content":"b","mood":2}}\n{"done":true}\n',
+        [TextDelta("a"), SourceRaw({"mood": 1}), TextDelta("b"), ProviderCompleted(finish_reason="stop")],
+    ),
+    "fields nobody knows, of Anthropic": Stream(
+        Anthropic,
+        b"".join(
+            sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text, "mood": 1}})
+            for text in "ab"
+        )
+        + sse({"type": "message_stop"}),
+        [SourceRaw({"mood": 1}), TextDelta("a"), TextDelta("b"), ProviderCompleted(finish_reason="stop")],
+    ),
+    "Gemini's stop before the code that it runs": Stream(
+        Gemini,
+        content({"text": "I count."}, finish="STOP")
+        + content(CODE)
+        + content(RESULT)
+        + content({"text": "One."}, finish="STOP"),
+        [
+            TextDelta("I count."),
+            NativeToolCall("1", "code_execution", CODE["executableCode"], None, True, own={"gemini": CODE}),
+            SourceRaw(RESULT, "gemini"),
+            TextDelta("One."),
+            STOP,
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+def test_streams_at_every_cut(stream: Stream) -> None:
+    """Each gives these events, however it is cut."""
+    assert_same_at_every_cut(stream.make, stream.body, stream.expected)
+
+
+def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[UIEvent]:
+    """Return what a run over a stream tells."""
+    machine = StreamMachine(execute="never")
+    return [out for event in read(make, *chunks) for out in machine.feed(event)] + machine.close()
+
+
+def test_a_custom_call_with_the_answer_behind_it() -> None:
+    """Whoever it is of, the provider has run it: it is no call to run, and in no history."""
+    ended = told(Responses, asked("c1") + completed(custom("c1"), answer()))
+    asks = told(Responses, asked("c1") + completed(custom("c1")))
+    remarks = told(Responses, asked("c1") + completed(custom("c1"), answer(phase="commentary")))
+
+    assert [Code.SUPERSEDED] == [each.code for each in ended if isinstance(each, Error)]
+    assert isinstance(ended[-1], Done)
+    assert [] == ended[-1].pending
+    for events in (asks, remarks):
+        (call,) = [each.call for each in events if isinstance(each, Call)]
+        assert {"input": '{"query":"q"}'} == call.arguments
+        assert isinstance(events[-1], Done)
+        assert [call] == events[-1].pending
+
+
+@pytest.mark.anyio
+async def test_a_history_without_the_calls_of_the_provider() -> None:
+    """What the provider has run itself is not answered."""
+    chunks = [asked("c1"), completed(custom("c1"), answer())]
+    async with ToolStream(sources.responses(chunks), execute="never") as events:
+        _ = [event async for event in events]
+    assert [{"role": "assistant", "content": "Yes"}] == events.result.messages("openai")
+
+
+@pytest.mark.parametrize("arguments", ["null", " null ", None, "", "{}"])
+def test_a_call_without_arguments(arguments: str | None) -> None:
+    """Some models write null for a tool without parameters."""
+    function = {"name": "now"} | ({} if arguments is None else {"arguments": arguments})
+    call = {"index": 0, "id": "c", "type": "function", "function": function}
+    events = told(ChatCompletions, chunk({"tool_calls": [call]}) + chunk(finish="tool_calls") + DONE)
+    assert [{}] == [each.call.arguments for each in events if isinstance(each, Call)]
+
+
+@pytest.mark.parametrize("dialect", ["hermes_json", "hash_marker", "kimi_k2"])
+def test_a_call_without_arguments_in_text(dialect: str) -> None:
+    """The same rule holds for calls in text."""
+    written = {
+        "hermes_json": '<tool_call>{"name": "now", "arguments": "null"}</tool_call>',
+        "hash_marker": '###:{"name": "now", "arguments": "null"}',
+        "kimi_k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>null"
+        "<|tool_call_end|><|tool_calls_section_end|>",
+    }
+    (call,) = parse(written[dialect], dialects=[dialect]).calls
+    assert {} == call.arguments
+
+
+@pytest.mark.parametrize("native", ["length", "max_output_tokens", "MAX_TOKENS"])
+def test_a_call_that_a_hidden_length_cut_off_does_not_run(native: str) -> None:
+    """Its arguments have not begun, and a call without arguments would run."""
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
+    choice = {
+        "index": 0,
+        "delta": {"tool_calls": [call]},
+        "finish_reason": "tool_calls",
+        "native_finish_reason": native,
+    }
+    events = told(ChatCompletions, sse({"choices": [choice]}) + DONE)
+
+    assert [Code.TRUNCATED] == [each.code for each in events if isinstance(each, Error)]
+    assert "done truncated: length" in story(*read(ChatCompletions, sse({"choices": [choice]}) + DONE))[-1]
+
+
+def test_a_connection_that_breaks_behind_an_intermediate_stop() -> None:
+    """What Gemini says before its code is not the end of the answer, also where code and stop come together."""
+    for start in (
+        content({"text": "a"}, finish="STOP") + content(CODE),
+        content(CODE, finish="STOP"),
+        content(CODE) + content(RESULT),
+    ):
+        adapter = Gemini()
+        adapter.feed(start)
+        assert not adapter.ended
+        (lost,) = [each for each in adapter.close("reset") if isinstance(each, SourceError)]
+        assert lost.code is Code.STREAM_INTERRUPTED
+
+
+# A stream of another format.
+
+COHERE = sse({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}, "content-delta")
+GENERATE = b'{"model":"m","response":"a","done":false}\n{"model":"m","response":"","done":true,"done_reason":"stop"}\n'
+ASSISTANTS = sse({"id": "run_1", "object": "thread.run"}, "thread.run.created") + sse("[DONE]", "done")
+ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")
+FOREIGN: dict[str, tuple[str, bytes, str]] = {
+    "OpenAI's Assistants": (
+        "openai",
+        ASSISTANTS,
+        "`thread.run.created`; they are OpenAI's Assistants",
+    ),
+    "Ollama's /api/generate": (
+        "ollama",
+        GENERATE,
+        "an object of model, response, done; they are Ollama's",
+    ),
+    "/api/generate as lines of chat completions": ("openai", GENERATE.replace(b"\n", b"\n\n"), "/api/generate"),
+    "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads those"),
+    "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads those"),
+    "chat completions, for a chain": ("latitude", chunk({"content": "a"}) + DONE, "`sources.openai` reads those"),
+    "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "no event, but `<!DOCTYPE html>`"),
+    "a page, for lines": ("ollama", b"<html>\n", "no JSON; `sources.detect` finds out"),
+    "one of a kind": ("openai", sse({"kind": 1, "what": 2}) + DONE, "an object of kind, what; `sources.detect`"),
+}
+
+
+@pytest.mark.parametrize(("name", "body", "words"), FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.anyio
+async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: str) -> None:
+    """It says what was declared, what was seen, and what reads it; and never that the run has finished."""
+    response = httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Pieces(body))
+    async with ToolStream(sources.Source(response, sources.adapter(name))) as stream:
+        events = [event async for event in stream]
+
+    (error,) = [each for each in events if isinstance(each, Error)]
+    assert isinstance(events[-1], Done)
+    assert events[-1].reason == "failed"
+    assert f"`sources.{name}` reads: the content type is text/event-stream" in error.message
+    assert words in error.message
+
+
+def test_a_stream_of_which_something_was_understood_is_not_of_another_format() -> None:
+    """One event is enough, whatever else there is; and so are chunks that hold nothing."""
+    for stream in (chunk({"content": "a"}), chunk({"role": "assistant"}), sse({"choices": []})):
+        assert isinstance(read(ChatCompletions, COHERE + stream + DONE)[-1], ProviderCompleted)
+    assert [] == read(ChatCompletions, b": PROCESSING\n\n")
+
+
+class Pieces(httpx.AsyncByteStream):
+    """A body that comes in two pieces."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body[:7]
+        yield self._body[7:]
+
+
+# Finished messages.
+
+
+def test_a_finished_message_with_a_custom_call() -> None:
+    """Its input is text, and becomes an argument."""
+    call = {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    (found,) = extract_tool_calls({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).calls
+    assert ("patch", {"input": "*** Begin"}, "c") == (found.name, found.arguments, found.provider_id)
+
+
+def test_a_finished_message_with_an_empty_function_call() -> None:
+    """Some servers put one beside every text."""
+    message = {"role": "assistant", "content": "Yes", "function_call": {"name": "", "arguments": ""}}
+    assert ([], []) == extract_tool_calls({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+
+# Gemini's array.
+
+ARRAY: list[dict[str, Any]] = [
+    {"candidates": [{"content": {"parts": [{"text": 'a "[{,}]" \\'}]}}], "responseId": "r", "modelVersion": "gemini-9"},
+    {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {"a": [1, {}]}}}]}}]},
+    {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 1}},
+]
+WRITTEN = json.dumps(ARRAY, indent=2).encode().replace(b"},\n  {", b"}\n,\r\n{")
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b" \r\n"])
+def test_an_array_of_chunks_at_every_cut(before: bytes) -> None:
+    """Each chunk is read as soon as its bracket closes."""
+    usage = Usage(input=1)
+    expected: list[SourceEvent] = [
+        TextDelta('a "[{,}]" \\'),
+        NativeToolCall("1", "f", {"a": [1, {}]}),
+        SourceUsage(usage),
+        ProviderCompleted(finish_reason="stop", raw_finish_reason="STOP", usage=usage),
+    ]
+    assert_same_at_every_cut(Gemini, before + WRITTEN, expected)
+    adapter = Gemini()
+    assert [TextDelta('a "[{,}]" \\')] == adapter.feed(WRITTEN[: WRITTEN.index(b"\n,")])
+
+
+def test_an_array_that_breaks_off_and_one_with_an_error() -> None:
+    """An element that has not closed is none; an error in the place of one is the error."""
+    cut = WRITTEN[: WRITTEN.rindex(b"finishReason")]
+    assert Code.BAD_FRAME in [each.code for each in read(Gemini, cut) if isinstance(each, SourceWarning)]
+    assert not any(isinstance(each, ProviderCompleted) for each in read(Gemini, cut))
+    broken = json.dumps([ARRAY[0], {"error": {"code": 503, "message": "Overloaded"}}]).encode()
+    assert SourceError("Overloaded", status=503, cause="503") == read(Gemini, broken)[-1]
+
+
+def test_an_element_over_the_limit_is_skipped() -> None:
+    """It is not stored, and the next one is read."""
+    long = json.dumps([{"candidates": [{"content": {"parts": [{"text": "x" * 5000}]}}]}, ARRAY[2]]).encode()
+    events = read(lambda: Gemini(Limits(frame=400)), *(long[at : at + 50] for at in range(0, len(long), 50)))
+    assert [Code.SKIPPED] == [each.code for each in events if isinstance(each, SourceWarning)]
+    assert isinstance(events[-1], ProviderCompleted)
+
+
+@pytest.mark.parametrize("name", ["gemini", "detect"])
+@pytest.mark.anyio
+async def test_an_array_that_is_declared_as_json(name: str) -> None:
+    """It is no refusal for those who read it; and an object still is."""
+    for body, good in ((WRITTEN, True), (json.dumps(ARRAY[0]).encode(), False)):
+        response = httpx.Response(200, headers={"content-type": "application/json"}, stream=Pieces(body))
+        events = [event async for batch in getattr(sources, name)(response) for event in batch]
+        assert isinstance(events[-1], ProviderCompleted) is good
+
+
+# What the provider calls its answer, and what it has cost.
+
+NAMED: dict[str, tuple[str, list[bytes], tuple[str | None, str | None]]] = {
+    "chat completions": (
+        "openai",
+        [chunk({"role": "assistant"}, id="", model=""), chunk({"content": "a"}, "stop", id="c1", model="m1"), DONE],
+        ("c1", "m1"),
+    ),
+    "Responses": ("responses", [completed(answer())], ("resp_1", "grok-4")),
+    "Anthropic, where another model goes on": (
+        "anthropic",
+        [
+            sse({"type": "message_start", "message": {"id": "msg_1", "model": "m1"}}),
+            sse({"type": "content_block_start", "content_block": {"type": "fallback", "to": {"model": "m2"}}}),
+            sse({"type": "message_stop"}),
+        ],
+        ("msg_1", "m2"),
+    ),
+    "Gemini": ("gemini", [WRITTEN], ("r", "gemini-9")),
+    "an interaction": (
+        "gemini",
+        [
+            sse({"event_type": "interaction.created", "interaction": {"id": "i1", "model": "gemini-9"}}),
+            sse({"event_type": "interaction.completed", "interaction": {"id": "i1", "status": "completed"}}),
+        ],
+        ("i1", "gemini-9"),
+    ),
+    "Ollama": ("ollama", [b'{"model":"m1","message":{"content":"a"},"done":true}\n'], (None, "m1")),
+}
+
+
+@pytest.mark.parametrize(("name", "chunks", "expected"), NAMED.values(), ids=NAMED)
+@pytest.mark.anyio
+async def test_the_names_of_the_answer_and_of_the_model(
+    name: str, chunks: list[bytes], expected: tuple[str | None, str | None]
+) -> None:
+    """They stand in the end of the step and in the result."""
+    async with ToolStream(sources.Source(chunks, sources.adapter(name)), execute="never") as stream:
+        (end,) = [event async for event in stream if isinstance(event, StepEnd)]
+    result = stream.result
+    assert expected == (end.response_id, end.model) == (result.response_id, result.model)
+
+
+@pytest.mark.parametrize(("cost", "expected"), [(0.00125, 0.00125), ({"total_cost": 2}, 2.0), ("much", None)])
+def test_what_an_answer_has_cost(cost: Any, expected: float | None) -> None:
+    """OpenRouter tells it with the tokens, Perplexity in parts."""
+    usage = SourceUsage(Usage(input=7, output=3, total=10, cost=expected))
+    assert usage in read(ChatCompletions, chunk({"content": "a"}, "stop", usage=COUNTS | {"cost": cost}), DONE)
+    assert Usage(input=1, cost=0.5) + Usage(input=1, cost=0.25) == Usage(input=2, cost=0.75)

@@ -1,0 +1,98 @@
+"""Who has answered, and what that cost, as each provider tells it: at every cut, and on to the step and the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from streamtools import StreamMachine, ToolStream, sources
+from streamtools.events import StepEnd, UsageReport
+from streamtools.limits import DEFAULT_LIMITS
+from streamtools.sources.detection import ADAPTERS
+from tests.sources.adapters import cuts, who_answers
+
+pytestmark = pytest.mark.anyio
+
+
+def sse(*values: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values)
+
+
+CHUNK = {"id": "r1", "model": "m1", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+STREAMS: dict[str, tuple[bytes, str | None]] = {
+    "openai": (
+        sse(
+            CHUNK,
+            CHUNK | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+            CHUNK | {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "cost": 0.25}},
+        ),
+        "r1",
+    ),
+    "responses": (
+        sse(
+            {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "Hi"},
+            {"type": "response.completed", "response": {"id": "r1", "model": "m1", "output": []}},
+        ),
+        "r1",
+    ),
+    "anthropic": (
+        sse(
+            {"type": "message_start", "message": {"id": "r1", "model": "m1", "content": []}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+            {"type": "message_stop"},
+        ),
+        "r1",
+    ),
+    "gemini": (
+        sse(
+            {"responseId": "r1", "modelVersion": "m1", "candidates": [{"content": {"parts": [{"text": "Hi"}]}}]},
+            {"candidates": [{"finishReason": "STOP"}]},
+        ),
+        "r1",
+    ),
+    "ollama": (b'{"model":"m1","message":{"content":"Hi"},"done":true,"done_reason":"stop"}\n', None),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_end_tells_who_answered(name: str) -> None:
+    """The id of the response and its model, however the stream is cut."""
+    stream, id = STREAMS[name]
+    for chunks in cuts(stream):
+        assert (id, "m1") == who_answers(lambda: ADAPTERS[name](DEFAULT_LIMITS), *chunks)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_step_and_result_tell_who_answered(name: str) -> None:
+    """Each turn remembers the format and the model, too."""
+    stream, id = STREAMS[name]
+
+    async def network() -> AsyncIterator[bytes]:
+        yield stream
+
+    async with ToolStream(getattr(sources, name)(network())) as events:
+        ends = [event async for event in events if isinstance(event, StepEnd)]
+    result = events.result
+    assert [(id, "m1")] == [(each.response_id, each.model) for each in ends]
+    assert (id, "m1") == (result.response_id, result.model)
+    (step,) = result.steps
+    assert (id, (name, None, "m1")) == (step.response_id, step.said.origin)
+
+
+def test_what_it_cost() -> None:
+    """It is told with the tokens, and the costs of several turns are added."""
+    adapter, machine = ADAPTERS["openai"](DEFAULT_LIMITS), StreamMachine()
+    told = [out for event in adapter.feed(STREAMS["openai"][0]) + adapter.close() for out in machine.feed(event)]
+    (report,) = (event for event in told if isinstance(event, UsageReport))
+    assert 0.25 == report.usage.cost
+    assert 0.5 == (report.usage + report.usage).cost
+
+
+def test_names_of_an_odd_type_are_none() -> None:
+    """What is no text names nobody."""
+    stream = sse(CHUNK | {"id": 5, "model": ["m"]}, {"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    assert (None, None) == who_answers(lambda: ADAPTERS["openai"](DEFAULT_LIMITS), stream)

@@ -1,0 +1,38 @@
+"""Messages of `application/vnd.amazon.eventstream`, as AWS writes them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
+
+
+def message(payload: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return one message; all headers are texts."""
+    written = b""
+    for name, value in headers.items():
+        key, text = name.encode(), value.encode()
+        written += bytes([len(key)]) + key + b"\x07" + struct.pack(">H", len(text)) + text
+    prelude = struct.pack(">II", 16 + len(written) + len(payload), len(written))
+    body = prelude + struct.pack(">I", crc32(prelude)) + written + payload
+    return body + struct.pack(">I", crc32(body))
+
+
+def event(name: str, value: Any) -> bytes:
+    """Return a message of one event."""
+    headers = {":event-type": name, ":content-type": "application/json", ":message-type": "event"}
+    return message(json.dumps(value).encode(), headers)
+
+
+def exception(name: str, value: Any) -> bytes:
+    """Return a message of an exception."""
+    headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
+    return message(json.dumps(value).encode(), headers)
+
+
+def chunk(value: Any) -> bytes:
+    """Return what InvokeModel makes of an event of the model's own API."""
+    return event("chunk", {"bytes": base64.b64encode(json.dumps(value).encode()).decode(), "p": "abc"})
