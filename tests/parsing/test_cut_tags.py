@@ -31,6 +31,15 @@ TAGS = {
     "poolside_xml": ("<tool_call>",),
     "morph_xml": ("<f>", "<f>\n<"),
     "json_begin_end": ("JSON_BEGIN\n",),
+    "gigachat35": ("<｜GCML｜tool_calls>",),
+    "dots_xml": ("<dots_function_call>", "<dots_function_call>\n<inv"),
+    "iquest_q1": ("<iquest_tool_call>", "<iquest_tool_call>f\n<arg_k"),
+    "k2_horizon": ("<ifm|tool_calls>", "<ifm|tool_call>", "<ifm|tool_calls><ifm|tool_call>f"),
+    "solar_open": ("<|tool_call:begin|>", "<|tool_call:begin|>x<|tool_call:name|>f"),
+    "solar_open2": ("<|tool_call:start|>", "<|tool_call:start|>f"),
+    "plamo3": ("<|plamo:begin_tool_requests:plamo|>", "<|plamo:begin_tool_request:plamo|>"),
+    "hyperclovax_think": ("<|im_start|>assistant -> tool/function_call\n",),
+    "minicpm4_python": ("<|tool_call_start|>", "<|tool_call_start|>\n```python\nf"),
     "gemma4": ("<|tool_call>", "<|tool_call>call:f"),
 }
 """What a stream may end with, by the dialect."""
@@ -61,6 +70,9 @@ def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str
         ("cohere_legacy_action", "Action:\n```json"),
         ("anthropic_xml", "<function_results>"),
         ("raw_json", '{"name": "f"'),
+        ("hyperclovax_think", "<|im_start|>assistant -> tool"),
+        ("tool_code", "```tool_code\nf"),
+        ("granite_lines", "f("),
         ("pythonic", "[f"),
     ],
 )

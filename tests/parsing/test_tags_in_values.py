@@ -49,6 +49,18 @@ FORMS = [
         "</tool_call>", "</tool_calls>", warns=False,
     ),
     Form(
+        "iquest_q1", "<iquest_tool_call>f\n<arg_key>a</arg_key>\n<arg_value>", "</arg_value>", "\n",
+        "</iquest_tool_call>", warns=False,
+    ),
+    Form(
+        "k2_horizon", "<ifm|tool_calls>\n<ifm|tool_call>f\n<ifm|arg_key>a</ifm|arg_key>\n<ifm|arg_value>",
+        "</ifm|arg_value>", "\n", "</ifm|tool_call>", "</ifm|tool_calls>", warns=False,
+    ),
+    Form(
+        "solar_open2", "<|tool_call:start|>f\n<|tool_arg:start|>a<|tool_arg:value|>", "<|tool_arg:end|>", "\n",
+        "<|tool_call:end|>", warns=False,
+    ),
+    Form(
         "kimi_k3_xtml", '<|open|>call tool="f"<|sep|><|open|>argument key="a" type="string"<|sep|>',
         "<|close|>argument<|sep|>", "", "<|close|>call<|sep|>", "<|close|>tools<|sep|>", warns=False,
     ),

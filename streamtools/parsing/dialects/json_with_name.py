@@ -230,8 +230,8 @@ def hyperclovax_think() -> Dialect:
     return Dialect(
         id="hyperclovax_think",
         openers=(
-            Opener((header + tool,), json_calls(), ahead=("[",)),
-            Opener((tool[1:],), json_calls(), ahead=("[",), where="start"),  # behind the header of the prompt
+            Opener((header + tool,), json_calls(), ahead=("[",), tag=1),
+            Opener((tool[1:],), json_calls(), ahead=("[",), where="start", tag=1),  # behind the prompt's header
         ),
         write_call=_between(f"{header}{tool}[", f"]{end}"),
         reserved=(header, tool[1:]),

@@ -1,0 +1,70 @@
+"""Messages whose headers say what they hold, or to whom they go: Inkling, and functionary."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamtools import parse
+from tests.support.reading import Brief, call, error, read, thought, warning
+
+f = call("f")
+f1 = call("f", a=1)
+UNCLOSED = warning("missing_close")
+
+
+@pytest.mark.parametrize(
+    ("ends", "unclosed"),
+    [
+        pytest.param(3 * ("<|end_message|>",), [], id="each with its end"),
+        pytest.param(
+            (*2 * ("<|end_message|>",), "<|content_model_end_sampling|>"), [UNCLOSED], id="and that of the turn"
+        ),
+        pytest.param(("", "<|end_message|>", ""), [UNCLOSED], id="without an end"),
+        pytest.param(("", "<|end_message|>", "<|message_model|><|content_text|>"), [UNCLOSED], id="before another one"),
+    ],
+)
+def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
+    """Messages are calls, text or thoughts."""
+    text = (
+        f"<|message_model|><|content_thinking|>so{ends[0]}<|message_model|><|content_text|>Hi{ends[1]}"
+        f'<|message_model|>f<|content_invoke_tool_json|>{{"name":"f","args":{{"a":1}}}}{ends[2]}'
+    )
+    assert [thought("so"), "Hi", f1, *unclosed] == read(text, dialects=["inkling"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('f\n{"a": 1}', [f1], id="a call at the start"),
+        pytest.param(
+            'all\nHi>>>f\n{"a": 1}>>>get_weather\n{}', ["Hi", f1, call("get_weather")], id="text, and two calls"
+        ),
+        pytest.param(">>>f \r\n {}>>>all\nBye", [f, "Bye"], id="text behind a call"),
+        pytest.param("Hi\n>>>f\n{}\n", ["Hi\n", f, "\n"], id="on a line of its own"),
+        pytest.param('>>>all\n{"a": 1}', ['{"a": 1}'], id="JSON for the user"),
+        pytest.param(">>>h\n{}", [">>>h\n{}"], id="a tool that is not declared"),
+        pytest.param("So f\n{}", ["So f\n{}"], id="a name in prose"),
+        pytest.param(">>>f\nx", [">>>f\nx"], id="no JSON"),
+        pytest.param(">>>f\n{x}.", [error("invalid_json"), "."], id="broken JSON"),
+        pytest.param('>>>f\n{"a":', [error("truncated")], id="cut"),
+    ],
+)
+def test_functionary(text: str, expected: list[Brief]) -> None:
+    """A line with a declared name and JSON behind it is a call; `all` is the user."""
+    tools = [{"name": name} for name in ("f", "get_weather", "all")]
+    assert expected == read(text, dialects=["functionary_v32"], tools=tools)
+
+
+@pytest.mark.parametrize("name", ["f", "fn", "fn2", "(x", "a|b", "météo", "g"])
+def test_functionary_knows_names_that_begin_alike(name: str) -> None:
+    """Also those of one letter, and with characters that patterns are made of."""
+    tools = [{"name": each} for each in ("f", "fn", "fn2", "(x", "a|b", "all", "météo", "g")]
+    for text, content, names in [
+        (f'{name} \n{{"a": 1}}', "", [name]),
+        (f"x>>>{name}\r\n{{}}", "x", [name]),
+        (f"{name}x\n{{}}", f"{name}x\n{{}}", []),
+    ]:
+        for deltas in ([text], list(text)):
+            result = parse(deltas, dialects="functionary_v32", tools=tools)
+
+            assert (content, names) == (result.content, [made.name for made in result.calls])
