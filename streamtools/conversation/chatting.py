@@ -17,11 +17,11 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 from anyio.abc import TaskGroup
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.decision import Reply
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode, check_word
 from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
+from streamtools.conversation.reply import Reply
 from streamtools.errors import Code
 from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
 from streamtools.history import (

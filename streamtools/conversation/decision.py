@@ -13,21 +13,18 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
-from streamtools.conversation.models.http_model import AUTO, Ask, HTTPModel, Model, origin_of
+from streamtools.conversation.models.http_model import AUTO, Ask
 from streamtools.errors import Code
-from streamtools.events import SourceError, SourceEvent
-from streamtools.history import Message, Origin, System, User, calls_as_text
+from streamtools.events import SourceError
+from streamtools.history import System, calls_as_text
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import restore, write_json
-from streamtools.stream.long_work import in_thread
 from streamtools.tools import Tool, ToolChoice
 
 LENGTH = 256 * 1024
@@ -35,7 +32,6 @@ LENGTH = 256 * 1024
 _WORK = 8 * LENGTH  # characters that are looked at in all: hostile brackets are read from each of them on
 _DEEP = 10_000  # what JSON counts for that nests deeper than Python reads
 _PIECE = 256  # characters in which the end of a value is looked for at first
-_LONG = 200  # messages, parts, calls and results of a history whose request is written in a thread, if it has more
 _TOKEN = 16  # characters of JSON that are together one token, outside of strings and numbers
 
 _marked = re.compile(r"JSON_BEGIN\b(.*?)(?:\bJSON_END\b|\Z)", re.DOTALL)
@@ -198,58 +194,6 @@ def _says_none(value: dict[str, Any]) -> bool:
     names = [place[key] for place in places for key in NAME_FIELDS if key in place]
     names += [function] if isinstance(function, str) else []
     return bool(names) and all(name is None or (isinstance(name, str) and not name.strip()) for name in names)
-
-
-class Reply:
-    """The events of a model's reply to `ask`, behind those that are `before` it.
-
-    The request is sent when it is first read, and its response closed with whoever reads it.
-    """
-
-    def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
-        self._model = model
-        self._ask = ask
-        self._before = before
-        self._opened: AbstractAsyncContextManager[Any] | None = None
-        self._source: Any = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    @property
-    def origin(self) -> Origin:
-        """Whose answer it is."""
-        return origin_of(self._model)
-
-    async def __anext__(self) -> Sequence[SourceEvent]:
-        if self._before:
-            before, self._before = self._before, ()
-            return before
-        if self._source is None:
-            model, ask = self._model, self._ask
-            if isinstance(model, HTTPModel) and _is_long(ask.history):  # its body takes long to write
-                opened = await in_thread(partial(model.stream, ask))
-            else:
-                opened = model.stream(ask)
-            self._source = await opened.__aenter__()
-            self._opened = opened
-        batch: Sequence[SourceEvent] = await anext(self._source)
-        return batch
-
-    async def aclose(self) -> None:
-        """Close the response, if there is one."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.__aexit__(None, None, None)
-
-
-def _is_long(history: Sequence[Message]) -> bool:
-    """Return whether a history has so many parts that to write it would keep other runs waiting."""
-    parts = 0
-    for message in history:
-        held = message.content if isinstance(message, User) else getattr(message, "results", ())
-        parts += 1 + (len(held) if not isinstance(held, str) else 0) + len(getattr(message, "calls", ()))
-    return parts > _LONG
 
 
 # The requests that emulation makes beside the caller's own: how they are written, and which errors lead to them.

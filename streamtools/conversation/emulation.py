@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from streamtools.calls import EMULATED as PREFIX
 from streamtools.conversation.decision import (
     ModelDecision,
-    Reply,
     ask_for_decision,
     ask_without_tools,
     read_decision,
     refuses_tools,
 )
 from streamtools.conversation.models.http_model import Ask, Model, origin_of
+from streamtools.conversation.reply import Reply
 from streamtools.errors import Code
 from streamtools.events import (
     Call,

@@ -11,10 +11,10 @@ delta of every answer makes at least one. `seq` is 0 where nobody numbers (a bar
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
+from streamtools.events.event import Event, Usage
 from streamtools.events.source_events import (
     SOURCE_EVENTS,
     ChainCompleted,
-    Event,
     FinishReason,
     NativeToolCall,
     ProviderCompleted,
@@ -27,7 +27,6 @@ from streamtools.events.source_events import (
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
-    Usage,
     read_source_event,
 )
 from streamtools.events.ui_events import (

@@ -1,113 +1,18 @@
-"""Source events: what adapters make of a provider's stream; and what all events share.
-
-That is a `type`, a form as JSON, and the tokens that some of them tell.
-"""
+"""Source events: what adapters make of a provider's stream, one closed union for all providers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
-from pydantic_core import CoreSchema, core_schema
 
 from streamtools.errors import Code
-from streamtools.json_values import writable
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-
+from streamtools.events.event import Event, Usage
 
 FinishReason: TypeAlias = Literal[
     "stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other"
 ]
 """Why a provider's turn ended, in one spelling for all providers; the provider's own is kept beside it."""
-
-ITSELF = 64
-"""Bytes of an event without what it holds, about."""
-_UNKNOWN = 4096  # and of one that cannot be written
-
-_encode = msgspec.json.Encoder().encode
-
-
-class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True):
-    """What all events share: a `type`, and JSON in both directions."""
-
-    type: ClassVar[str]
-
-    def to_json(self) -> str:
-        """Return the event as one line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD."""
-        try:
-            return _encode(self).decode()
-        except UnicodeEncodeError:
-            return _encode(writable(msgspec.to_builtins(self))).decode()
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def validate(value: Any) -> Any:
-            if isinstance(value, cls):
-                return value
-            try:
-                return msgspec.convert(value, type=cls)
-            except msgspec.ValidationError as error:
-                raise ValueError(str(error)) from None
-
-        return core_schema.no_info_plain_validator_function(
-            validate, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return schema_of(cls)
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one provider turn, or of a run. None means that the provider does not tell.
-
-    `input` includes what was read from a cache, `output` includes reasoning. `cost` is what the provider charges, in
-    its own currency, where it tells (OpenRouter: US dollars).
-    """
-
-    input: int | None = None
-    output: int | None = None
-    total: int | None = None
-    cache_read: int | None = None
-    cache_write: int | None = None
-    reasoning: int | None = None
-    cost: float | None = None
-
-    def __add__(self, other: Usage) -> Usage:
-        sums: dict[str, Any] = {n: _sum(getattr(self, n), getattr(other, n)) for n in self.__struct_fields__}
-        return Usage(**sums)
-
-
-def weigh(event: Event) -> int:
-    """Return about how many bytes an event holds: the characters of its text or else of its JSON, and itself."""
-    text = getattr(event, "text", None)
-    if type(text) is str:
-        return ITSELF + len(text) + len(getattr(event, "signature", None) or "")
-    try:
-        return ITSELF + len(event.to_json())
-    except Exception:  # of what a tool or an SDK has given us and JSON does not know
-        return _UNKNOWN
-
-
-def schema_of(types: Any) -> dict[str, Any]:
-    """Return the JSON schema (2020-12) of one event type or of a union of them, with no references to elsewhere."""
-    (schema,), definitions = msgspec.json.schema_components([types], ref_template="#/{name}")
-
-    def inline(node: Any) -> Any:
-        if isinstance(node, dict):
-            if "$ref" in node:
-                return inline(definitions[node["$ref"].removeprefix("#/")])
-            return {key: inline(value) for key, value in node.items() if key != "discriminator"}
-        return [inline(each) for each in node] if isinstance(node, list) else node
-
-    inlined: dict[str, Any] = inline(schema)
-    return inlined
-
-
-def _sum(a: float | None, b: float | None) -> float | None:
-    return None if a is None and b is None else (a or 0) + (b or 0)
 
 
 class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):

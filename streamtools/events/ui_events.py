@@ -10,7 +10,7 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.source_events import Event, Usage, schema_of
+from streamtools.events.event import Event, Usage, schema_of
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
 """How a run ended: on its own, cut by the provider, by a fault, by one of our limits, or by being left."""

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
-from streamtools.events.source_events import ITSELF, weigh
+from streamtools.events.event import ITSELF, weigh
 from streamtools.tools.call import loggable
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ import anyio
 
 from streamtools.errors import ClosedError
 from streamtools.events import Progress, UIEvent
-from streamtools.events.source_events import weigh
+from streamtools.events.event import weigh
 from streamtools.parsing.dialects import Dialect
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 

@@ -30,7 +30,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.events.source_events import weigh
+from streamtools.events.event import weigh
 from streamtools.history import (
     Assistant,
     CallResult,

@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import SourceError, SourceEvent, Text, UIEvent
-from streamtools.events.source_events import weigh
+from streamtools.events.event import weigh
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions

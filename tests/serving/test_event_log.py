@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Progress, Raw, StepEnd, Text, UIEvent, Warning
-from streamtools.events.source_events import weigh
+from streamtools.events.event import weigh
 from streamtools.runs import EventLog, MemoryEventLog, log_key
 
 pytestmark = pytest.mark.anyio

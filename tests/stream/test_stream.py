@@ -35,7 +35,7 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
-from streamtools.events.source_events import weigh
+from streamtools.events.event import weigh
 from streamtools.stream import handover
 from tests.support.stories import Script, story, texts
 

@@ -131,6 +131,41 @@ def ollama_breaches(messages: Messages) -> list[str]:
     return found + (["calls without results at the end"] if awaited else [])
 
 
+def bedrock_breaches(messages: Messages) -> list[str]:
+    """Users and the assistant alternate; each call has its result in the next message; a text is not blank."""
+    found: list[str] = []
+    role = None
+    awaited: list[str] = []
+    for message in messages:
+        blocks = message["content"]
+        if message["role"] == role or message["role"] not in ("user", "assistant") or not blocks:
+            found.append(f"{message['role']} after {role}, or an empty message")
+        role = message["role"]
+        results = [block["toolResult"] for block in blocks if "toolResult" in block]
+        if sorted(awaited) != sorted(each["toolUseId"] for each in results):
+            found.append(f"results that are not those of {awaited}")
+        found += ["a result without words" for each in results if not each["content"]]
+        calls = [block["toolUse"] for block in blocks if "toolUse" in block]
+        awaited = [each["toolUseId"] for each in calls]
+        for call in calls:
+            if not isinstance(call["input"], dict) or not _name.fullmatch(call["name"]):
+                found.append("a call that is none")
+        found += ["a blank text" for block in blocks if "text" in block and not block["text"].strip()]
+    return found + (["calls without results at the end"] if awaited else [])
+
+
+def cohere_breaches(messages: Messages) -> list[str]:
+    """The order is that of chat completions; a plan stands before calls alone."""
+    plain = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            content = "".join(part.get("text", "parts") for part in content if part["type"] != "thinking") or None
+        plain.append({**message, "content": content})
+    found = ["a plan without calls" for each in messages if "tool_plan" in each and not each.get("tool_calls")]
+    return found + _complaints(check_openai, plain)
+
+
 def breaches(messages: Messages, format: str) -> list[str]:
     """Return what the provider would refuse; what cannot be sent at all is refused by every one."""
     json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
@@ -143,4 +178,6 @@ RULES: dict[str, Callable[[Messages], list[str]]] = {
     "anthropic": anthropic_breaches,
     "gemini": gemini_breaches,
     "ollama": ollama_breaches,
+    "bedrock": bedrock_breaches,
+    "cohere": cohere_breaches,
 }

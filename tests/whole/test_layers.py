@@ -117,7 +117,7 @@ seam" in `stream/tool_stream.py` has what it owes for that."""
 
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
-    *("conversation.chatting", "conversation.decision", "conversation.emulation", "conversation.models"),
+    *("conversation.chatting", "conversation.emulation", "conversation.models", "conversation.reply"),
     "outputs.completion_chunks",  # asks the clock when an answer was made
     "sources.source",
     *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),

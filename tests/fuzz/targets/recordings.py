@@ -108,7 +108,7 @@ def _check_keys(given: Input) -> Iterator[object]:
 def _make_keys() -> Target:
     delta = 'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n'
     bodies = [*PLANTED, *(delta % each[:8] + delta % each[8:] for each in PLANTED), "".join(HARMLESS)]
-    bodies += [provider.body.decode() for provider in PROVIDERS]
+    bodies += [provider.body.decode(errors="replace") for provider in PROVIDERS]
     words = [
         *PLANTED,
         *HARMLESS,
