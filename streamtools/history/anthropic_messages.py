@@ -33,7 +33,8 @@ _CONTAINER = "container"  # of an item that is no block
 
 def read_block(part: Mapping[str, Any], said: Draft) -> None:
     """Add a block of an assistant's message."""
-    said.format = FORMAT
+    if part.get("type") != "thinking" or "signature" in part:  # without one it may be Cohere's
+        said.format = FORMAT
     match part:
         case {"type": "thinking", "thinking": str() as text}:
             said.add_thought(text, part.get("signature"), own=without(part, "type", "thinking", "signature"))

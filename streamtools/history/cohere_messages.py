@@ -31,6 +31,8 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     said = [message for message in written if message["role"] == "assistant"]
     for turn, message in zip(turns, said, strict=True):
         message.pop("content")
+        for call in message.get("tool_calls", ()):
+            call.pop("extra_content", None)  # of Google's
         of_cohere = turn.origin.format in (None, FORMAT)
         thoughts = "".join(each.text for each in turn.thoughts) if of_cohere and any(in_order(turn)) else ""
         parts = [{"type": "text", "text": turn.text}] if turn.text else []
