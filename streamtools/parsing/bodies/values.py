@@ -38,7 +38,7 @@ _json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").f
 
 _first_in = matcher(r"[\[{ \t\r\n]*(\\.|[^\\])?")
 """Matches the brackets at the beginning of a container, and what comes first in it, with a group once that is known."""
-_escapes = matcher(r"(?:[^\\]+|\\.)*")
+_escapes = matcher(r"(?:[^\\]++|\\.)*+")
 _escape_in = re.compile(r"\\(.)", re.DOTALL).sub
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
 

@@ -2,7 +2,7 @@
 
     <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
     <|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}
-    >>>get_weather
+    Let me see.>>>get_weather
     {"city": "Paris"}
 
 The content of one that is a call is JSON.
