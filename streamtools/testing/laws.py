@@ -241,8 +241,8 @@ def assert_laws(
     declared = material.TOOLS if tools is None else tools
     signatures = dict(Declared(declared).signatures(parameters=True))
     matter = material.Material(dialect, signatures, calls if calls is not None else material.usual_calls())
-    results = [each.marker.search_pattern() for each in matter.openers if each.kind == "result"]
-    check = _Laws(dialect, declared, material.markers(dialect, signatures), results)
+    silent = [each.marker.search_pattern() for each in matter.openers if each.kind == "result" or not each.announces]
+    check = _Laws(dialect, declared, material.markers(dialect, signatures), silent)
     settings = hypothesis.settings(
         max_examples=examples,
         derandomize=True,
@@ -276,11 +276,11 @@ def assert_laws(
 class _Laws:
     """Each law as a function of a text, or of a document whose calls are known, and of places to cut it at."""
 
-    def __init__(self, dialect: Dialect, tools: Any, markers: Sequence[Parts], results: Sequence[str]) -> None:
+    def __init__(self, dialect: Dialect, tools: Any, markers: Sequence[Parts], silent: Sequence[str]) -> None:
         self._dialect = dialect
         self._options: dict[str, Any] = {"dialects": [dialect], "tools": tools}
         self._markers = markers
-        self._results = results  # patterns of what begins a result that the model forges, which is hidden
+        self._silent = silent  # patterns of what hides what follows, and begins no call: a forged result, a section
 
     @property
     def of_texts(self) -> dict[str, Callable[[str, list[int]], None]]:
@@ -326,8 +326,8 @@ class _Laws:
             said += sum(len(getattr(event, "text", "")) for event in step.new)
             if not hidden:
                 pending = step.fed[said:]
-                forged = any(re.match(pattern, pending) for pattern in self._results)
-                assert forged or pending == step.held, f"neither shown nor held: {pending!r}"
+                silent = any(re.match(pattern, pending) for pattern in self._silent)
+                assert silent or pending == step.held, f"neither shown nor held: {pending!r}"
 
     def paired_lifecycle(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), call_deltas=True, **self._options)
