@@ -2,14 +2,14 @@
 
     python benchmarks/bench_bodies.py
 
-Each row is a family of bodies of 4 MiB, the most that `read_body` takes: it is posted to an application that reads it
-as the documented ones do and asks a model at once. Meanwhile a task of the same loop comes back as often as it can; the
-figure is the longest time between two of its turns, in milliseconds, the best of all repetitions. Beside it stands the
-processor time of the loop's own thread in that gap, and the longest collection of garbage: in one of them everything
-waits, whatever thread it is in, and it takes the longer the more objects a history has. What reads a body puts them off
-until most of these are gone. What remains is the collection of the messages themselves, behind that, and what is read,
-or given back, in a single call of C, as the JSON of "empty parts" is: between its beginning and its end nobody else has
-the interpreter.
+Each row is a family of bodies of 4 MiB or of 100,000 values, the most that `read_body` takes: it is posted to an
+application that reads it as the documented ones do and asks a model at once. Meanwhile a task of the same loop comes
+back as often as it can; the figure is the longest time between two of its turns, in milliseconds, the best of all
+repetitions. Beside it stands the processor time of the loop's own thread in that gap, and the longest collection of
+garbage: in one of them everything waits, whatever thread it is in, and it takes the longer the more objects a history
+has. What reads a body puts them off until most of these are gone. What remains is the collection of the messages
+themselves, behind that, and what is read, or let go of, in a single call of C: between its beginning and its end nobody
+else has the interpreter.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from benchmarks.measure import Case, Result, Work, main
 from streamtools import chat
 from streamtools.conversation import Chat
 from streamtools.conversation.models import OpenAIChat
+from streamtools.json_values import count_values
 from streamtools.outputs import asgi
-from streamtools.serving.requests import MAX_BODY
+from streamtools.serving.requests import MAX_BODY, MAX_VALUES
 
 LONGEST = 50.0  # milliseconds
 END = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -83,7 +84,7 @@ FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "texts of escapes": lambda at: {"role": "user", "content": '"\\\n' * 5_000},
     "short turns": _turns,
     "parts": lambda at: {"role": "user", "content": [{"type": "text", "text": "x"}] * 1_000},
-    "empty parts": lambda at: {"role": "user", "content": [{}] * 100_000},
+    "empty parts": lambda at: {"role": "user", "content": [{}] * 10_000},
     "calls and results": _calls,
     "a turn of many calls": _many_calls,
     "items of Responses": _items,
@@ -92,13 +93,14 @@ FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def write(family: Callable[[int], dict[str, Any]], most: int) -> bytes:
-    """Return a body of this family that has at most so many bytes."""
+    """Return a body of this family that has at most so many bytes, and as many values as one may have."""
     messages: list[bytes] = []
-    size = 100
+    size = values = 100
     for at in range(most):
         message = json.dumps(family(at)).encode()
         size += len(message) + 1
-        if size > most and messages:
+        values += count_values(message) + 1
+        if (size > most or values > MAX_VALUES) and messages:
             break
         messages.append(message)
     if len(messages) % 2 and len(messages) > 1 and b"tool" in messages[-1]:

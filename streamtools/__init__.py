@@ -54,3 +54,7 @@ if not TYPE_CHECKING:  # to a type checker it would say that every name is there
         module = import_module(_LATER[name])
         found = globals()[name] = module if _LATER[name] == f"{__name__}.{name}" else getattr(module, name)
         return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -50,6 +51,8 @@ ITEMS = ("function_call", "custom_tool_call")
 """The `type` of a call among items of Responses."""
 
 IdFactory = Callable[[], str]
+
+_made_here = re.compile(r"call_[\w-]{12}", re.ASCII)
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
@@ -98,6 +101,15 @@ class Verdict(NamedTuple):
 def new_call_id() -> str:
     """Return `call_` and twelve characters that cannot be guessed."""
     return "call_" + secrets.token_urlsafe(9)
+
+
+def is_made_here(id: str) -> bool:
+    """Return whether an id is like ours, of calls in text and of native ones that came without an id.
+
+    >>> is_made_here(new_call_id()), is_made_here("emulated_5_0"), is_made_here("call_4iNmq2vWZ0k3cXyT8dRb71Uf")
+    (True, True, False)
+    """
+    return id.startswith(EMULATED) or _made_here.fullmatch(id) is not None
 
 
 class UnreadCall(msgspec.Struct, frozen=True):

@@ -26,3 +26,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS = Limits()
+
+TOOL_NAME = 64
+"""Characters of a tool's name: as many as OpenAI and Anthropic both accept. Names that a model writes are read beyond
+that (96 in markers, 128 in a grammar's own syntax, 256 in JSON): a wrong one is answered by those that there are.
+"""

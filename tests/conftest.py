@@ -7,7 +7,10 @@ replay, are held against their grammar. At the end stands what the tests took: t
 
 from __future__ import annotations
 
+import gc
 import os
+import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +35,27 @@ if sys.dont_write_bytecode:  # as in many containers: each worker, and each comm
     sys.pycache_prefix = str(Path(__file__).parents[1] / ".cache" / "bytecode")
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": sys.pycache_prefix}
 
+vars(re)["_MAXCACHE"] = 1 << 16  # the tests read with all dialects in turn: 512 patterns are compiled again and again
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # begun with `&` in a script: commands that tests start inherit it,
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and then those that are interrupted would never end
+
 _STARTED: pytest.StashKey[float] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Remember when it began."""
     config.stash[_STARTED] = os.times().elapsed
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep what was collected from the garbage collector, which would go through thousands of tests at each of them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,6 +26,6 @@ class Peer:
     read: Callable[[Any], Iterable[list[Any]]]
 
 
-def function_tools() -> list[dict[str, Any]]:
-    """Return the declared tools in OpenAI's form."""
-    return [{"type": "function", "function": tool} for tool in TOOLS]
+def function_tools(declared: Sequence[dict[str, Any]] = TOOLS) -> list[dict[str, Any]]:
+    """Return declared tools in OpenAI's form."""
+    return [{"type": "function", "function": tool} for tool in declared]

@@ -20,7 +20,12 @@ HERE = Path(__file__).parent
 DEFAULT = HERE.parents[1] / ".venv-peers"
 
 UNPACKED: dict[str, tuple[str, ...]] = {
-    "sglang": ("sglang/srt/function_call/", "sglang/srt/environ.py"),
+    "sglang": (
+        "sglang/srt/function_call/",
+        "sglang/srt/environ.py",
+        "sglang/srt/parser/harmony_parser.py",
+        "sglang/srt/parser/inkling_tokenizer.py",
+    ),
     "vllm": (
         "vllm/tool_parsers/",
         "vllm/parser/",

@@ -6,13 +6,14 @@ An increment for each delta; at the end `finish`, and what of the last call's ar
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.adapting import Feed, Finish, Peer, function_tools
+from benchmarks.peers.streams import TOOLS
 from benchmarks.peers.stubs import stand_in
 
 _CLASSES = {
@@ -25,22 +26,13 @@ _CLASSES = {
 }
 
 
-def load(choice: str, parts: Path) -> Peer:
-    """Return a detector."""
-    pydantic = import_module("pydantic")
-    function = pydantic.create_model(
-        "Function",
-        name=(str | None, None),
-        description=(str | None, None),
-        parameters=(Any, None),
-        strict=(bool, False),
-    )
-    tool = pydantic.create_model("Tool", type=(str, "function"), function=(function, ...))
-    stand_in(parts, ("sglang", "xgrammar"), {"sglang.srt.entrypoints.openai.protocol": {"Tool": tool}})
-    module, name = _CLASSES[choice]
+def load(choice: str, parts: Path, declared: Sequence[dict[str, Any]] = TOOLS) -> Peer:
+    """Return a detector, which is told of the `declared` tools: one of the table, or as `module Class`."""
+    tool = _tool(parts)
+    module, name = _CLASSES.get(choice) or choice.split()
     detector_class = getattr(import_module(f"sglang.srt.function_call.{module}"), name)
     types = import_module("sglang.srt.function_call.core_types")
-    tools = [tool(**each) for each in function_tools()]
+    tools = [tool(**each) for each in function_tools(declared)]
 
     def make() -> tuple[Feed, Finish]:
         detector = detector_class()
@@ -55,6 +47,22 @@ def load(choice: str, parts: Path) -> Peer:
         return partial(detector.parse_streaming_increment, tools=tools), finish
 
     return Peer((parts / "sglang.version").read_text(encoding="utf-8"), make, _read)
+
+
+@cache
+def _tool(parts: Path) -> Any:
+    """Stand in for the rest of the engine; return the class of a tool's definition."""
+    pydantic = import_module("pydantic")
+    function = pydantic.create_model(
+        "Function",
+        name=(str | None, None),
+        description=(str | None, None),
+        parameters=(Any, None),
+        strict=(bool, False),
+    )
+    tool = pydantic.create_model("Tool", type=(str, "function"), function=(function, ...))
+    stand_in(parts, ("sglang", "xgrammar"), {"sglang.srt.entrypoints.openai.protocol": {"Tool": tool}})
+    return tool
 
 
 def _unstreamed(detector: Any) -> tuple[int, str] | None:

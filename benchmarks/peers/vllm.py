@@ -6,12 +6,16 @@ parser engine gets the delta.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from benchmarks.peers.adapting import Feed, Finish, Peer, function_tools
+from benchmarks.peers.streams import TOOLS
 from benchmarks.peers.stubs import Bare, logger, new_id, stand_in
 
 _PACKAGES = ("vllm", "openai", "xgrammar", "transformers", "torch", "prometheus_client")
@@ -24,8 +28,57 @@ class _Tokenizer:
         return {"<tool_call>": 1, "</tool_call>": 2}
 
 
-def load(choice: str, parts: Path) -> Peer:
-    """Return a parser."""
+class _Vocabulary(dict[str, int]):
+    """One that knows every word that it is asked for."""
+
+    def __missing__(self, word: str) -> int:
+        return crc32(word.encode())
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+    def get(self, word: str, default: Any = None) -> int:
+        return self[word]
+
+
+class _WithTokens(_Tokenizer):
+    """A tokenizer in which every tag is a special token; other words have no ids."""
+
+    def get_vocab(self) -> dict[str, int]:
+        return _Vocabulary()
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return [crc32(tag.encode()) for tag in re.findall(r"<[^<>\s]+>|\[[A-Z_]+\]", text)]
+
+
+def load(choice: str, parts: Path, given: Sequence[dict[str, Any]] = TOOLS) -> Peer:
+    """Return a parser, which is told of the `given` tools: one of the table, or as `module Class`.
+
+    A class of `vllm.parser` is an engine, one of `vllm.tool_parsers` is not.
+    """
+    declared = _tool(parts)
+    tools = [declared(**each) for each in function_tools(given)]
+    request = Bare(
+        tools=tools,
+        tool_choice="auto",
+        parallel_tool_calls=True,
+        include_reasoning=True,
+        messages=[],
+        chat_template_kwargs=None,
+    )
+    if (maker := _MAKES.get(choice)) is None:
+        module, name = choice.split()
+        if module.startswith("vllm.parser."):
+            maker = _engine(module, name, chat_template_kwargs={"enable_thinking": False})
+        else:
+            maker = _tool_parser(module, name, ids=True)
+    make = maker(tools, request)
+    return Peer((parts / "vllm.version").read_text(encoding="utf-8"), make, _read)
+
+
+@cache
+def _tool(parts: Path) -> Any:
+    """Stand in for the rest of the engine; return the class of a tool's definition."""
     pydantic = import_module("pydantic")
     function = pydantic.create_model(
         "FunctionDefinition", name=(str, ...), description=(str | None, None), parameters=(dict[str, Any] | None, None)
@@ -38,19 +91,18 @@ def load(choice: str, parts: Path) -> Peer:
         "vllm.entrypoints.openai.chat_completion.protocol": {"ChatCompletionToolsParam": declared},
     }
     stand_in(parts, _PACKAGES, answers)
-    tools = [declared(**each) for each in function_tools()]
-    request = Bare(tools=tools, tool_choice="auto", parallel_tool_calls=True, include_reasoning=True, messages=[])
-    make = _MAKES[choice](tools, request)
-    return Peer((parts / "vllm.version").read_text(encoding="utf-8"), make, _read)
+    vars(import_module("vllm.utils"))["random_uuid"] = new_id  # a folder without an `__init__`
+    return declared
 
 
-def _tool_parser(module: str, name: str) -> Any:
+def _tool_parser(module: str, name: str, *, ids: bool = False) -> Any:
     def maker(tools: list[Any], request: Bare) -> Any:
         parser_class = getattr(import_module(module), name)
         protocol = import_module("vllm.entrypoints.generate.base.protocol")
 
         def make() -> tuple[Feed, Finish]:
-            parser = parser_class(_Tokenizer(), tools)
+            tokenizer = _WithTokens() if ids else _Tokenizer()
+            parser = parser_class(tokenizer, tools)
             parse = parser.extract_tool_calls_streaming
             text = ""
 
@@ -58,6 +110,12 @@ def _tool_parser(module: str, name: str) -> Any:
                 nonlocal text
                 before, text = text, text + delta
                 return parse(before, text, delta, (), (), (), request)
+
+            def feed_with_ids(delta: str) -> Any:
+                nonlocal text
+                before, text = text, text + delta
+                old, new = (_WithTokens().encode(each) for each in (before, text))
+                return parse(before, text, delta, old, new, new[len(old) :], request)
 
             def finish() -> list[Any]:
                 rest = parser.get_remaining_unstreamed_args()
@@ -67,7 +125,7 @@ def _tool_parser(module: str, name: str) -> Any:
                 call = protocol.DeltaToolCall(index=index, function=protocol.DeltaFunctionCall(arguments=rest))
                 return [protocol.DeltaMessage(tool_calls=[call])]
 
-            return feed, finish
+            return (feed_with_ids if ids else feed), finish
 
         return make
 
@@ -79,7 +137,7 @@ def _engine(module: str, name: str, **options: Any) -> Any:
         engine_class = getattr(import_module(module), name)
 
         def make() -> tuple[Feed, Finish]:
-            parse = engine_class(_Tokenizer(), tools, **options).parse_delta
+            parse = engine_class(_WithTokens() if options else _Tokenizer(), tools, **options).parse_delta
 
             def feed(delta: str) -> Any:
                 return parse(delta, [], request, finished=False)

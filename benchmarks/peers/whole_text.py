@@ -6,7 +6,7 @@ It gives calls and no text, so that its text is not judged. The tools are named 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -15,9 +15,9 @@ from benchmarks.peers.adapting import Feed, Finish, Peer
 from benchmarks.peers.streams import TOOLS
 
 
-def load(choice: str) -> Peer:
-    """Return one that parses as `choice` says."""
-    parser = import_module("agent_tool_parser").ToolParser(allowed_tools={tool["name"] for tool in TOOLS})
+def load(choice: str, declared: Sequence[dict[str, Any]] = TOOLS) -> Peer:
+    """Return one that parses as `choice` says, and is told of the names of the `declared` tools."""
+    parser = import_module("agent_tool_parser").ToolParser(allowed_tools={tool["name"] for tool in declared})
     parse = parser.try_parse_all
 
     def make() -> tuple[Feed, Finish]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 
 from anyio.abc import TaskGroup
 
-from streamtools.calls import ToolCall
+from streamtools.calls import ToolCall, is_made_here
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode, check_word
 from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
@@ -68,9 +68,10 @@ class Chat(ToolStream):
     is the next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each
     follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
     of each request. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows
-    whether it makes native calls is one that does as soon as the messages hold one. The other parameters are those of
-    `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none; TypeError for
-    parameters that there are not.
+    whether it makes native calls is one that does as soon as the messages hold one; in those of a front end, to which
+    all calls are alike, one with an id that a provider has made. The other parameters are those of `ToolStream`. Raises
+    ValueError for values that are not allowed, and for messages that are none; TypeError for parameters that there are
+    not.
 
     Calls in text that nobody has run may be answered by the caller: by a user's message behind them that holds results
     as their dialect writes them (`~~~tool_result get_weather` and so on). If it does not, the model is told that the
@@ -142,6 +143,7 @@ class Chat(ToolStream):
         self._wish = parse_choice(options.get("tool_choice", "auto"))
         begins = _NoAnswer() if options.get("resume") is not None else self._next_answer()
         super().__init__(begins, tools=self._registry if tools is not None else None, **options)
+        self._machine.reserve(call for each in history if isinstance(each, Assistant) for call in each.calls)
         if self._resumed is not None:
             _check_open(self._resumed.calls, self._messages)
 
@@ -172,11 +174,11 @@ class Chat(ToolStream):
         self._steps_left -= 1
         self._watch.last_turn = self._steps_left == 0
         history = settle(self._messages, "cancelled")
-        ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects)
+        mode = self._emulation.mode  # whose requests differ in what stands before the history
+        ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects, mode != "off")
         first = replace(ask, history=tuple(self._teach(history) if self._teaches else history))
         if self._native is False:
             first = replace(first, history=tuple(calls_as_text(first.history, self._taught)), tools=())
-        mode = self._emulation.mode
         if mode == "off":
             return Reply(self._model, first)
         if not ask.tools:
@@ -253,7 +255,10 @@ class Chat(ToolStream):
 
 
 def _calls_natively(history: Iterable[Message]) -> bool:
-    return any(call.is_native for each in history if isinstance(each, Assistant) for call in each.calls)
+    """Return whether a history shows that its model makes native calls."""
+    said = [each for each in history if isinstance(each, Assistant)]
+    calls = ((call, each.origin.client) for each in said for call in each.calls)
+    return any(call.is_native and not (client and is_made_here(call.id)) for call, client in calls)
 
 
 def _check_open(calls: Iterable[ToolCall], history: list[Message]) -> None:

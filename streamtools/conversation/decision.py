@@ -4,7 +4,7 @@ The answer is asked for as one JSON object and comes as models write: in a fence
 a string, behind a thought that weighs the opposite. So every JSON value of the answer is looked at, and of those that
 are decisions the last counts, whatever it says: what was considered before, or quoted, is a decoy. Model output is
 data: it is decoded as JSON, a call in it is read by the one rule of `calls`, and what is no decision decides nothing.
-Results in the request are disarmed, so that a model which quotes one decides nothing thereby.
+Results in the request are neutralised, so that a model which quotes one decides nothing thereby.
 """
 
 from __future__ import annotations
@@ -230,13 +230,14 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
         history=(System(question), *(message for message in history if not isinstance(message, System))),
         options={name: value for name, value in kept.items() if name not in options} | dict(options),
         dialects=(*ask.dialects, _DECISIONS),
+        whole=True,
     )
 
 
 def ask_without_tools(ask: Ask) -> Ask:
     """Return the request that is answered where no tool is needed."""
-    history = tuple(calls_as_text(ask.history))
-    return replace(ask, history=history, tools=(), tool_choice=AUTO, options=without(ask.options, _OF_TOOLS))
+    history, options = tuple(calls_as_text(ask.history)), without(ask.options, _OF_TOOLS)
+    return replace(ask, history=history, tools=(), tool_choice=AUTO, options=options, whole=True)
 
 
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

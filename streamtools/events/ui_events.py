@@ -24,12 +24,16 @@ class Start(Event, frozen=True, gc=False, tag="start"):
     seq: int = 0
 
 
-class StepStart(Event, frozen=True, gc=False, tag="step-start"):
-    """A provider's turn begins; the first is step 1."""
+class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaults=True):
+    """A provider's turn begins; the first is step 1.
+
+    `format` is that of the messages of its provider, where the source tells: whose signatures those of the turn are.
+    """
 
     type: ClassVar[Literal["step-start"]] = "step-start"
     step: int
     seq: int = 0
+    format: str | None = None
 
 
 class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):

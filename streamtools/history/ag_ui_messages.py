@@ -2,6 +2,7 @@
 
 Calls stand beside the text of an assistant's message, results in messages of their own. All of it is a client's: what
 the model was thinking comes back only as far as its provider has encrypted it, and activities are for the interface.
+An `encryptedValue` of ours says whose it is (`outputs/protected.py`); any other is a signature, and nobody knows whose.
 
 Source: the package `ag-ui-protocol` 1.0.0.
 """
@@ -12,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamtools.history.content import Content, given, read_content, text_in
-from streamtools.history.parts import User
-from streamtools.history.turns import Reader, read_call
+from streamtools.history.parts import ProviderItem, Thought, User
+from streamtools.history.turns import Draft, Reader, encrypted, read_call
+from streamtools.json_values import Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")
 _OTHERS = ("type", "parts", "tool_calls", "tool_call_id")  # of messages that are none of these
@@ -37,8 +39,13 @@ def read(message: Mapping[str, Any], reader: Reader) -> None:
         case "assistant":
             _read_assistant(message, reader)
         case "reasoning":
-            said = reader.go_on(None)
-            said.add_thought(text_in(read_content(content)), given(message, "encryptedValue") or None)
+            said, text = reader.go_on(None), text_in(read_content(content))
+            held = _protected(message, said)
+            if entries := encrypted(held.get("reasoning_details")):
+                said.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
+            else:
+                redacted = held.get("redacted") is True
+                said.add_thought(text, held.get("signature"), held.get("id"), redacted=redacted)
         case "tool":
             error = given(message, "error")
             text = text_in(_content(content)) or error
@@ -47,13 +54,30 @@ def read(message: Mapping[str, Any], reader: Reader) -> None:
 
 def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
     said = reader.go_on(None)
-    if text := text_in(read_content(message.get("content"))):
+    held = _protected(message, said)
+    text = text_in(read_content(message.get("content")))
+    if said.format == "gemini" and (signature := given(held, "signature")):
+        said.add_text(text, {"thoughtSignature": signature})
+    elif text:
         said.add_text(text)
     calls = message.get("toolCalls")
     for call in calls if isinstance(calls, list | tuple) else ():
         id = given(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
-            reader.call(said, read_call(call, id, id, signature=given(call, "encryptedValue") or None))
+            reader.call(said, read_call(call, id, id, signature=_protected(call, said).get("signature")))
+
+
+def _protected(message: Mapping[str, Any], said: Draft) -> Mapping[str, Any]:
+    """Return what protects a message or a call, unless it is of another provider than the rest of its turn."""
+    value = given(message, "encryptedValue")
+    if not value.startswith("{"):
+        return {"signature": value} if value else {}
+    try:
+        held = decode_json(value).value
+    except Rejected:
+        return {}
+    format = given(held, "format")
+    return held if isinstance(held, Mapping) and format and said.is_of(format) else {}
 
 
 def _content(content: object) -> Content:

@@ -29,6 +29,7 @@ FORMAT = "anthropic"
 _FAILED = "the call failed"  # an error without words is refused
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
 _CONTAINER = "container"  # of an item that is no block
+_BESIDE = ("cache_control", "transformations", "context", "citations")  # an image or a document
 
 
 def read_block(part: Mapping[str, Any], said: Draft) -> None:
@@ -52,8 +53,9 @@ def read_result(part: Any, reader: Reader) -> bool:
         return False
     content = part.get("content")
     held = {} if content is None or isinstance(content, str) or _are_plain(content) else {"content": content}
-    own = keep(FORMAT, without(part, "type", "tool_use_id", "content", "is_error") | held)
-    reader.answer(part.get("tool_use_id"), content, is_error=part.get("is_error") is True, own=own)
+    is_error = part.get("is_error") is True
+    own = keep(FORMAT, without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | held)
+    reader.answer(part.get("tool_use_id"), content, is_error=is_error, own=own)
     return True
 
 
@@ -139,7 +141,7 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:
-    return write_parts(content, _text, _image, _file)
+    return write_parts(content, _text, _image, _file, _BESIDE)
 
 
 def _assistant(message: Assistant, names: Names, ids: _Ids) -> list[dict[str, Any]]:

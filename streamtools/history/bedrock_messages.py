@@ -10,19 +10,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.history import anthropic_messages as anthropic
-from streamtools.history.content import given
+from streamtools.history.content import file_of, given
 from streamtools.history.parts import Message
-from streamtools.history.turns import Draft, Reader
+from streamtools.history.turns import Draft, Reader, keep, without
 from streamtools.json_values import compact, writable
 
 FORMAT = "bedrock"
-_ONE = ("text", "toolUse", "toolResult", "reasoningContent", "image", "document")
 _NO_WORDS = "(nothing)"
+_DOCUMENTS = {
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "html": "text/html",
+    "txt": "text/plain",
+    "md": "text/markdown",
+}
+_KINDS = {kind: name for name, kind in _DOCUMENTS.items()}
 
 
 def is_block(part: object) -> bool:
-    """Return whether a part is a block of Converse's, of a kind that is interpreted."""
-    return isinstance(part, Mapping) and "type" not in part and any(name in part for name in _ONE)
+    """Return whether a part is a block of Converse's: an object of one member, which names its kind."""
+    return isinstance(part, Mapping) and "type" not in part and len(part) == 1
 
 
 def read_block(part: Mapping[str, Any], said: Draft) -> bool:
@@ -39,6 +50,8 @@ def read_block(part: Mapping[str, Any], said: Draft) -> bool:
             said.add_thought(text, rest.get("signature"))
         case {"reasoningContent": {"redactedContent": str() as data}}:
             said.add_thought("", data, redacted=True)
+        case {"citationsContent": {"content": list() as content}}:
+            said.add_text("".join(given(each, "text") for each in content), part)
         case _:
             said.add_item(part)
     return True
@@ -51,9 +64,11 @@ def read_result(part: object, reader: Reader) -> bool:
         return False
     blocks = result.get("content")
     content = [as_part(each) for each in blocks] if isinstance(blocks, list | tuple) else blocks
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping) and "json" in content[0]:
-        content = compact(writable(content[0]["json"]))
-    reader.answer(result.get("toolUseId"), content, is_error=result.get("status") == "error")
+    plain = isinstance(blocks, list) and len(blocks) == 1 and is_block(blocks[0]) and "text" in blocks[0]
+    is_error = result.get("status") == "error"
+    own = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
+    kept = keep(FORMAT, own if plain or not blocks else own | {"content": blocks})
+    reader.answer(result.get("toolUseId"), content, is_error=is_error, own=kept)
     return True
 
 
@@ -62,8 +77,13 @@ def as_part(part: Any) -> Any:
     match part if is_block(part) else None:
         case {"text": str() as text}:
             return {"type": "text", "text": text}
+        case {"json": value}:
+            return {"type": "text", "text": compact(writable(value))}
         case {"image": {"format": str() as kind, "source": {"bytes": str() as data}}}:
             return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
+        case {"document": {"format": str() as kind, "name": str() as name, "source": {"bytes": str() as data}} as held}:
+            if kind in _DOCUMENTS and len(held) == 3:
+                return file_of(_DOCUMENTS[kind], data, f"{name}.{kind}")
     return part
 
 
@@ -77,12 +97,14 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     match block:
+        case {"type": "text", "citationsContent": cited}:
+            return {"citationsContent": cited}
         case {"type": "text", "text": text}:
             return {"text": text}
         case {"type": "tool_use", "id": id, "name": name, "input": arguments}:
             return {"toolUse": {"toolUseId": id[-64:], "name": name, "input": arguments}}
         case {"type": "tool_result", "tool_use_id": id}:
-            status = {"status": "error"} if block.get("is_error") else {}
+            status = {"status": "error"} if block.get("is_error") else {n: block[n] for n in ("status",) if n in block}
             return {"toolResult": {"toolUseId": id[-64:], "content": _content(block.get("content")), **status}}
         case {"type": "thinking", "thinking": text, "signature": signature}:
             return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
@@ -91,13 +113,19 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
         case {"type": "image", "source": {"type": "base64", "media_type": str() as kind, "data": data}}:
             return {"image": {"format": kind.rpartition("/")[2], "source": {"bytes": data}}}
         case {"type": "document", "source": {"type": "base64", "media_type": str() as kind, "data": data}}:
-            name = given(block, "title").rpartition(".")[0] or "document"
+            title = given(block, "title")
+            name = title.rpartition(".")[0] or title or "document"
             fitting = "".join(each if each.isalnum() or each in " -()[]" else "-" for each in name)
-            return {"document": {"format": kind.rpartition("/")[2], "name": fitting, "source": {"bytes": data}}}
+            format = _KINDS.get(kind) or kind.rpartition("/")[2]
+            return {"document": {"format": format, "name": fitting, "source": {"bytes": data}}}
+        case {"type": "search_result", "source": source, "title": title, "content": content}:
+            texts = [{"text": given(each, "text")} for each in content]
+            return {"searchResult": {"source": source, "title": title, "content": texts}}
     return block
 
 
 def _content(content: Any) -> list[dict[str, Any]]:
-    if isinstance(content, list):
-        return [_block(each) for each in content]
-    return [{"text": content or _NO_WORDS}]
+    if not isinstance(content, list):
+        return [{"text": content or _NO_WORDS}]
+    blocks = [each for each in map(_block, content) if "type" not in each]
+    return blocks or [{"text": _NO_WORDS}]

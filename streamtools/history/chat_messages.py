@@ -16,10 +16,25 @@ from streamtools.history.content import Content, data_of, given, read_part
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.reasoning_back import FIELDS, fields_of, text_of
 from streamtools.history.turns import Draft, Names, Reader, arguments_text, keep, own_of, without
+from streamtools.json_values import compact, writable
 
 FORMAT = "openai"
 _BESIDE = ("audio", "images", "prefix", "name")  # members of a message that go back; others are the client's own
 _TEXTS = ("text", "output_text", "refusal")
+_CHUNKS = (
+    "reference",
+    "tool_reference",
+    "image_url",
+    "document_url",
+    "input_audio",
+    "file",
+    "resource",
+    "resource_link",
+)
+"""Parts of an assistant's content, Mistral's most of them, that are neither text nor reasoning."""
+_BEGINNINGS = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}  # of images in Base64 whose type nobody tells
+_USERS = ("text", "image_url", "input_audio", "file")
+_BESIDE_PARTS = ("type", "cache_control", "prompt_cache_breakpoint")
 
 
 def read_fields(message: Mapping[str, Any], said: Draft) -> None:
@@ -35,13 +50,22 @@ def read_fields(message: Mapping[str, Any], said: Draft) -> None:
         said.add_thought(thinking)
         said.parts.insert(0, said.parts.pop())
     if not any(isinstance(each, TextPart) for each in said.parts) and given(message, "refusal"):
-        said.add_text(given(message, "refusal"))
+        said.format = said.format or FORMAT
+        said.add_text(given(message, "refusal"), {"refusal": given(message, "refusal")})
     calls = message.get("tool_calls")
     if isinstance(calls, list | tuple) and calls:
         said.format = said.format or FORMAT
         for call in calls:
             _read_call(call, said)
+    legacy = message.get("function_call")
+    if isinstance(legacy, Mapping) and given(legacy, "name"):
+        said.format = said.format or FORMAT
+        said.add_call(legacy, None)
     beside = {name: message[name] for name in _BESIDE if message.get(name)}
+    content = message.get("content")
+    chunks = [each for each in content if isinstance(each, Mapping)] if isinstance(content, list | tuple) else []
+    if any(each.get("type") in _CHUNKS for each in chunks):
+        beside["content"] = [dict(each) for each in chunks if each.get("type") != "thinking"]
     if beside:
         said.format = said.format or FORMAT
         said.add_item(beside)
@@ -66,6 +90,8 @@ def read_part_of(part: Mapping[str, Any], said: Draft) -> bool:
         said.format = FORMAT
         said.add_thought("".join(given(each, "text") for each in part["thinking"]), own={"content": [dict(part)]})
         return True
+    if kind in _CHUNKS:  # `read_fields` keeps them
+        return True
     if kind not in _TEXTS:
         return False
     rest = {} if kind == "refusal" else without(part, "type", "text")
@@ -81,36 +107,68 @@ def read_result(message: Mapping[str, Any], reader: Reader) -> None:
     """Add the result that a message is; one that names its tool alone, as those of older Ollamas do, finds its call."""
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find(message.get("tool_name") or message.get("name"))
-    own = None if isinstance(content, str) or _is_text(content) else keep(FORMAT, {"content": content})
-    reader.answer(id, content, own=own)
-
-
-def _is_text(content: object) -> bool:
     parts = content if isinstance(content, list) else [content]
-    return all(isinstance(each, Mapping) and each.get("type") == "text" for each in parts)
+    kinds = {each.get("type") if isinstance(each, Mapping) else None for each in parts}
+    format = "cohere" if "document" in kinds else FORMAT
+    own = None if isinstance(content, str) or kinds <= {"text"} else keep(format, {"content": content})
+    told = [_document(each) for each in parts] if format == "cohere" else content
+    reader.answer(id, with_images(message, told), own=own)
+
+
+def _document(part: Any) -> Any:
+    """Return a document of Cohere's as the text of what it holds, and another part as it is."""
+    held = part.get("document") if isinstance(part, Mapping) else None
+    return {"type": "text", "text": compact(writable(held.get("data")))} if isinstance(held, Mapping) else part
+
+
+def with_images(message: Mapping[str, Any], content: Any) -> Any:
+    """Return a content with the images that stand beside it in a message of Ollama's."""
+    images = [each for each in message.get("images") or () if isinstance(each, str)] if "images" in message else []
+    parts = [content] if isinstance(content, str) and content else content if isinstance(content, list) else []
+    return [*parts, *map(_image, images)] if images else content
+
+
+def _image(data: str) -> dict[str, Any]:
+    kind = next((kind for begin, kind in _BEGINNINGS.items() if data.startswith(begin)), "png")
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
 
 
 def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return OpenAI's messages of a settled history, in which answers to calls in text are the user's."""
 
     def assistant(message: Assistant, names: Names) -> dict[str, Any]:
-        written: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        texts = [each for each in message.parts if isinstance(each, TextPart)]
+        refused = [each.text for each in texts if each.own and "refusal" in each.own.data]
+        text = "" if refused else message.text
+        written: dict[str, Any] = {"role": "assistant", "content": text or None}
+        written |= {"refusal": "".join(refused)} if refused else {}
         fields = fields_of(message)
         if chunks := fields.pop("content", None):  # Mistral's, before the text
             if isinstance(chunks, str):
                 chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": chunks}]}]
-            fields["content"] = [*chunks, *([{"type": "text", "text": message.text}] if message.text else [])]
+            fields["content"] = [*chunks, *([{"type": "text", "text": text}] if text else [])]
         calls = [_call(call, names) for call in message.calls]
         written |= {**({"tool_calls": calls} if calls else {}), **fields}
         for item in message.items:
-            written |= item.data
+            content = {"content": [*(chunks or ()), *item.data["content"]]} if "content" in item.data else {}
+            written |= item.data | content
         return written
 
     def result(result: CallResult, names: Names) -> dict[str, Any]:
         written = {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
         return written | (result.own.data if result.own else {})
 
-    return _write(history, assistant, result, lambda content: {"content": content})
+    return _write(history, assistant, result, lambda content: {"content": _user(content)})
+
+
+def _user(content: Content) -> Content:
+    """Return what a user says without what other formats have beside an image or a file."""
+    return content if isinstance(content, str) else [_user_part(each) for each in content]
+
+
+def _user_part(part: dict[str, Any]) -> dict[str, Any]:
+    kind = part.get("type")
+    return {name: part[name] for name in (*_BESIDE_PARTS, kind) if name in part} if kind in _USERS else part
 
 
 def _call(call: ToolCall, names: Names) -> dict[str, Any]:

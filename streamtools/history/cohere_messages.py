@@ -19,9 +19,13 @@ FORMAT = "cohere"
 
 def read_plan(message: Mapping[str, Any], said: Draft) -> None:
     """Add the plan that a message of the assistant's begins with, if it has one."""
-    if plan := given(message, "tool_plan"):
+    citations = message.get("citations")
+    if citations or given(message, "tool_plan"):
         said.format = FORMAT
+    if plan := given(message, "tool_plan"):
         said.add_thought(plan)
+    if citations:
+        said.add_item({"citations": citations})
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:

@@ -66,18 +66,39 @@ def read_part(part: object) -> dict[str, Any]:
             image = {"url": found} if isinstance(found, str) else dict(found) if isinstance(found, Mapping) else {}
             if isinstance(image.get("url"), str):
                 detail = {"detail": part["detail"]} if given(part, "detail") else {}
-                return {"type": "image_url", "image_url": image | detail}
+                return _with_rest(part, image | detail)
         case "image":
             match part.get("source"):  # of Anthropic's
                 case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
                     return _with_rest(part, {"url": f"data:{kind};base64,{data}"})
                 case {"type": "url", "url": str() as url}:
                     return _with_rest(part, {"url": url})
+        case "document":
+            match part.get("source"):  # of Anthropic's, too
+                case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
+                    rest = {name: value for name, value in part.items() if name not in ("type", "source", "title")}
+                    return {**rest, **file_of(kind, data, given(part, "title"))}
+        case "document_url" if found := data_of(given(part, "document_url")):  # of Mistral's
+            rest = {
+                name: value for name, value in part.items() if name not in ("type", "document_url", "document_name")
+            }
+            return {**rest, **file_of(*found, given(part, "document_name"))}
+        case "input_file" if data_of(given(part, "file_data")):
+            known = {name: part[name] for name in ("filename", "file_data") if given(part, name)}
+            rest = {name: value for name, value in part.items() if name not in known}
+            return {**rest, "type": "file", "file": known}
     return dict(part)
 
 
+def file_of(kind: str, data: str, name: str = "") -> dict[str, Any]:
+    """Return a file whose data, in Base64, is there."""
+    named = {"filename": name} if name else {}
+    return {"type": "file", "file": {**named, "file_data": f"data:{kind};base64,{data}"}}
+
+
 def _with_rest(part: Mapping[str, Any], image: dict[str, Any]) -> dict[str, Any]:
-    rest = {name: value for name, value in part.items() if name not in ("type", "source")}  # how it is cached
+    known = ("type", "source", "image_url", "detail")
+    rest = {name: value for name, value in part.items() if name not in known}  # how it is cached
     return {**rest, "type": "image_url", "image_url": image}
 
 
@@ -86,10 +107,12 @@ def write_parts(
     text: Callable[[dict[str, Any]], Any],
     image: Callable[[dict[str, Any]], Any],
     file: Callable[[str, str, str], Any] | None = None,
+    beside: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
     """Return a content with each text, image and file as these write it; what they make None is left out.
 
-    A file is one whose data is there: it is given as its media type, its data in Base64, and its name or "".
+    A file is one whose data is there: it is given as its media type, its data in Base64, and its name or "". Of the
+    members beside an image and a file those go along that are named in `beside`.
     """
     written = []
     for part in [read_part(each) for each in ([content] if isinstance(content, str) else content)]:
@@ -97,9 +120,10 @@ def write_parts(
         if kind == "text":
             written.append(text(part))
         elif kind == "image_url" and given(part.get("image_url"), "url"):
-            written.append(image(part["image_url"]) | {name: part[name] for name in part.keys() & {"cache_control"}})
+            written.append(image(part["image_url"]) | {name: part[name] for name in beside if name in part})
         elif kind == "file" and file is not None and (found := data_of(given(part.get("file"), "file_data"))):
-            written.append(file(*found, given(part["file"], "filename")))
+            made = file(*found, given(part["file"], "filename"))
+            written.append(made | {name: part[name] for name in beside if name in part})
         else:
             written.append(part)
     return [part for part in written if part is not None]

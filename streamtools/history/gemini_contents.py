@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import data_of, given, read_part, write_parts
+from streamtools.history.content import data_of, file_of, given, read_part, write_parts
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 from streamtools.json_values import Rejected, compact, decode_json, writable
@@ -71,8 +71,11 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "text", "text": part["text"]}
     held = part.get("inlineData")
     kind, data = given(held, "mimeType"), given(held, "data")
-    if kind.startswith("image/") and data and len(part) == 1:
-        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+    if data and len(part) == 1 and isinstance(held, Mapping) and len(held) == 2:
+        if kind.startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+        if kind.startswith(("application/", "text/")):
+            return file_of(kind, data)
     return read_part(part)
 
 

@@ -49,7 +49,7 @@ def calls_as_text(
                 else:
                     parts.append(part)
             said = (*parts, TextPart("\n".join(filter(None, texts))))
-            message = replace(message, parts=said, in_text=tuple(in_text))
+            message = replace(message, parts=said, in_text=tuple(in_text), response_id=None)
         elif isinstance(message, Results):
             kind = dialect.id if dialect else None
             moved = (each._replace(dialect=kind) if each.dialect == NATIVE else each for each in message.results)
@@ -67,7 +67,7 @@ def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect
 def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Return the history with the answers to calls in text as a user's message, one block each in its dialect's form.
 
-    They are data: what looks like structure in them is disarmed, unless their tool says otherwise, and so it is in
+    They are data: what looks like structure in them is neutralised, unless their tool says otherwise, and so it is in
     the answers to native calls where there are `dialects`: a model that quotes one must not call thereby. What the user
     says next stands in the same message, because templates of many models want user and assistant to alternate.
     """
@@ -84,7 +84,7 @@ def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> lis
         elif isinstance(message, Results):
             native = tuple(each for each in message.results if each.dialect == NATIVE)
             if dialects:
-                native = tuple(_disarmed(each, dialects) for each in native)
+                native = tuple(_neutralised(each, dialects) for each in native)
             text = "\n".join(_block(result, dialects) for result in message.results if result.dialect != NATIVE)
             written += [Results(native)] if native else []
             written += [User(text)] if text else []
@@ -141,18 +141,18 @@ def _opening(dialect: Dialect, name: str) -> str:
 
 
 def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    name, text = fit(result.name), _disarm(result, dialects)
+    name, text = fit(result.name), _neutralise(result, dialects)
     dialect = next((each for each in dialects if each.id == result.dialect), None)
     return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
 
 
-def _disarmed(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
+def _neutralised(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
     """Return a result without structure in its text; of one that held some, nothing but the text is left."""
-    text = _disarm(result, dialects)
+    text = _neutralise(result, dialects)
     return result if text == result.text else result._replace(text=text, parts=(), own=None)
 
 
-def _disarm(result: CallResult, dialects: Sequence[Dialect]) -> str:
+def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:
     """Return the text of a result without what a model that repeats it would call."""
     text = result.text
     if not result.neutralise:
@@ -160,6 +160,6 @@ def _disarm(result: CallResult, dialects: Sequence[Dialect]) -> str:
     if "\\" in text:  # structure may be hidden in escapes of JSON, which then goes without those that are not needed
         with contextlib.suppress(ValueError, RecursionError):
             plain = compact(json.loads(text))
-            if (disarmed := neutralise(plain, dialects)) != plain:
-                return disarmed
+            if (neutralised := neutralise(plain, dialects)) != plain:
+                return neutralised
     return neutralise(text, dialects)

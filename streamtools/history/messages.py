@@ -29,8 +29,10 @@ from streamtools.history.parts import (
     System,
     TextPart,
     Thought,
+    User,
     fault_of,
 )
+from streamtools.limits import TOOL_NAME
 
 NOT_RUN = "this call was not run"
 """What the model reads as the result of a call that nobody has run."""
@@ -46,7 +48,7 @@ history goes on after them; where it ends with them, who runs them puts the answ
 
 def fit(name: str) -> str:
     """Return a name as providers take it: at most 64 of `[A-Za-z0-9_-]`."""
-    return NOT_IN_NAMES.sub("_", name)[:64]
+    return NOT_IN_NAMES.sub("_", name)[:TOOL_NAME]
 
 
 def system_prompt(history: Iterable[Message]) -> str:
@@ -117,6 +119,15 @@ _TAKES_ANY_ARGUMENTS = ("api.openai.com", ".openai.azure.com")
 """Hosts that read malformed arguments back. Servers that render a template with them, such as vLLM, answer 400."""
 
 
+_STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
+"""Hosts that refuse members which are not their own, and the fields of reasoning that they send."""
+
+
+def sent_by(host: str | None) -> tuple[str, ...] | None:
+    """Return the fields of reasoning that this host alone sends, and takes; None if it may be any."""
+    return next((names for end, names in _STRICT.items() if (host or "").endswith(end)), None)
+
+
 def for_provider(history: Iterable[Message], provider: Origin) -> list[Message]:
     """Return the history as this provider may see it.
 
@@ -134,6 +145,9 @@ def _for_provider(message: Message, provider: Origin) -> Message:
     if isinstance(message, Results):
         results = (each._replace(own=_own_for(each.own, provider.format)) for each in message.results)
         return Results(tuple(results))
+    strict = provider.format == "cohere" or (provider.format == "openai" and sent_by(provider.host) is not None)
+    if strict and isinstance(message, User) and not isinstance(message.content, str):  # they refuse what is not theirs
+        return User([{name: part[name] for name in part if name != "cache_control"} for part in message.content])
     return message
 
 
@@ -149,7 +163,7 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
     hosts = (provider.host or "").endswith(_TAKES_ANY_ARGUMENTS) or provider.host is None
     return msgspec.structs.replace(
         part,
-        signature=part.signature if same else None,
+        signature=part.signature if same and sent_by(provider.host) is None else None,
         own={format: own} if own else None,
         raw=part.raw if same and hosts else "",
     )
@@ -160,11 +174,11 @@ def _own_for(own: ProviderItem | None, format: str | None) -> ProviderItem | Non
 
 
 def without_reasoning(history: Iterable[Message]) -> list[Message]:
-    """Return the history without reasoning, signatures and what else is for the provider that gave it: to change it."""
+    """Return the history without reasoning, signatures, ids and what else is for the provider that gave it."""
     plain: list[Message] = []
     for message in history:
         if isinstance(message, Assistant):
             parts = (_part_for(part, NOBODY, False) for part in message.parts if not isinstance(part, Thought))
-            message = replace(message, parts=tuple(part for part in parts if part is not None))
+            message = replace(message, parts=tuple(part for part in parts if part is not None), response_id=None)
         plain.append(message)
     return plain

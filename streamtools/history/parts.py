@@ -17,11 +17,15 @@ from streamtools.json_values import Rejected
 
 
 class Origin(NamedTuple):
-    """Who said a turn, or who is asked: the format of the messages, the host, the model. None where it is not known."""
+    """Who said a turn, or who is asked: the format of the messages, the host, the model. None where it is not known.
+
+    `client`: one has kept the turn, to whom all calls look alike, those that the model wrote as text too.
+    """
 
     format: str | None = None
     host: str | None = None
     model: str | None = None
+    client: bool = False
 
     def is_same(self, other: Origin) -> bool:
         """Return whether both are one provider: the same format, and the same host; unknown counts as same."""
@@ -98,13 +102,15 @@ class User:
 class Assistant:
     """What the model said in one turn: its `parts` in order, and `in_text` the calls that its text holds.
 
-    `Assistant(text, calls, thoughts)` is one that thinks, speaks and calls, in this order. `origin` is who said it;
-    two turns that differ in that alone are equal. Texts stay in `parts` with the calls that they hold.
+    `Assistant(text, calls, thoughts)` is one that thinks, speaks and calls, in this order. `origin` is who said it, and
+    `response_id` what that provider calls its answer; two turns that differ in these alone are equal. Texts stay in
+    `parts` with the calls that they hold.
     """
 
     parts: tuple[Part, ...]
     in_text: tuple[ToolCall, ...]
     origin: Origin = field(compare=False)
+    response_id: str | None = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -115,6 +121,7 @@ class Assistant:
         *,
         parts: Iterable[Part | str] | None = None,
         origin: Origin = NOBODY,
+        response_id: str | None = None,
     ) -> None:
         said = (*thoughts, text, *calls) if parts is None else parts
         made = (TextPart(each) if isinstance(each, str) else each for each in said)
@@ -122,6 +129,7 @@ class Assistant:
         object.__setattr__(self, "parts", kept)
         object.__setattr__(self, "in_text", tuple(in_text))
         object.__setattr__(self, "origin", origin)
+        object.__setattr__(self, "response_id", response_id)
 
     @property
     def text(self) -> str:
@@ -199,6 +207,10 @@ def steps_to_history(steps: Iterable[Step]) -> list[Message]:
     return history
 
 
+SEND_AGAIN = "; send the call again"
+"""What a model is told of its malformed call, behind what is wrong with it."""
+
+
 def fault_of(call: ToolCall) -> str | None:
     """Return what is wrong with a call of a history that is none, for the model that wrote it; None for one that is.
 
@@ -209,5 +221,5 @@ def fault_of(call: ToolCall) -> str | None:
     try:
         read_arguments(call.raw)
     except Rejected as fault:
-        return f"{fault.message}; send the call again"
-    return "the call cannot be read; send the call again"
+        return fault.message + SEND_AGAIN
+    return "the call cannot be read" + SEND_AGAIN

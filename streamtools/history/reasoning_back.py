@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from streamtools.history.content import given
+from streamtools.history.messages import sent_by
 from streamtools.history.parts import Assistant, Message, ProviderItem, Thought, User
 
 SendReasoning: TypeAlias = Literal["with_calls", "always", "since_user", "never"]
 """Which turns get their reasoning back: those in which calls were made; all; the last one; none."""
 
+FORMAT = "openai"
 FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where it stands in a message."""
 
@@ -46,11 +48,13 @@ def choose_reasoning(history: Sequence[Message], send: SendReasoning, host: str 
     }
     last = turns[-1] if turns else 0
     chosen: list[Message] = []
-    known = _field(history) or _HOSTS.get(host or "")
+    names = sent_by(host)
+    known = (_field(history) or _HOSTS.get(host or "")) if names is None else None
     for turn, message in zip(turns, history, strict=True):
         if isinstance(message, Assistant):
             sent = send == "always" or (turn in called if send == "with_calls" else turn == last)
             message = _with(message, known) if sent and send != "never" else _bare(message)
+            message = message if names is None else _bare(message, names)
         chosen.append(message)
     return chosen
 
@@ -69,19 +73,25 @@ def _with(message: Assistant, field: str | None) -> Assistant:
         return message
     unknown = message.origin.format is None  # a front end tells what was thought, and not in which field
     text = "".join(each.text for each in message.thoughts) if unknown else ""
-    return replace(message, parts=(Thought("", own=ProviderItem("openai", {field: text})), *message.parts))
+    return replace(message, parts=(Thought("", own=ProviderItem(FORMAT, {field: text})), *message.parts))
 
 
-def _bare(message: Assistant) -> Assistant:
-    parts = (each._replace(own=None) if isinstance(each, Thought) else each for each in message.parts)
+def _bare(message: Assistant, names: tuple[str, ...] = ()) -> Assistant:
+    """Return a turn without the fields of its reasoning, but for these."""
+    parts = (_only(each, names) if isinstance(each, Thought) else each for each in message.parts)
     return replace(message, parts=tuple(parts))
+
+
+def _only(thought: Thought, names: tuple[str, ...]) -> Thought:
+    held = {name: value for name, value in (thought.own.data if thought.own else {}).items() if name in names}
+    return thought._replace(own=ProviderItem(FORMAT, held) if held else None)
 
 
 def fields_of(message: Assistant) -> dict[str, Any]:
     """Return the fields in which the reasoning of a turn came, as they were."""
     fields: dict[str, Any] = {}
     for each in message.thoughts:
-        if each.own is not None and each.own.format == "openai":
+        if each.own is not None and each.own.format == FORMAT:
             for name, value in each.own.data.items():
                 if isinstance(value, list) and isinstance(fields.get(name), list):
                     fields[name].extend(value)

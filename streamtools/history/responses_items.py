@@ -7,7 +7,7 @@ tools have a text where others have arguments, and so have their results a type 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
@@ -28,6 +28,7 @@ from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_o
 FORMAT = "responses"
 _CUSTOM = "custom_tool_call"
 _CLIENTS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
+_BESIDE = ("prompt_cache_breakpoint",)  # a part of content
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
@@ -100,7 +101,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             items += (_result(each, custom) for each in message.results)
         else:
             content = message.content
-            parts = content if isinstance(content, str) else write_parts(content, _text, _image, _file)
+            parts = content if isinstance(content, str) else _parts(content)
             items.append({"role": "user", "content": parts})
     return items
 
@@ -109,7 +110,7 @@ def _answered(history: Sequence[Message]) -> set[tuple[str, str]]:
     """Return the calls of tools that are no functions, by type and id, which have their output in the history."""
     items = (item.data for message in history if isinstance(message, Assistant) for item in message.items)
     return {
-        (kind.removesuffix("_output"), given(item, "call_id"))
+        (kind.removesuffix("_output"), given(item, "call_id") or given(item, "id"))  # of a local shell the second
         for item in items
         if (kind := given(item, "type")).endswith("_output")
     }
@@ -122,8 +123,12 @@ def _is_unanswered(said: Part, answered: set[tuple[str, str]]) -> bool:
     return (given(said.data, "type"), given(said.data, "call_id")) not in answered
 
 
+def _parts(content: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return write_parts(content, _text, _image, _file, _BESIDE)
+
+
 def _text(part: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "input_text", "text": part["text"]}
+    return {"type": "input_text", "text": part["text"], **{name: part[name] for name in _BESIDE if name in part}}
 
 
 def _image(image: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +170,6 @@ def _result(result: CallResult, custom: set[str]) -> dict[str, Any]:
     output: Any = result.text
     if result.parts:
         known = ("input_text", "input_image", "input_file")
-        parts = write_parts(result.parts, _text, _image, _file)
-        output = [each for each in parts if each.get("type") in known] or text_in(list(result.parts))
+        output = [each for each in _parts(result.parts) if each.get("type") in known] or text_in(list(result.parts))
     kind = _OUTPUTS[result.call_id in custom]
     return {"type": kind, "call_id": result.call_id, "output": output, **(result.own.data if result.own else {})}

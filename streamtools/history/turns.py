@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
 from streamtools.history.content import given, is_whole, read_content, text_in
 from streamtools.history.messages import fit
 from streamtools.history.parts import (
+    SEND_AGAIN,
     Assistant,
     CallResult,
     Message,
@@ -26,15 +29,13 @@ from streamtools.history.parts import (
 from streamtools.json_values import Rejected, compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
-_TWICE = "two calls of one turn have the same id"
-
 
 class Reader:
     """The history so far, and the native calls of its last turn that have no answer.
 
     A turn of items, and results, come in as many messages as a client likes. They are collected, and made one message
-    when another begins, so that each costs no more than it is long. From a `client`, results without a call count for
-    nothing.
+    when another begins, so that each costs no more than it is long. A result whose call stands further back goes there,
+    and one without an open call is left out. Calls of one id in a turn get ids of their own, and results in this order.
     """
 
     def __init__(self, *, client: bool = False, system: bool = False) -> None:
@@ -44,8 +45,12 @@ class Reader:
         self._system = system
         self._history: list[Message] = []
         self._results: list[CallResult] = []  # those of the last message
-        self._open: dict[str, str] = {}  # calls without an answer, by id with their names
+        self._open: dict[str, ToolCall] = {}  # calls without an answer
         self._waiting: dict[str | None, deque[str]] = {}  # their ids, by the tool's name and for any; once asked for
+        self._again: dict[str, deque[str]] = {}  # the ids of further calls of one id
+        self._turn = 0  # the place of their turn in the history
+        self._earlier: dict[str, tuple[int, ToolCall]] = {}  # calls of turns before that, by id, with their turn
+        self._late: dict[int, list[CallResult]] = {}  # their results, by turn
 
     def close(self) -> list[Message]:
         """Return the whole history."""
@@ -56,6 +61,15 @@ class Reader:
             self._history.append(Results(tuple(self._results)))
             self._results.clear()
         return self._history
+
+    def finish(self) -> list[Message]:
+        """Return the whole history, with results that came late behind the calls which they answer."""
+        history: list[Message] = []
+        for place, message in enumerate(self.close()):
+            history.append(message)
+            if place in self._late:
+                history.append(Results(tuple(self._late[place])))
+        return history
 
     def hear(self, message: System | User) -> None:
         """Add what the system or the user says; of a client's parts, those that hold all that they are."""
@@ -70,8 +84,11 @@ class Reader:
         self.hear(System(text))
 
     def say(self, said: Assistant) -> None:
-        self.close().append(said)
-        self._ask(said.calls)
+        """Add a turn of the assistant's."""
+        history = self.close()
+        self._ask(len(history))
+        parts = tuple(self._asked(each) if isinstance(each, ToolCall) else each for each in said.parts)
+        history.append(said if parts == said.parts else replace(said, parts=parts))
 
     def is_open(self, id: str) -> bool:
         """Return whether a call of this id stands without an answer."""
@@ -90,57 +107,82 @@ class Reader:
                 history.pop()
                 self.items = Draft(self.place, list(last.parts), last.in_text, client=self.client)
             else:
-                self._ask(())
+                self._ask(len(history))
         self.items.format = format or self.items.format
         return self.items
 
     def call(self, said: Draft, call: ToolCall) -> None:
         """Add a call to a turn of items, none of which has an answer."""
-        if call.id in self._open:
-            raise ValueError(_TWICE)
-        said.parts.append(call)
-        self._open[call.id] = call.name
-        self._waiting.clear()
+        said.parts.append(self._asked(call))
 
     def answer(
         self, id: object, content: object, *, is_error: bool = False, own: ProviderItem | None = None, text: str = ""
     ) -> None:
-        """Add the result of a native call. Raises ValueError where the last turn has no such call that is open."""
-        if not isinstance(id, str) or id not in self._open:
-            if self.client:
-                return
-            raise ValueError(f"it answers call {id!r}, which does not stand without an answer in the turn before it")
+        """Add the result of a native call."""
+        if isinstance(id, str) and id not in self._open and self._again.get(id):
+            id = self._again[id].popleft()
+        if not isinstance(id, str) or (id not in self._open and id not in self._earlier):
+            return
         read = read_content(content)
         parts = () if isinstance(read, str) or all(each.get("type") == "text" for each in read) else tuple(read)
         if self.client:
             parts, own = tuple(filter(is_whole, parts)), None
         said = text or text_in(read)
-        self.add(CallResult(NATIVE, self._open[id], said, id, is_error=is_error, parts=parts, own=own))
+        place, call = (0, self._open[id]) if id in self._open else self._earlier[id]
+        result = CallResult(NATIVE, call.name, said, id, is_error=is_error, parts=parts, own=own)
+        if id in self._open:
+            self.add(result)
+        else:
+            del self._earlier[id]
+            self._late.setdefault(place, []).append(self._told(call, result))
 
     def add(self, result: CallResult) -> None:
-        """Add the result of a call."""
-        if result.dialect == NATIVE and self._open.pop(result.call_id, None) is None:
-            raise ValueError(f"it answers call {result.call_id!r}, which does not stand in the turn before it")
+        """Add the result of a call. Raises ValueError where the last turn has no such call that is open."""
+        if result.dialect == NATIVE:
+            call = self._open.pop(result.call_id, None)
+            if call is None:
+                raise ValueError(f"it answers call {result.call_id!r}, which does not stand in the turn before it")
+            result = self._told(call, result)
         if self.items is not None:
             self.close()
         self._results.append(result)
 
+    def _told(self, call: ToolCall, result: CallResult) -> CallResult:
+        """Return a result as the model is told it; of a malformed call an interface is shown less than what to do."""
+        if self.client and call.raw:
+            return result._replace(text=result.text.removesuffix(SEND_AGAIN) + SEND_AGAIN, is_error=True)
+        return result
+
     def find(self, name: object) -> str | None:
         """Return the id of the first call without an answer to the tool of this name, or of all with None."""
         if not self._waiting:
-            for id, called in self._open.items():
-                for each in (called, None):
+            for id, call in self._open.items():
+                for each in (call.name, None):
                     self._waiting.setdefault(each, deque()).append(id)
         waiting = self._waiting.get(name) if name is None or isinstance(name, str) else None
         while waiting and waiting[0] not in self._open:
             waiting.popleft()
         return waiting[0] if waiting else None
 
-    def _ask(self, calls: Sequence[ToolCall]) -> None:
-        self._open = {call.id: call.name for call in calls}
+    def _ask(self, place: int) -> None:
+        """Begin a turn at this place, without calls so far."""
+        self._earlier |= {id: (self._turn, call) for id, call in self._open.items()}
+        self._turn = place
+        self._open, self._again = {}, {}
         self._waiting.clear()
-        if len(self._open) < len(calls):
-            raise ValueError(_TWICE)
+
+    def _asked(self, call: ToolCall) -> ToolCall:
+        """Return a call of the turn, open from now on, under an id that no other has."""
+        self._waiting.clear()
+        if call.id in self._open:
+            same = self._again.setdefault(call.id, deque())
+            number = len(same) + 2
+            while (made := f"{call.id}_{number}") in self._open:
+                number += 1
+            same.append(made)
+            call = msgspec.structs.replace(call, id=made)
+        self._open[call.id] = call
+        return call
 
 
 @dataclass
@@ -191,6 +233,11 @@ class Draft:
             self.count += 1
             self.parts.append(read_call(call, id, made, self.keep(own), signature))
 
+    def is_of(self, format: str) -> bool:
+        """Return whether the turn is of a provider of this format, which it becomes if nothing has shown of which."""
+        self.format = self.format or format
+        return self.format == format
+
     def add_item(self, data: Mapping[str, Any]) -> None:
         """Add a provider item, unless it nests so deep that it cannot be written again."""
         if self.format and not self.client and fits(data, DEFAULT_LIMITS.depth):
@@ -202,7 +249,7 @@ class Draft:
 
     def close(self) -> Assistant:
         """Return the turn."""
-        return Assistant(parts=self.parts, in_text=self.in_text, origin=Origin(self.format))
+        return Assistant(parts=self.parts, in_text=self.in_text, origin=Origin(self.format, client=self.client))
 
 
 def keep(format: str | None, own: Mapping[str, Any] | None) -> ProviderItem | None:
@@ -241,6 +288,13 @@ def read_call(
         signature=text_or_none(signature),
         own={own.format: own.data} if own else None,
     )
+
+
+def encrypted(details: object) -> list[dict[str, Any]]:
+    """Return the entries of `reasoning_details` that are signed or encrypted."""
+    entries = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    signed = [each for each in entries if text_or_none(each.get("data")) or text_or_none(each.get("signature"))]
+    return signed if fits(signed, DEFAULT_LIMITS.depth) else []
 
 
 def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:

@@ -17,14 +17,15 @@ from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.content import given
 from streamtools.history.messages import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, TextPart, Thought, User, fault_of
-from streamtools.history.turns import Draft, Reader, read_call
+from streamtools.history.turns import Draft, Reader, encrypted, read_call
 from streamtools.json_values import compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
 _ROLES = ("system", "user", "assistant")
 _BEGUN = ("input-streaming", "partial-call")  # of version 4, too: a call that was never whole
-_FORMATS = {"anthropic": "anthropic", "bedrock": "anthropic", "openai": "responses", "azure": "responses"}
-_FORMATS |= {"google": "gemini", "vertex": "gemini"}
+_FORMATS = {each: each for each in ("anthropic", "bedrock", "interactions", "cohere", "mistral", "ollama")}
+_FORMATS |= {"openai": "responses", "azure": "responses", "google": "gemini", "vertex": "gemini"}
+_FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
 
 
 def is_one(message: Mapping[str, Any]) -> bool:
@@ -107,27 +108,28 @@ class _Turn:
     def _think(self, part: Mapping[str, Any]) -> None:
         text = given(part, "text") or given(part, "reasoning")
         format, held = self._metadata(part, "providerMetadata")
-        if (hidden := given(held, "redactedData")) and format == "anthropic":
+        if hidden := given(held, "redactedData"):
             thought = Thought("", hidden, redacted=True)
+        elif entries := encrypted(held.get("reasoning_details")) if format == "openai" else []:
+            thought = Thought(text, own=ProviderItem("openai", {"reasoning_details": entries}))
         elif format == "responses":
             thought = Thought(text, given(held, "reasoningEncryptedContent") or None, given(held, "itemId") or None)
         else:
             thought = Thought(text, given(held, "signature") or given(held, "thoughtSignature") or None)
-        self._said.parts.append(thought if thought.signature else Thought(text))
+        self._said.parts.append(thought if thought.signature or thought.own else Thought(text))
 
     def _signed(self, part: Mapping[str, Any]) -> ProviderItem | None:
         """Return Google's signature of a text."""
-        _, held = self._metadata(part, "providerMetadata")
-        signature = given(held, "thoughtSignature")
+        format, held = self._metadata(part, "providerMetadata")
+        signature = given(held, "thoughtSignature") if format == "gemini" else ""
         return ProviderItem("gemini", {"thoughtSignature": signature}) if signature else None
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
-        """Return what a provider has put beside a part, and take note of its format."""
+        """Return what a provider has put beside a part; the first is the turn's, and others count for nothing in it."""
         metadata = part.get(name)
         for provider, held in metadata.items() if isinstance(metadata, Mapping) else ():
-            if isinstance(held, Mapping) and provider in _FORMATS:
-                self._said.format = _FORMATS[provider]
-                return self._said.format, held
+            if isinstance(held, Mapping) and (format := _FORMATS.get(provider)) and self._said.is_of(format):
+                return format, held
         return None, {}
 
     def _call(self, name: str, part: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Unpack
 
 import structlog
@@ -75,7 +75,7 @@ class StreamMachine(RunnableCalls):
     __slots__ = (
         "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_lost",
         "_malformed", "_parse", "_self_contained", "_started", "_step", "_streams", "_watchful", "_writing", "number",
-        "run_id",
+        "run_id", "source",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,7 @@ class StreamMachine(RunnableCalls):
         self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
         self._step, self._started = 0, False
         self._ending = Ending()
+        self.source: object = None  # which is read, for what it knows of whose answer that is
         self.closed = self.waiting = self.stopped = False
         self._lost = False  # a part of the turn, or of what led to it
         self._begin_turn()
@@ -156,6 +157,10 @@ class StreamMachine(RunnableCalls):
         self._ending.finish = "tool_calls"
         self._ending.complete = self.waiting = True
         return events
+
+    def reserve(self, calls: Iterable[ToolCall]) -> None:
+        """Take note of the calls of the conversation: the ids of others differ from theirs."""
+        self._turn.native.reserve(call.id for call in calls)
 
     def stop(self, why: str) -> list[UIEvent]:
         """Break off the run, because of a bound of ours: nothing is read or run any more, and `done` says why.
@@ -259,7 +264,8 @@ class StreamMachine(RunnableCalls):
         self._open = True
         self._flowing = not self._watchful
         self._step += 1
-        return [*events, StepStart(self._step, seq=self.number())]
+        format, *_ = getattr(self.source, "origin", (None,))
+        return [*events, StepStart(self._step, self.number(), format)]
 
     def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
         native = self._turn.native
@@ -378,5 +384,6 @@ class StreamMachine(RunnableCalls):
 
     def _done(self, *, left: bool = False) -> list[UIEvent]:
         self.closed = True
-        self._guard = None  # its owner most likely refers to this machine; without the cycle, both are freed at once
+        # Their owner most likely refers to this machine; without the cycle, both are freed at once.
+        self._guard = self.source = None
         return [self._ending.done(self.pending, self.number(), left=left)]

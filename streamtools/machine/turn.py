@@ -167,8 +167,8 @@ class Turn:
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
         """Add calls that `find_calls` has found as native ones, unless the provider has sent them as well.
 
-        One in a dialect that is not armed may be a quotation of what nobody has disarmed. It does not count: the model
-        is asked to send it again.
+        One in a dialect that is not armed may be a quotation of what nobody has neutralised. It does not count: the
+        model is asked to send it again.
         """
         known = {call.fingerprint() for call in self.native.calls}
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}

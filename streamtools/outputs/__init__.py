@@ -13,12 +13,14 @@ from streamtools.machine.event_order import Grammar, validate
 from streamtools.outputs.ag_ui import AGUIEncoder
 from streamtools.outputs.completion_chunks import OpenAIEncoder
 from streamtools.outputs.encoder import Encoder, NativeEncoder
+from streamtools.outputs.message_events import AnthropicEncoder
 from streamtools.outputs.plain_text import TextEncoder
+from streamtools.outputs.response_events import ResponsesEncoder
 from streamtools.outputs.ui_message_stream import AISDKEncoder
 
 __all__ = [
-    "FORMATS", "Encoder", "Format", "Grammar", "ag_ui", "ai_sdk", "make_encoder", "native", "openai", "text",
-    "validate",
+    "FORMATS", "Encoder", "Format", "Grammar", "ag_ui", "ai_sdk", "anthropic", "make_encoder", "native", "openai",
+    "responses", "text", "validate",
 ]  # fmt: skip
 
 
@@ -26,6 +28,8 @@ native = NativeEncoder
 ai_sdk = AISDKEncoder
 ag_ui = AGUIEncoder
 openai = OpenAIEncoder
+responses = ResponsesEncoder
+anthropic = AnthropicEncoder
 text = TextEncoder
 
 FORMATS: dict[str, Callable[[], Encoder]] = {
@@ -33,6 +37,8 @@ FORMATS: dict[str, Callable[[], Encoder]] = {
     "ai_sdk": ai_sdk,
     "ag_ui": ag_ui,
     "openai": openai,
+    "responses": responses,
+    "anthropic": anthropic,
     "text": text,
 }
 """What makes the encoder of each format, as it is without options."""

@@ -23,6 +23,7 @@ from streamtools.calls import ToolCall
 from streamtools.events import Done, Error
 from streamtools.outputs.encoder import encode_part, present, to_json
 from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
+from streamtools.outputs.protected import Protected, of_call
 
 PROTOCOL_VERSION = "1.0"
 
@@ -82,10 +83,11 @@ class AGUIEncoder(PairedEncoder):
         opened = encode_part("REASONING_START", messageId=message_id)
         return opened + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
 
-    def _write_block_end(self, channel: Channel, number: int) -> bytes:
+    def _write_block_end(self, channel: Channel, number: int, kept: Protected | None) -> bytes:
+        signed = self._keep("message", self._block_id, kept)
         if channel == "text":
-            return encode_part("TEXT_MESSAGE_END", messageId=self._block_id)
-        closed = encode_part("REASONING_MESSAGE_END", messageId=self._block_id)
+            return signed + encode_part("TEXT_MESSAGE_END", messageId=self._block_id)
+        closed = signed + encode_part("REASONING_MESSAGE_END", messageId=self._block_id)
         return closed + encode_part("REASONING_END", messageId=self._block_id)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
@@ -97,7 +99,14 @@ class AGUIEncoder(PairedEncoder):
 
     def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
         written = b"" if known.pieces else self._write_call_delta(call.id, to_json(call.arguments).decode())
+        written += self._keep("tool-call", call.id, of_call(call, self._format))
         return written + encode_part("TOOL_CALL_END", toolCallId=call.id)
+
+    def _keep(self, of: str, id: str, kept: Protected | None) -> bytes:
+        """Return what a message or a call is signed by, for the client to keep."""
+        if kept is None:
+            return b""
+        return encode_part("REASONING_ENCRYPTED_VALUE", subtype=of, entityId=id, encryptedValue=kept.as_value())
 
     def _write_progress(self, known: KnownCall, data: Any) -> bytes:
         return encode_part("CUSTOM", name="tool-progress", value={"toolCallId": known.id, "progress": data})
@@ -110,8 +119,9 @@ class AGUIEncoder(PairedEncoder):
         written = b""
         if known is None:
             written = self._write_call_start(error.call_id, error.call.name if error.call else UNNAMED)
-            if error.call:
-                written += self._write_call_delta(error.call_id, to_json(error.call.arguments).decode())
+        if known is None or not (known.whole or known.pieces):
+            text = to_json(error.call.arguments).decode() if error.call else error.raw
+            written += self._write_call_delta(error.call_id, text) if text else b""
         if known is None or not known.whole:
             written += encode_part("TOOL_CALL_END", toolCallId=error.call_id)
         return written + self._answer(error.call_id, error.message)

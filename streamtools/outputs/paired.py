@@ -24,6 +24,7 @@ from streamtools import events
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, to_json
+from streamtools.outputs.protected import Protected, of_reasoning, of_text
 
 Channel: TypeAlias = Literal["text", "reasoning"]
 
@@ -65,6 +66,7 @@ class PairedEncoder(ABC):
         self._begun = False
         self._ended = False
         self._step: int | None = None
+        self._format: str | None = None  # of its provider
         self._step_finish: str | None = None
         self._channel: Channel | None = None
         self._blocks = 0
@@ -84,15 +86,15 @@ class PairedEncoder(ABC):
         match event:
             case events.Text(text):
                 return self._add("text", text)
-            case events.Reasoning(text, signature=signature):
-                written = self._add("reasoning", text)
-                ends = signature is not None and self._channel == "reasoning"  # one block of it, of perhaps several
-                return written + self._end_block() if ends else written
+            case events.Reasoning():
+                return self._reason(event)
+            case events.Raw(format="gemini", about="text"):
+                return self._sign_text(of_text(event))
             case events.Start(run_id):
                 return self._begin(run_id)
-            case events.StepStart(step):
+            case events.StepStart(step, format=format):
                 written = self._begin() + self._end_step()
-                self._step = step
+                self._step, self._format = step, format
                 return written + self._write_step_start(step)
             case events.StepEnd(finish_reason=finish_reason):
                 self._step_finish = finish_reason
@@ -157,18 +159,36 @@ class PairedEncoder(ABC):
         if text.isspace() and len(text) <= _MAX_WHITE:
             self._white[channel] = text
             return b""
+        written = self._open(channel)
+        return b"%b%b%b}\n\n" % (written, self._delta_head, to_json(text))
+
+    def _open(self, channel: Channel) -> bytes:
         written = self._begin() + self._end_block()
         self._channel = channel
         self._blocks += 1
-        written += self._write_block_start(channel, self._blocks)
-        return b"%b%b%b}\n\n" % (written, self._delta_head, to_json(text))
+        return written + self._write_block_start(channel, self._blocks)
 
-    def _end_block(self) -> bytes:
+    def _end_block(self, kept: Protected | None = None) -> bytes:
         self._white.clear()
         if self._channel is None:
             return b""
         channel, self._channel = self._channel, None
-        return self._write_block_end(channel, self._blocks)
+        return self._write_block_end(channel, self._blocks, kept)
+
+    def _reason(self, event: events.Reasoning) -> bytes:
+        """Return a piece of reasoning; what signs it ends one block of it, which may have no text."""
+        written = self._add("reasoning", event.text)
+        kept = of_reasoning(event, self._format)
+        if kept is not None and self._channel != "reasoning":
+            written += self._open("reasoning")
+        ends = self._channel == "reasoning" and (kept is not None or event.signature is not None)
+        return written + self._end_block(kept) if ends else written
+
+    def _sign_text(self, kept: Protected | None) -> bytes:
+        """Return the end of a text that is signed; or of one before it, which is not."""
+        if self._channel == "text":
+            return self._end_block(kept)
+        return self._open("text") + self._end_block(kept) if kept is not None else b""
 
     def _announce(self, call_id: str, name: str) -> bytes:
         if call_id in self._calls:
@@ -240,7 +260,8 @@ class PairedEncoder(ABC):
         """Return the start of a block, and set `_delta_head` to what stands before the JSON of each of its deltas."""
 
     @abstractmethod
-    def _write_block_end(self, channel: Channel, number: int) -> bytes: ...
+    def _write_block_end(self, channel: Channel, number: int, kept: Protected | None) -> bytes:
+        """Return the end of a block, with what is `kept` of it for its provider."""
 
     @abstractmethod
     def _write_call_start(self, call_id: str, name: str) -> bytes: ...

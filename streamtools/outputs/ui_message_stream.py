@@ -13,19 +13,22 @@ unanswered calls is one that no provider takes.
 Clients look at the calls behind the last `start-step` to find out whether all are answered. So a run that goes on in a
 message which holds calls already begins a step only when it has something new to say in it.
 
+What signs a part, or encrypts it, is the `providerMetadata` of that part, as the AI SDK's own providers write it.
+
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-message-chunks`, `process-ui-message-stream`), and the page
 "Stream Protocols" of its documentation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.events import Done, Error, Usage
+from streamtools.events import Call, Done, Error, Start, UIEvent, Usage
 from streamtools.outputs.encoder import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
+from streamtools.outputs.protected import Protected, of_call
 
 Target: TypeAlias = Literal[5, 6, 7]
 
@@ -44,8 +47,9 @@ class AISDKEncoder(PairedEncoder):
     `tool-NAME`, for a front end that has types for it. `progress`: what a tool reports while it works is a part
     `data-tool-progress` (one for each call, the last counts), or a `"preliminary"` output of the call, for tools whose
     progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the tokens of the run
-    out of it. `known_calls` are the ids of calls that the message holds already, of a run that resumes another. Raises
-    ValueError for a value that is not allowed.
+    out of it. `known_calls` are the ids of calls that the message holds already, of a run that resumes another. A
+    client that comes back into such a run makes the whole message anew: `before` are the events of the runs that it
+    began with, which are told first. Raises ValueError for a value that is not allowed.
     """
 
     headers: Mapping[str, str] = {**EVENT_STREAM_HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
@@ -60,8 +64,10 @@ class AISDKEncoder(PairedEncoder):
         metadata: Mapping[str, Any] | None = None,
         usage: bool = True,
         known_calls: Collection[str] = (),
+        before: Iterable[UIEvent] = (),
     ) -> None:
-        super().__init__(known_calls)
+        self._before = [each for each in before if not isinstance(each, Start | Done)]
+        super().__init__(() if self._before else known_calls)
         if target not in (5, 6, 7):
             raise ValueError(f"target is a major version of the AI SDK, 5, 6 or 7, and not {target!r}")
         if progress not in ("data", "preliminary"):
@@ -75,7 +81,11 @@ class AISDKEncoder(PairedEncoder):
         self._pending_step = False  # it has begun, and no part says so
 
     def _write_start(self, run_id: str | None) -> bytes:
-        return encode_part("start", messageId=self._message_id, messageMetadata=self._metadata)
+        started = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata)
+        before, self._before = self._before, []
+        told = [self.encode(each) for each in before]
+        self._known.update(each.call.id for each in before if isinstance(each, Call))
+        return b"".join([started, *told])
 
     def _write_step_start(self, step: int) -> bytes:
         self._pending_step = True
@@ -94,8 +104,9 @@ class AISDKEncoder(PairedEncoder):
         self._delta_head = b'data: {"type":"%b-delta","id":"%b","delta":' % (channel.encode(), name.encode())
         return self._open_step() + encode_part(f"{channel}-start", id=name)
 
-    def _write_block_end(self, channel: Channel, number: int) -> bytes:
-        return encode_part(f"{channel}-end", id=f"{channel}-{number}")
+    def _write_block_end(self, channel: Channel, number: int, kept: Protected | None) -> bytes:
+        metadata = kept.as_metadata() if kept else None
+        return encode_part(f"{channel}-end", id=f"{channel}-{number}", providerMetadata=metadata)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
         started = encode_part("tool-input-start", toolCallId=call_id, toolName=name, dynamic=self._is_dynamic(name))
@@ -105,12 +116,14 @@ class AISDKEncoder(PairedEncoder):
         return encode_part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
 
     def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
+        kept = of_call(call, self._format)
         return encode_part(
             "tool-input-available",
             toolCallId=call.id,
             toolName=known.name,
             input=call.arguments,
             dynamic=self._is_dynamic(known.name),
+            providerMetadata=kept.as_metadata() if kept else None,
         )
 
     def _write_question(self, call: ToolCall) -> bytes:

@@ -16,7 +16,7 @@ from streamtools.parsing.rehearsal import RunMarkers
 from streamtools.parsing.visible import NearMisses
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
-"""What begins at a marker, its dialect, and how many line feeds before it belong to it."""
+"""What begins at a marker, its dialect, and how many characters of white space before it belong to it."""
 
 START = 4  # only white space stands before the place in the message; what Markdown makes of it is added to this
 BEHIND_CALL = 8  # only white space stands between it and a call
@@ -52,23 +52,21 @@ class DialectSet:
         thoughts: list[Tag] = []  # tags that open reasoning
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
+            first_space = " " if dialect.space_at_start else ""
             for tag in dialect.tags:  # before openers: what is both is a tag
                 if tag.closings:
                     thoughts.append(tag)
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
-                    self._entries.append(Entry(tag.marker, (tag, dialect, 0), even_in_code))
+                    self._add(tag, dialect, even_in_code, first_space + "\n" if tag.closings else first_space)
             for opener in _openers(dialect, signatures, names):
                 if opener.unless in ids:
                     continue
                 if calls_at == "anywhere":
                     opener = _anywhere(opener)
-                self._entries.append(Entry(opener.marker, (opener, dialect, 0), even_in_code))
-                for count in range(opener.line_feeds):
-                    marker = opener.marker.behind_line_feeds(count + 1)
-                    self._entries.append(Entry(marker, (opener, dialect, count + 1), even_in_code))
+                self._add(opener, dialect, even_in_code, first_space)
         run = _run(self._entries, {*TAGS.values(), *(closing for tag in thoughts for closing in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
-        self.holds_line_feeds = any(_is_call(entry) and entry.meaning[2] for entry in self._entries)
+        self.holds_line_feeds = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
         self.tags = ReasoningTags(
             TAGS,
             [entry.marker for entry in calls if entry.marker.where != "start"],
@@ -88,6 +86,15 @@ class DialectSet:
             line_start={entry.marker.head for entry in lines} | near.line_start,
             in_code={entry.marker.head for entry in inline if entry.in_code} | near.in_code,
         )
+
+    def _add(self, begins: Opener | Tag, dialect: Dialect, in_code: bool, at_start: str) -> None:
+        """Look for what begins at a marker, with the white space that belongs to it; `at_start` is what may there."""
+        marker = begins.marker
+        self._entries.append(Entry(marker, (begins, dialect, 0), in_code))
+        for count in range(1, begins.line_feeds + 1):
+            self._entries.append(Entry(marker.after_space("\n" * count), (begins, dialect, count), in_code))
+        for space in at_start:
+            self._entries.append(Entry(marker.after_space(space, "start"), (begins, dialect, 1), in_code))
 
     def closing(self, tag: Tag) -> ReasoningEnd:
         """Return how the reasoning ends that a tag opens."""
@@ -136,12 +143,13 @@ def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -
 def _anywhere(opener: Opener) -> Opener:
     """Return an opener that counts only at the start as one that counts behind prose: what a bracket or a fence begins.
 
-    A word or a semicolon does not: it is prose more often than not.
+    So does what has a line to itself, like a call in Python. A word or a semicolon does not: it is prose more often
+    than not.
     """
     first = opener.marker.first
-    if opener.where != "start" or first not in "{[`":
-        return opener
-    return replace(opener, where="line_start" if first == "`" else "anywhere")
+    if opener.where == "start" and (first == "`" or "(" in opener.ahead):
+        return replace(opener, where="line_start" if first != "[" else "anywhere")
+    return replace(opener, where="anywhere") if opener.where == "start" and first in "{[" else opener
 
 
 def _counts(entry: Entry, place: int) -> bool:
@@ -156,8 +164,10 @@ def _run(entries: list[Entry], closings: set[str]) -> RunMarkers:
     for entry in entries:
         begins, dialect, line_feeds = entry.meaning
         if isinstance(begins, Opener):
-            if _rehearsed(entry) and not line_feeds:
+            if _rehearsed(entry):
                 openers.append((entry.marker, begins))
+        elif line_feeds:
+            continue
         elif dialect.in_reasoning == "call" and not begins.closings and "".join(map(str, begins.parts)) not in closings:
             tags.append((entry.marker, begins))
     return RunMarkers(openers, tags)

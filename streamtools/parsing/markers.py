@@ -126,10 +126,14 @@ class Marker:
         """How many of its parts are a complete tag; 0 if it has none."""
         return _length_of_tag(self.parts + self.ahead) if self.tag is None else self.tag
 
-    def behind_line_feeds(self, count: int) -> Marker:
-        """Return the marker of the same with line feeds before it, which belong to it."""
+    def after_space(self, white: str, where: Where | None = None) -> Marker:
+        """Return the marker of the same with white space before it, which belongs to it; with a place of its own."""
         tag = self.tag_length
-        return Marker(("\n" * count, *self.parts), ahead=self.ahead, tag=tag + 1 if tag else 0)
+        return Marker((white, *self.parts), ahead=self.ahead, where=where or self.where, tag=tag + 1 if tag else 0)
+
+    def parts_pattern(self) -> str:
+        """Return a pattern, without groups, for what is read of the marker, whatever is ahead."""
+        return self.behind + _joined(self.parts, complete)
 
     def search_pattern(self) -> str:
         """Return a pattern, without groups, that finds the whole marker, and ends before what is ahead."""

@@ -26,6 +26,7 @@ from streamtools.parsing.span import Span
 from streamtools.parsing.visible import Visible
 
 _BLOCK: Final = 8192  # characters that are read at once: what follows a call is copied, for each of many calls
+_AGAIN: Final = 512  # the same, of text that is read once more
 _FINISHED: Final = object()
 
 
@@ -180,6 +181,16 @@ class Parser:
         # Not a part of `feed`, whose variables would be cells then: a sixth of the cost of a delta of prose.
         return [event for at in range(0, len(delta), _BLOCK) for event in self.feed(delta[at : at + _BLOCK])]
 
+    def _in_blocks(self, text: str, events: list[UIEvent]) -> str:
+        """Read text that is read once more, up to its last block; return that."""
+        ended, last = self._ended, max(0, len(text) - 1) // _AGAIN * _AGAIN
+        if last:
+            self._ended = False
+            for at in range(0, last, _AGAIN):
+                self._run(text[at : at + _AGAIN], events)
+            self._ended = ended
+        return text[last:]
+
     def _run(self, text: str | None, events: list[UIEvent], found: Begun | None = None) -> list[UIEvent]:
         """Read text that may change the state, or the text behind a marker that was `found`; add to `events`."""
         if self._closed:
@@ -193,7 +204,7 @@ class Parser:
                     visible.end_call()
                 at, text = span.at, span.text
                 prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
-                text = text[at:] or None
+                text = self._in_blocks(text[at:], events) or None
             elif visible.stopped:
                 break
             elif span is not None:
@@ -219,6 +230,8 @@ class Parser:
                 break
             elif self._reasoning is not None:
                 text = self._read_reasoning(self._reasoning, text)
+                if text is not None:
+                    text = self._in_blocks(text, events)
             else:
                 found = prose.read(text, self._ended)
                 text = None

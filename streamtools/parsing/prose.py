@@ -7,6 +7,7 @@ commit point the marker is returned; the text behind it is not read here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
@@ -24,6 +25,8 @@ from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.reasoning import ReasoningEnd
 from streamtools.parsing.visible import NearMissCandidates, Visible
 
+_TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").match
+"""Matches a token of a template, which is no text even where the header that it begins is cut off."""
 _BEHIND_REASONING: Final = 2  # line feeds that belong to a closing tag
 
 
@@ -33,7 +36,7 @@ Begun: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
 _Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
 """What begins at a place, and the place behind its marker; None if something may yet begin there, False if nothing.
 
-In the tuple, None stands for a closing tag of reasoning that was not opened.
+In the tuple, None stands for what is only hidden: a closing tag of reasoning that was not opened, or a header cut off.
 """
 
 _HERE: Final[tuple[int, _Mark]] = (0, False)
@@ -155,18 +158,19 @@ class Prose:
             return None
         rest = text[behind:]
         closing: ReasoningEnd | None = None
+        white = 0  # how much white space belongs to it
         if isinstance(thing, ReasoningEnd):
-            closing = thing
+            closing, white = thing, text[at] == "\n"
         elif thing is not None:
-            begins, dialect, line_feeds = thing
+            begins, dialect, white = thing
             if isinstance(begins, Opener):
                 if begins.kind != "call":
                     self._visible.flush()
                 elif not self.direct:  # else nothing is withheld
                     self._visible.begin_call()
-                if line_feeds:
-                    self._hide(text[at : at + line_feeds])
-                begin = at + line_feeds
+                if white:
+                    self._hide(text[at : at + white])
+                begin = at + white
                 while at < begin:
                     at = self.markdown.step(text, at)  # the line that they end is over
                 self._start = begins.where == "start"
@@ -174,7 +178,8 @@ class Prose:
             if begins.closings:
                 closing = self._dialects.closing(begins)
         self._visible.flush()
-        self._hide(text[at:behind])
+        self._hide(text[at : at + white])
+        self._hide(text[at + white : behind])
         if closing is not None:
             return closing, "", text[at:behind], rest
         if thing is None:
@@ -193,6 +198,10 @@ class Prose:
         end = len(text) if ordinary else first
         at = 0
         mark: _Mark = False
+        if first and not ordinary:  # what begins behind the white space may own the last character of it
+            at, mark = self._read_space(text, first - 1)
+            if mark is not False:
+                return at, mark
         while at < end and (at := self.markdown.seek(text, at, end)) < first:
             mark = self._marker_at(text, at)
             if mark is not False:
@@ -211,6 +220,20 @@ class Prose:
                 self._look_at_start(text, first)
         return first, mark
 
+    def _read_space(self, text: str, last: int) -> tuple[int, _Mark]:
+        """Read white space at the start, up to its `last` character, at which something may begin that owns it."""
+        at, before = 0, text[:last]
+        while (at := self.markdown.seek(before, at, last)) < last:
+            mark = self._marker_at(text, at)
+            if mark is not False:
+                return at, mark
+            at = self.markdown.step(before, at)
+        mark = self._marker_at(text, last)
+        if mark is False and self._thinks and self._start and text[last] == "\n":
+            found = self._dialects.tags.at(text, last + 1, self._ended, strays=False)
+            mark = found and (found[1], found[0])
+        return (self.markdown.step(text, last) if mark is False else last), mark
+
     # What begins at a place.
 
     def _marker_at(self, text: str, at: int) -> _Mark:
@@ -226,7 +249,9 @@ class Prose:
         back = not at and self.last != ""
         found = markers.find(self.last[-1] + text, 1, self._ended) if back else markers.find(text, at, self._ended)
         if found is False and self._ended:
-            found = self._cut_at(markers, (self.last[-1] if back else "") + text, at + back)
+            cut = self._cut_at(markers, (self.last[-1] if back else "") + text, at + back)
+            if cut:
+                return cut[0], cut[1] - back
         if isinstance(found, Group):
             self._awaited = None if self._thinks_anywhere else found
             return None
@@ -235,15 +260,17 @@ class Prose:
             return self._thought_at(text, at)
         return found and (found[0], found[1] - back)
 
-    def _cut_at(self, markers: Markers[Meaning], text: str, at: int) -> tuple[Meaning, int] | Literal[False]:
-        """Return the call that the end of the stream cuts off behind its complete tag, if one begins here."""
+    def _cut_at(self, markers: Markers[Meaning], text: str, at: int) -> tuple[Meaning | None, int] | Literal[False]:
+        """Return what the end of the stream cuts off here: a call behind its complete tag, or a header."""
         awaited = markers.find(text, at, False)
-        meaning = awaited.cut(text, at) if isinstance(awaited, Group) else None
-        if meaning is None:
+        if not isinstance(awaited, Group):
             return False
+        meaning = awaited.cut(text, at)
+        if meaning is None:
+            return (None, len(text)) if _TOKEN(text, at) else False
         opener, dialect, line_feeds = meaning
         assert isinstance(opener, Opener)  # tags have no such end
-        return (replace(opener, body=cut_off), dialect, line_feeds), len(text)
+        return (replace(opener, body=cut_off, announces=True), dialect, line_feeds), len(text)
 
     def _thought_at(self, text: str, at: int) -> _Mark:
         if not self._thinks or text[at] not in self._dialects.tags.firsts:

@@ -56,6 +56,7 @@ class Closing:
             begun = [rf"\n?(?:{'|'.join(begun)})", r"\n"]
         if line_feed or blank_line:
             firsts.add("\n")
+        self._unfollowed = "|".join(each.parts_pattern() for each in behind if each.ahead)
         self.last = Pattern(*([Maybe(("\n",))] if line_feed else []), *last, SPACES) if last else None
         # One group, behind what is read; without it, the text may yet become that.
         compiled = re.compile(f"(?:{'|'.join(whole)})()|(?:{'|'.join(begun)})\\Z")
@@ -63,6 +64,19 @@ class Closing:
         self.going: Awaited = compiled.match
         self.leaves = re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
         """Finds nothing in text in which no closing begins."""
+
+    def lost(self, text: str) -> int | None:
+        """Return the place behind the last of the ends in a text, behind which something else follows than has to.
+
+        None if there is none, or if the text ends in what has to follow, or in another end.
+        """
+        begin, end = max((found.span() for found in re.finditer(self._unfollowed or "(?!)", text)), default=(0, 0))
+        if not end or not text[end:].strip(" \t\r\n") or self.going(text, begin):
+            return None
+        begun = self.search(text, end)
+        while begun is not None and begun.lastindex:
+            begun = self.search(text, begun.end(1))
+        return end if begun is None or len(begun[0].strip()) < 2 else None  # one character says little
 
 
 def _marker(form: Form) -> Marker:
@@ -297,6 +311,10 @@ class RawText(Reader):
     def keep_end(self, text: str) -> None:
         """Keep only the end of the text, which may be looked back at."""
         self.parts = ["".join(self.parts)[-_LOOK_BACK:], text]
+
+    def kept_since(self, place: int) -> str:
+        """Return what is kept, from a place on."""
+        return "".join(self.parts)[place - self.origin :]
 
     def kept_to(self, place: int) -> str:
         """Return what is kept, up to a place."""

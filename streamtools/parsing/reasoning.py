@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Literal
 
 from streamtools.errors import Code
 from streamtools.events import Markup, Reasoning, UIEvent, Warning
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects import Tag
-from streamtools.parsing.markers import Marker, Pattern, beginning
+from streamtools.parsing.dialects import Opener, Tag
+from streamtools.parsing.markers import Group, Marker, Markers, Pattern, beginning
 from streamtools.parsing.reader import always
 from streamtools.parsing.rehearsal import Decision, Rehearsal, RunMarkers
 
@@ -89,28 +90,58 @@ class ReasoningTags:
 
 
 class ReasoningEnd:
-    """How a section of reasoning ends, and what would be a call in it."""
+    """How a section of reasoning ends, and what would be a call in it. Compiled when wanted: few messages think so."""
 
     def __init__(self, tags: Sequence[str], calls: Sequence[Marker], before: Sequence[Marker], run: RunMarkers) -> None:
         """Take what ends it and is hidden, what would be a call, what ends it and is read again, and calls in it."""
-        tags = sorted(set(tags), key=len)  # of two at one place the one that is complete first
-        before = list(dict.fromkeys(before))
-        rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
-        enders = [*before, *rehearsed]
-        self.run = run.find()
-        whole = rf"\n?(?:{'|'.join(map(re.escape, tags))})"
+        self._tags = sorted(set(tags), key=len)  # of two at one place the one that is complete first
+        self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
+        self._rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
+        self._enders = [*self._before, *self._rehearsed]
+        self._firsts = {"\n", *(tag[0] for tag in self._tags), *(marker.first for marker in self._enders)}
+
+    @cached_property
+    def run(self) -> Markers[Opener | Tag]:
+        """What finds calls in it that may count."""
+        return self._run.find()
+
+    @cached_property
+    def tags(self) -> re.Pattern[str]:
+        """Finds a tag that ends it."""
+        return re.compile("|".join(map(re.escape, self._tags)) or "(?!)")
+
+    @cached_property
+    def search(self) -> Callable[..., re.Match[str] | None]:
+        """Finds what ends it: a tag, what is read again, what may be a call; or what one of them may begin with."""
+        whole = rf"\n?(?:{'|'.join(map(re.escape, self._tags))})"
         begun = "|".join(
-            [rf"\n?(?:{'|'.join(map(beginning, tags))})", "\n", *(marker.begun_pattern() for marker in enders)]
+            [rf"\n?(?:{'|'.join(map(beginning, self._tags))})", "\n", *(each.begun_pattern() for each in self._enders)]
         )
         ahead, calling = (
-            "|".join(marker.search_pattern() for marker in each) or "(?!)" for each in (before, rehearsed)
+            "|".join(marker.search_pattern() for marker in each) or "(?!)" for each in (self._before, self._rehearsed)
         )
-        self.search = re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
-        firsts = {"\n", *(tag[0] for tag in tags), *(marker.first for marker in enders)}
-        self.leaves = _leaves(firsts)
-        watched = [marker for marker in calls if marker not in enders]
-        self.watch = CallSearch(watched) if watched else None
-        self.leaves_watching = _leaves(firsts | self.watch.firsts) if self.watch is not None else self.leaves
+        return re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
+
+    @cached_property
+    def watch(self) -> CallSearch | None:
+        """Finds what would be a call outside of it."""
+        watched = [marker for marker in self._calls if marker not in self._enders]
+        return CallSearch(watched) if watched else None
+
+    @cached_property
+    def leaves(self) -> Callable[[str], object]:
+        """Finds a character that one of those that end it begins with."""
+        return _leaves(self._firsts)
+
+    @cached_property
+    def leaves_watching(self) -> Callable[[str], object]:
+        """Finds one with which it ends or something like a call begins."""
+        return self.leaves if self.watch is None else _leaves(self._firsts | self.watch.firsts)
+
+    def cuts(self, text: str, at: int) -> bool:
+        """Whether a complete tag begins at a place with which a call begins that may count, and the text ends in it."""
+        awaited = self.run.find(text, at, False)
+        return isinstance(awaited, Group) and awaited.cut(text, at) is not None
 
 
 class CallSearch:
@@ -189,8 +220,9 @@ class ReasoningText:
             if decision is Decision.CALLS:
                 return run.text + run.rest
             self._rehearsed = True
-            self._show(run.text)
-            delta = run.rest
+            text = run.text.removesuffix("\n")  # what may belong to the closing tag
+            self._show(text)
+            delta = run.text[len(text) :] + run.rest
 
     def _begun(self) -> Rehearsal | None:
         return self._rehearsal
@@ -216,9 +248,11 @@ class ReasoningText:
         if found and found.lastindex:
             rest = text[found.end() - len(last) :]
             if found.lastindex == 3:
-                self._rehearsal = Rehearsal(self._closing.run, self._output, self._declared)
+                self._rehearsal = Rehearsal(self._closing.run, self._closing.tags, self._output, self._declared)
         elif not ended:
             held = text[begin:]
+        elif found and self._closing.cuts(text, begin):  # the message ends in a call
+            rest = text[begin:]
         shown = text[:begin] if rest is not None or held else text
         if shown:
             self._show(shown)

@@ -2,11 +2,13 @@
 
 What follows the last of a run of calls decides. More reasoning, or the closing tag: all of them were rehearsed, and
 their text is reasoning. The end of the message: they are calls, and are read once more, as what stands behind the
-reasoning. Until then nothing is told of them. A run is not longer than one call may be.
+reasoning. Until then nothing is told of them. A run is not longer than one call may be, and the closing tag ends it in
+a call, too: one that was not written to its end must not swallow the answer. Only in a string of JSON it is text.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +19,8 @@ from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.markers import Group, Marker, Markers
 from streamtools.parsing.reader import not_white_space
 from streamtools.parsing.span import Span
+
+_LONGEST_CLOSING = 64  # characters of a tag that ends reasoning, but for the last one
 
 
 class Decision(Enum):
@@ -41,8 +45,13 @@ class RunMarkers:
 class Rehearsal:
     """Reads a run from its first marker on."""
 
-    def __init__(self, markers: Markers[Opener | Tag], output: Output, declared: Declared) -> None:
+    def __init__(
+        self, markers: Markers[Opener | Tag], closing: re.Pattern[str], output: Output, declared: Declared
+    ) -> None:
+        """Begin a run that ends with what `closing` finds."""
         self._markers = markers
+        self._closing = closing
+        self._before = ""  # the last characters of the call, in which the closing tag may begin
         self._output = Output(output.options, None)  # nobody reads it
         self._declared = declared
         self._most = output.options.limits.call
@@ -80,7 +89,9 @@ class Rehearsal:
     def _read(self, text: str, ended: bool) -> Decision | None:
         while True:
             if self._span is not None:
-                text = self._read_span(self._span, text, ended)
+                decision, text = self._read_span(self._span, text, ended)
+                if decision is not None:
+                    return decision
                 if self._span is not None:
                     return Decision.CALLS if ended else None
             text, self.rest = self.rest + text, ""
@@ -99,6 +110,7 @@ class Rehearsal:
             thing, end = mark
             self._take(text[:end])
             if isinstance(thing, Opener):
+                self._before = ""
                 self._span = Span(text[:end], None, self._output, self._declared, bool)
                 self._body = thing.body(self._span)
             elif thing.ends_turn:
@@ -106,7 +118,23 @@ class Rehearsal:
                 return Decision.CALLS
             text = text[end:]
 
-    def _read_span(self, span: Span, text: str, ended: bool) -> str:
+    def _read_span(self, span: Span, text: str, ended: bool) -> tuple[Decision | None, str]:
+        """Read a call on; return what the run is, if the reasoning ends in it, and the text behind the call."""
+        while found := self._closing.search(self._before + text):
+            end = found.end() - len(self._before)
+            behind = self._read_on(span, text[:end], False)
+            rest, text = text[end:], ""
+            if self._span is None:
+                return None, behind + rest
+            if span.scanner is None or not span.scanner.in_string:
+                self._give_back(len(found[0]))
+                self.rest = found[0] + rest
+                return Decision.THOUGHTS, ""
+            self._before, text = "", rest
+        self._before = (self._before + text)[-_LONGEST_CLOSING:]
+        return None, self._read_on(span, text, ended)
+
+    def _read_on(self, span: Span, text: str, ended: bool) -> str:
         """Read a call on; return the text behind it."""
         span.ended = ended
         self._output.events = []

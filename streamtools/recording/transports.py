@@ -97,7 +97,7 @@ def library_of(request: object) -> ModuleType:
 
 
 @functools.cache
-def _of_library(body: type, library: ModuleType) -> type:
+def of_library(body: type, library: ModuleType) -> type:
     """Return the class of bodies for one library: its clients insist on streams of its own classes."""
     return type("Body", (body, library.AsyncByteStream, library.SyncByteStream), {})
 
@@ -166,7 +166,7 @@ class RecordingTransport(Transport):
             headers = [each for each in headers if each[0].lower() not in ("content-encoding", "content-length")]
         library = library_of(request)
         pieces = response.iter_bytes() if blocking else response.aiter_bytes()
-        body = _of_library(RecordedBytes, library)(pieces, exchange, [response])
+        body = of_library(RecordedBytes, library)(pieces, exchange, [response])
         return library.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
 
 
@@ -286,7 +286,7 @@ class ReplayTransport(Transport):
         opened = exchange.open()
         try:
             library = library_of(request)
-            body: _RecordedBody = _of_library(_RecordedBody, library)(opened, library, self.faults, options)
+            body: _RecordedBody = of_library(_RecordedBody, library)(opened, library, self.faults, options)
         except BaseException:
             opened.close()
             raise

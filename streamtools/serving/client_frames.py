@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 from streamtools.events import Error, Executed, Executing, UIEvent
+from streamtools.json_values import count_values
 from streamtools.tools import ToolError
 
 RESERVED = ("cancel", "resume", "tool_result", "approval")
@@ -77,13 +78,18 @@ class MessageFrame(NamedTuple):
 Frame: TypeAlias = CancelFrame | ResumeFrame | ResultFrame | ApprovalFrame | MessageFrame
 
 
-def read_frame(text: str | None, max_frame: int) -> Frame:
-    """Return what a frame says; None stands for one of bytes. Raises `BadFrame` for one that says nothing."""
+def read_frame(text: str | None, max_frame: int, max_values: int | None = None) -> Frame:
+    """Return what a frame says; None stands for one of bytes. Raises `BadFrame` for one that says nothing.
+
+    One of more than `max_frame` characters, or `max_values` values, is not read.
+    """
     if text is None:
         raise BadFrame("not_text", "frames are text; this one is binary", 1003)
     if len(text) > max_frame:
         raise BadFrame("too_large", f"a frame has at most {max_frame} characters; this one has {len(text)}", 1009)
     try:
+        if max_values is not None and len(text) > max_values and count_values(text.encode()) > max_values:
+            raise BadFrame("too_large", f"a frame has at most {max_values} values", 1009)
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise BadFrame("not_json", "this frame is not JSON") from None

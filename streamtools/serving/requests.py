@@ -1,7 +1,8 @@
 """Bodies of requests within a bound, and the response 503 while the server begins nothing new.
 
 Reading a body blocks the event loop, and with it all other clients. JSON and messages are read at some megabytes a
-second, so a long body is read in a thread, which Python interrupts for the loop.
+second, so a long body is read in a thread, which Python interrupts for the loop: but not while a single call reads its
+JSON, looks for garbage among its values or lets go of them, so these have a bound of their own.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
 from streamtools.errors import Draining, StreamToolsError, TooManyRuns
+from streamtools.json_values import count_values
 from streamtools.serving.shutdown import RETRY_AFTER
 from streamtools.stream.long_work import in_thread
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body."""
+
+MAX_VALUES = 100_000
+"""Values of its JSON."""
 
 IN_THREAD = 64 * 1024
 """Bytes of a body that is read in a thread, if it has more."""
@@ -42,6 +47,7 @@ async def read_body(
     read: Callable[[bytes], _Read],
     *,
     max_body: int = MAX_BODY,
+    max_values: int | None = MAX_VALUES,
     timeout: float | None = 60.0,
 ) -> _Read:
     """Return what `read` makes of the body of a request, as `json.loads` does.
@@ -51,8 +57,10 @@ async def read_body(
     no garbage as long. What it raises as ValueError, as pydantic and
     msgspec do too, or as LookupError or TypeError, is the client's fault; our own errors are raised as they are.
 
-    Raises Starlette's HTTPException, with which its frameworks answer: 413 for more than `max_body` bytes, 408 for one
-    that has not come in `timeout` seconds (None: no bound), 400 for one that breaks off or that `read` refuses.
+    Raises Starlette's HTTPException, with which its frameworks answer: 413 for more than `max_body` bytes, or, in a
+    long one, more than `max_values` values of JSON (None: they are not counted, as in a body that is something else);
+    408 for one that has not come in `timeout` seconds (None: no bound), 400 for one that breaks off or that `read`
+    refuses.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_body):
@@ -71,7 +79,7 @@ async def read_body(
         raise HTTPException(400, "the request breaks off") from None
     try:
         if len(body) > IN_THREAD:
-            return await in_thread(partial(read, bytes(body)))
+            return await in_thread(partial(_count_and_read, read, bytes(body), max_values))
         return read(bytes(body))
     except StreamToolsError:
         raise
@@ -79,8 +87,14 @@ async def read_body(
         raise HTTPException(400, "the body is not what is wanted here") from None
 
 
-def _too_large(most: int) -> HTTPException:
-    return HTTPException(413, f"the body may have {most} bytes")
+def _count_and_read(read: Callable[[bytes], _Read], body: bytes, max_values: int | None) -> _Read:
+    if max_values is not None and count_values(body) > max_values:
+        raise _too_large(max_values, "values")
+    return read(body)
+
+
+def _too_large(most: int, of: str = "bytes") -> HTTPException:
+    return HTTPException(413, f"the body may have {most} {of}")
 
 
 def unavailable(message: str = "the server is about to end") -> Response:

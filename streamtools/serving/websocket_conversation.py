@@ -66,6 +66,7 @@ async def serve_websocket(
     exclude: Collection[str] = HIDDEN,
     on_disconnect: OnDisconnect | None = None,
     max_frame: int = 1 << 20,
+    max_values: int | None = 10_000,
     max_waiting: int = 8,
     send_timeout: float | None = 60.0,
     shutdown: Shutdown | None = None,
@@ -81,19 +82,21 @@ async def serve_websocket(
 
     What cannot be read, or is wrong, is answered with `{"error": {"code": …, "message": …}}`, and the connection goes
     on; after 32 of these it is closed, with 1008, or 1003 or 1009 if the last was binary or larger than `max_frame`
-    characters. What is said about a call that does not wait for it is answered in the same way, with its `call_id`, and
-    does not count. What the handler or a stream raises closes it with 1011 and is raised. When `shutdown` begins, the
-    answer that is being given may finish for as long as that lets it; other messages are answered with the code
-    `ending` and the seconds of `retry_after`, and then the websocket is closed with 1001.
+    characters, or than `max_values` values of JSON (None: they are not counted), which are read in the event loop. What
+    is said about a call that does not wait for it is answered in the same way, with its `call_id`, and does not count.
+    What the handler or a stream raises closes it with 1011 and is raised. When `shutdown` begins, the answer that is
+    being given may finish for as long as that lets it; other messages are answered with the code `ending` and the
+    seconds of `retry_after`, and then the websocket is closed with 1001.
     When the client goes, a stream is stopped, and a run goes on unless `on_disconnect` is `"stop"`.
     """
     if runs is not None and owner is None:
         raise ValueError("runs have owners: serve_websocket(…, runs=runs, owner=…)")
-    if max_frame < 1 or max_waiting < 1:
-        raise ValueError("max_frame and max_waiting are at least 1")
+    if max_frame < 1 or max_waiting < 1 or (max_values is not None and max_values < 1):
+        raise ValueError("max_frame, max_values and max_waiting are at least 1")
     socket = Socket(websocket, send_timeout=send_timeout)
     excluded = read_exclude(exclude)
-    conversation = _Conversation(websocket, socket, handler, runs, owner or "", excluded, on_disconnect, max_frame)
+    bounds = max_frame, max_values
+    conversation = _Conversation(websocket, socket, handler, runs, owner or "", excluded, on_disconnect, bounds)
     await conversation.serve(max_waiting, shutdown)
 
 
@@ -106,7 +109,7 @@ class _Conversation:
     owner: str
     exclude: Collection[str]
     on_disconnect: OnDisconnect | None
-    max_frame: int
+    bounds: tuple[int, int | None]  # characters and values of a frame
     reading: SocketReading | None = None
     mailbox: Mailbox | None = None  # of the message that is being answered, of which there may be no reading yet
     run: Run | None = None  # the last of this connection
@@ -161,7 +164,7 @@ class _Conversation:
         faults = 0
         while (received := await self.socket.receive()) is not None:
             try:
-                match client_frames.read_frame(received[0], self.max_frame):
+                match client_frames.read_frame(received[0], *self.bounds):
                     case client_frames.CancelFrame():
                         if self.unanswered and not self.is_cancelled:
                             self.is_cancelled = True

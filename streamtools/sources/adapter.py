@@ -117,6 +117,11 @@ class FrameAdapter(Adapter):
         self._response_id: str | None = None  # the provider's names for its answer, and for the model
         self._model: str | None = None
 
+    @property
+    def identity(self) -> tuple[str | None, str | None]:
+        """The provider's names for the answer and for its model, as far as it has told them."""
+        return self._response_id, self._model
+
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         """Return the events of the frames that `chunk` completes."""
         return self.feed_frames(self._frames.feed(chunk))

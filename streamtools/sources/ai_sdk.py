@@ -45,9 +45,11 @@ _NOTHING = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")
 
 
-class _Part(msgspec.Struct, gc=False, rename="camel"):
+class _Part(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
     type: Any = None
+    id: Any = None
     delta: Any = None
+    input_text_delta: Any = None
     tool_call_id: Any = None
     tool_name: Any = None
     input: Any = None
@@ -60,6 +62,8 @@ class _Part(msgspec.Struct, gc=False, rename="camel"):
     message_metadata: Any = None
 
 
+_FIELDS = frozenset(_Part.__struct_encode_fields__)
+_DELTAS = ("text-delta", "reasoning-delta", "tool-input-delta")
 _decode = msgspec.json.Decoder(_Part).decode
 
 
@@ -188,12 +192,18 @@ class AISDKMessages(TurnsAdapter):
         try:
             part: _Part | None = _decode(frame.data)
         except REFUSED:
-            part = self._convert(frame, _Part, events)
+            part = self._convert(frame, _Part, events, lambda value: self._mend(value, events))
         if part is None:
             return
         kind = part.type if isinstance(part.type, str) else ""
         if not self._act(kind, part, events):
             self._pass(frame, events)
+
+    def _mend(self, value: dict[str, Any], events: list[SourceEvent]) -> dict[str, Any]:
+        """Return a part without what its shape does not know; what is unknown in a known delta is passed on."""
+        if value.get("type") in _DELTAS:
+            self._pass_fields({name: value[name] for name in value if name not in _FIELDS}, events)
+        return {name: value[name] for name in value if name in _FIELDS}
 
     def _act(self, kind: str, part: _Part, events: list[SourceEvent]) -> bool:
         """Append what a part means, and return whether that is all that there is in it."""

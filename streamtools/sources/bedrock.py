@@ -17,8 +17,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from streamtools.calls import read_arguments
 from streamtools.errors import Code
-from streamtools.events import ReasoningDelta, SourceEvent, SourceUsage, Usage
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, Usage
+from streamtools.json_values import Rejected, fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, FrameAdapter
 from streamtools.sources.anthropic import Anthropic
@@ -37,6 +39,9 @@ from streamtools.sources.provider_terms import (
     text_in,
 )
 
+_FORMAT = "bedrock"
+_HOSTED = "server_tool_use"
+_WHOLE = ("toolResult", "image")  # blocks that go back as they came, once they are whole
 _USAGE = {
     "input": ("inputTokens",),
     "output": ("outputTokens",),
@@ -51,11 +56,16 @@ class Bedrock(FrameAdapter):
     """Messages of an event stream into source events."""
 
     name = "bedrock"
+    format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # of the model's own API
         self._blocks: dict[Any, OpenCall] = {}  # calls that have not stopped, by the index of their block
+        self._hosted: dict[
+            Any, tuple[str, dict[str, Any]]
+        ] = {}  # likewise blocks that nobody interprets, with their kind
+        self._room = limits.text  # characters that these may still hold
         self._started = 0
         self._reason: str | None = None
         self._usage: Usage | None = None
@@ -88,11 +98,16 @@ class Bedrock(FrameAdapter):
         start, at = value.get("start"), _place(value)
         tool = start.get("toolUse") if isinstance(start, dict) else None
         if not isinstance(tool, dict):
-            self._pass_raw({"contentBlockStart": value}, events)
+            found = [each for each in start.items() if each[0] in _WHOLE] if isinstance(start, dict) else []
+            kind, data = found[0] if found else ("", None)
+            if isinstance(data, dict) and len(self._hosted) < self._limits.calls:
+                self._hosted[at] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
+            else:
+                self._pass_raw({"contentBlockStart": value}, events)
             return
         self._started += 1
         call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
-        call.executed = tool.get("type") == "server_tool_use"
+        call.executed = tool.get("type") == _HOSTED
         if at not in self._blocks and len(self._blocks) >= self._limits.calls:
             call.refuse(events)
             return
@@ -107,6 +122,8 @@ class Bedrock(FrameAdapter):
         delta = delta if isinstance(delta, dict) else {}
         text, tool, thought = delta.get("text"), delta.get("toolUse"), delta.get("reasoningContent")
         call = self._blocks.get(at)
+        if at in self._hosted and self._grow(at, delta):
+            return
         if isinstance(text, str):
             self._say(text, events)
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
@@ -123,16 +140,48 @@ class Bedrock(FrameAdapter):
                 end_doubtful(self._blocks, at, events)
             self._pass_raw({"contentBlockDelta": value}, events)
 
+    def _grow(self, at: Any, delta: dict[str, Any]) -> bool:
+        """Add to a block that nobody interprets; return whether the delta is of its kind, and it has room."""
+        kind, data = self._hosted[at]
+        more = delta.get(kind)
+        self._room -= len(str(more))
+        if self._room < 0 or not fits(more, self._limits.depth):
+            return False
+        if isinstance(more, list) and isinstance(data.get("content"), list):
+            for each in more:
+                last = data["content"][-1] if data["content"] else None
+                if isinstance(each, dict) and [*each] == ["text"] and last and [*last] == ["text"]:
+                    last["text"] = f"{last['text']}{each['text']}"
+                elif isinstance(each, dict):
+                    data["content"].append(dict(each))
+        elif isinstance(more, dict):
+            data.update(more)
+        return isinstance(more, list | dict)
+
     def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        hosted = self._hosted.pop(_place(value), None)
+        if hosted is not None:
+            events.append(SourceRaw({hosted[0]: hosted[1]}, _FORMAT))
+            return
         call = self._blocks.pop(_place(value), None)
         if call is None:
             return
         if call.executed:
             too_large = len(call.given) > self._limits.call
+            call.own = None if too_large else self._own_of(call)
             call.end(None if too_large else call.given or None, events, Code.TOO_LARGE if too_large else None)
         else:
             call.add(call.pairs.close(), events)
             call.end(None, events)
+
+    def _own_of(self, call: OpenCall) -> dict[str, Any] | None:
+        """Return the whole block of a call that Bedrock runs itself, to go back as it came."""
+        try:
+            arguments = read_arguments(call.given).value
+        except Rejected:
+            return None
+        block = {"toolUseId": call.id, "name": call.name, "input": arguments, "type": _HOSTED}
+        return {_FORMAT: {"toolUse": block}} if fits(block, self._limits.depth) else None
 
     def _stop_message(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         self._reason = self._reason or text_in(value, "stopReason") or "end_turn"
@@ -161,6 +210,7 @@ class Bedrock(FrameAdapter):
             return
         if self._inner is None and (name := format_of("message", inner)) in _INSIDE:
             self._inner = _INSIDE[name](self._limits)
+            self.format = self._inner.format
         if self._inner is None:
             self._pass_strange(frame, inner, events)
         else:
@@ -174,6 +224,8 @@ class Bedrock(FrameAdapter):
             events += self._inner.close()
             return
         self._flush(events)
+        for kind, data in self._hosted.values():  # which are not whole
+            events.append(SourceRaw({kind: data}))
         if self._reason is not None:
             raw = bounded(self._reason, 100)
             self._complete_response(finish_reason(raw), raw, self._usage, events)

@@ -28,6 +28,7 @@ class Cohere(FrameAdapter):
     """Events of a chat over SSE into source events; `message-end` ends the run."""
 
     name = "cohere"
+    format = "cohere"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)

@@ -1,4 +1,5 @@
-"""Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex, and the Interactions API beside it.
+"""Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex; events of the Interactions API go to
+`interactions.py`.
 
 Nearly every chunk is one candidate with parts of plain text. Those are decoded into a shape that allows nothing else,
 and whatever does not fit is decoded again as it is and read with care: calls, signatures, files, hostile values, the
@@ -10,15 +11,10 @@ Without `alt=sse` the chunks are the elements of one JSON array, which comes in 
 one part; Vertex can stream it, as a name, then values with their paths (`open_call.py`), and it ends with the first
 piece that does not announce another. A new call before that ends nothing: the one before was cut off. Errors in
 mid-stream are bare JSON without `data:`. A blocked prompt has no candidates. Usage is the sum so far, and told once.
-
-Events of the Interactions API have an `event_type`: steps start, grow and stop. A step is a thought, a piece of the
-model's output, a function call, or work of Google's own tools, which have run already and pass as they came; its index
-tells which one a delta belongs to. `interaction.completed` is the terminator, and its status is why the turn ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -33,14 +29,14 @@ from streamtools.events import (
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
-    Usage,
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
-from streamtools.sources.frames import EventsOrArray, Frame
-from streamtools.sources.open_call import CallOfValues, OpenCall, end_doubtful
-from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in
+from streamtools.sources.adapter import REFUSED, UNREADABLE
+from streamtools.sources.frames import Frame
+from streamtools.sources.interactions import Interactions, read_sums
+from streamtools.sources.open_call import CallOfValues
+from streamtools.sources.provider_terms import bounded, finish_reason, text_in
 
 _FORMAT = "gemini"
 _COUNTS = {
@@ -54,18 +50,6 @@ _BESIDES = {
     "output": ("thoughtsTokenCount",),
     "reasoning": ("thoughtsTokenCount",),
 }
-_INTERACTION_COUNTS = {
-    "input": ("total_input_tokens",),
-    "output": ("total_output_tokens",),
-    "total": ("total_tokens",),
-    "cache_read": ("total_cached_tokens",),
-}
-_INTERACTION_BESIDES = {
-    "input": ("total_tool_use_tokens",),
-    "output": ("total_thought_tokens",),
-    "reasoning": ("total_thought_tokens",),
-}
-_BOOKKEEPING = ("interaction.created", "interaction.status_update")
 _KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
 _PLAIN = {"text", "thought", "thoughtSignature"}
 _AS_SENT = str.maketrans("-_", "+/")  # signatures are bytes: base64 on the wire, and the SDK writes another alphabet
@@ -115,84 +99,7 @@ _NOTHING = _Counts()
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class _Interactions(FrameAdapter):
-    """The Interactions API. `_status` is None until the interaction has completed, and the usage is the last one."""
-
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(EventsOrArray(limits.frame), limits)
-        self._steps: dict[str | None, OpenCall] = {}  # function calls whose step has not stopped, by its index
-        self._begun = 0
-        self._status: str | None = None
-        self._usage: Usage | None = None
-
-    def _read_interaction(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append what one event says."""
-        kind, interaction, step, delta = (value.get(name) for name in ("event_type", "interaction", "step", "delta"))
-        index = None if value.get("index") is None else str(value["index"])
-        if not isinstance(interaction, dict):
-            interaction = {}
-        self._usage = (
-            _read_sums(interaction.get("usage", value.get("usage")), _INTERACTION_COUNTS, _INTERACTION_BESIDES)
-            or self._usage
-        )
-        self._name_response(interaction.get("id"), interaction.get("model"))
-        if kind == "error" or (kind == "interaction.completed" and interaction.get("status") == "failed"):
-            self._report(value.get("error") or interaction.get("error"), events)
-        elif kind == "interaction.completed":
-            self._status = self._status or text_in(interaction, "status") or "completed"
-        elif kind == "step.start" and isinstance(step, dict):
-            self._start_step(index, step, value, events)
-        elif kind == "step.delta":
-            self._add_to_step(index, delta if isinstance(delta, dict) else {}, value, events)
-        elif kind == "step.stop":
-            if (call := self._steps.pop(index, None)) is not None:
-                call.add(call.pairs.close(), events)
-                call.end(call.given, events)
-        elif kind not in _BOOKKEEPING:
-            self._pass_raw(value, events)
-
-    def _start_step(self, index: str | None, step: dict[str, Any], value: Any, events: list[SourceEvent]) -> None:
-        signature, given = text_in(step, "signature"), step.get("arguments")
-        match step.get("type"):
-            case "function_call":
-                self._begun += 1
-                given = None if given in ("", {}) else given  # {} says that they are to come
-                call = OpenCall(f"step {self._begun}", text_in(step, "id"), text_in(step, "name"), given, signature)
-                if index in self._steps or len(self._steps) < self._limits.calls:
-                    self._steps[index] = call
-                    call.start(events)
-                else:
-                    call.refuse(events)
-            case "thought":
-                self._think("".join(_texts(step.get("summary"))), events, signature)
-            case "model_output":
-                for text in _texts(step.get("content")):
-                    self._say(text, events)
-            case _:
-                self._pass_raw(value, events)
-
-    def _add_to_step(self, index: str | None, delta: dict[str, Any], value: Any, events: list[SourceEvent]) -> None:
-        call, signature, arguments = self._steps.get(index), text_in(delta, "signature"), delta.get("arguments")
-        match delta.get("type"):
-            case "text" if isinstance(delta.get("text"), str):
-                self._say(delta["text"], events)
-            case "thought_summary":
-                self._think("".join(_texts(delta.get("content"))), events)
-            case "thought_signature" if call is not None:
-                call.signature = signature
-            case "thought_signature":
-                self._think("", events, signature)
-            case "arguments_delta" if call is not None and isinstance(arguments, str):
-                if arguments:
-                    call.given = None  # what it began with is only its beginning
-                    call.add(arguments, events)
-            case other:
-                if arguments is not None or not isinstance(other, str):
-                    end_doubtful(self._steps, index, events)
-                self._pass_raw(value, events)
-
-
-class Gemini(_Interactions):
+class Gemini(Interactions):
     """Chunks of generated content over SSE into source events, and events of interactions, which have a type."""
 
     name = "gemini"
@@ -245,7 +152,7 @@ class Gemini(_Interactions):
             self._read_chunk(first, events)
             self._report(first, events)
         elif isinstance(value, dict) and isinstance(value.get("event_type"), str):
-            self._read_interaction(value, events)
+            self._read_interaction(value, len(frame.data), events)
         elif frame.event == "error":
             self._report(value, events)
         elif isinstance(value, dict) and not _KNOWN.isdisjoint(value):
@@ -266,7 +173,7 @@ class Gemini(_Interactions):
             self._blocked = self._blocked or str(feedback["blockReason"])
             self._pass_raw({"promptFeedback": feedback}, events)
         self._count()
-        self._usage = _read_sums(chunk.get("usageMetadata"), _COUNTS, _BESIDES) or self._usage
+        self._usage = read_sums(chunk.get("usageMetadata"), _COUNTS, _BESIDES) or self._usage
 
     def _read_candidate(self, candidate: dict[str, Any], events: list[SourceEvent]) -> None:
         content = candidate.get("content")
@@ -365,7 +272,7 @@ class Gemini(_Interactions):
     def _count(self) -> None:
         """Read what was counted last; to do so for each chunk would cost more than its text."""
         if self._counts is not None:
-            self._usage = _read_sums(msgspec.to_builtins(self._counts), _COUNTS, _BESIDES) or self._usage
+            self._usage = read_sums(msgspec.to_builtins(self._counts), _COUNTS, _BESIDES) or self._usage
             self._counts = None
 
     def _end(self, events: list[SourceEvent]) -> None:
@@ -382,18 +289,3 @@ class Gemini(_Interactions):
         self._count()
         if self._usage is not None:
             events.append(SourceUsage(self._usage))
-
-
-def _read_sums(
-    value: Any, counts: Mapping[str, tuple[str, ...]], besides: Mapping[str, tuple[str, ...]]
-) -> Usage | None:
-    """Return the usage that `value` holds, where some fields are the sum of two counts of which each may be missing."""
-    usage, more = read_usage(value, counts), read_usage(value, besides)
-    return usage + more if usage and more else usage or more
-
-
-def _texts(content: Any) -> Iterator[str]:
-    """Yield the text of a content, or of a list of them."""
-    for part in content if isinstance(content, list) else (content,):
-        if isinstance(part, dict) and (text := text_in(part, "text")):
-            yield text

@@ -93,6 +93,10 @@ class _Envelope(_Event, gc=False, rename="camel"):
     data: _Event | None = None
 
 
+_FIELDS = frozenset((*_Envelope.__struct_encode_fields__, "providerMetadata"))
+_DELTAS = ("text-delta", "reasoning", "reasoning-delta")
+
+
 class _Text(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
     """A delta of text, as nearly all events are: of so few fields it is decoded in less time."""
 
@@ -148,6 +152,7 @@ class Latitude(TurnsAdapter):
         if envelope is None:
             return
         if envelope.type == "text-delta" and frame.event == "provider-event":
+            self._pass_news(frame, events)
             self._act("text-delta", envelope, events)
             return
         name: Any = frame.event
@@ -158,6 +163,8 @@ class Latitude(TurnsAdapter):
         if isinstance(event.uuid, str) and name != "provider-event":
             self._conversation = bounded(event.uuid, 200)
         kind = event.type if isinstance(event.type, str) else ""
+        if kind in _DELTAS:
+            self._pass_news(frame, events)
         if name == "error" or (kind == "error" and name != "provider-event"):
             self._fail_by(event, events)
         elif kind == "error":
@@ -166,6 +173,14 @@ class Latitude(TurnsAdapter):
             if kind in ("tool-result", "tool-error"):
                 self._settle(event.tool_call_id, events)
             self._pass_unknown(frame, value, events)
+
+    def _pass_news(self, frame: Frame, events: list[SourceEvent]) -> None:
+        """Append what is unknown in a delta that is known."""
+        value = self._decode(frame, events)
+        held = value.get("data") if isinstance(value, dict) else None
+        delta = held if isinstance(held, dict) else value
+        if isinstance(delta, dict) and not _FIELDS.issuperset(delta):
+            self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
 
     def _act(self, kind: str, event: _Event, events: list[SourceEvent]) -> bool:
         """Append what an event means, under all the names that it had, and return whether it is known."""

@@ -1,21 +1,23 @@
 """Mistral's conversations: outputs of messages, of function calls, and of tools that Mistral runs, by their events.
 
 The event's `type` says what it is; pieces of one call share its `tool_call_id`. A message's content is a text, or one
-part of it; parts that are neither text nor thinking pass as they came, as do Mistral's own tools and the hand-over from
-one agent to another. A call is complete when the response is.
+part of it. What is neither text nor thinking passes as it came; what Mistral's own tools have done, and the hand-over
+from one agent to another, once they are done, as entries for the next request. A call is complete when the response is.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, Usage
+from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, SourceRaw, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import bounded_id, read_usage, string, text_in
 
+_FORMAT = "mistral"
+_OF_EVENTS = ("type", "created_at", "output_index")  # members that no entry has
 _USAGE = {"input": ("prompt_tokens",), "output": ("completion_tokens",), "total": ("total_tokens",)}
 
 
@@ -23,6 +25,7 @@ class MistralConversations(FrameAdapter):
     """Events of a conversation over SSE into source events; `conversation.response.done` ends the run."""
 
     name = "mistral"
+    format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
@@ -31,6 +34,9 @@ class MistralConversations(FrameAdapter):
         self._excess: set[str | None] = set()  # the last of those that were too many
         self._count = 0
         self._usage: Usage | None = None
+        self._entries: dict[str | None, dict[str, Any]] = {}  # of tools and hand-overs that are not done, by their ids
+        self._arguments: dict[str | None, list[str]] = {}  # of those tools
+        self._room = limits.text  # bytes of events that these may still hold
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         value = UNREADABLE if frame.data.startswith(b"[DONE]") else self._decode(frame, events)
@@ -49,9 +55,15 @@ class MistralConversations(FrameAdapter):
             case "function.call.delta":
                 self._name_response(None, value.get("model"))
                 self._change_call(value, events)
-            case "tool.execution.started":
-                self._add_executed(value, events)
-                self._pass_raw(value, events)
+            case "tool.execution.started" | "agent.handoff.started" as kind:
+                if kind == "tool.execution.started":
+                    self._add_executed(value, events)
+                self._begin_entry(kind.removesuffix(".started"), value, len(frame.data), events)
+            case "tool.execution.delta" if (pieces := self._arguments.get(text_in(value, "id"))) is not None:
+                self._room -= len(frame.data)
+                pieces += [value["arguments"]] if self._room >= 0 and isinstance(value.get("arguments"), str) else []
+            case "tool.execution.done" | "agent.handoff.done" if text_in(value, "id") in self._entries:
+                self._end_entry(value, events)
             case "conversation.response.error":
                 self._report(value, events)
             case "conversation.response.done":
@@ -71,7 +83,31 @@ class MistralConversations(FrameAdapter):
                 if signature := string(known.get("signature")):
                     self._think("", events, signature)
             else:
-                self._pass_raw(part, events)
+                self._pass_item(part, events)
+
+    def _pass_item(self, item: Any, events: list[SourceEvent]) -> None:
+        """Append what nobody here interprets, and goes back with the next request, if it says what it is."""
+        self._pass_raw(item, events)
+        if isinstance(events[-1], SourceRaw) and isinstance(item, dict) and isinstance(item.get("type"), str):
+            events[-1] = SourceRaw(item, _FORMAT)
+
+    def _begin_entry(self, kind: str, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
+        """Keep what has begun until it is done; where there is no room for it, pass it as it came."""
+        id = text_in(value, "id")
+        self._room -= size
+        if self._room < 0 or len(self._entries) >= self._limits.calls:
+            self._pass_raw(value, events)
+            return
+        self._entries[id] = {"type": kind, **_without(value, _OF_EVENTS)}
+        if isinstance(value.get("arguments"), str):
+            self._arguments[id] = [value["arguments"]]
+
+    def _end_entry(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
+        id = text_in(value, "id")
+        entry = self._entries.pop(id) | _without(value, _OF_EVENTS)
+        if (pieces := self._arguments.pop(id, None)) is not None:
+            entry["arguments"] = "".join(pieces)
+        self._pass_item(entry, events)
 
     def _change_call(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         id, arguments = text_in(value, "tool_call_id", "id"), value.get("arguments")
@@ -112,3 +148,7 @@ class MistralConversations(FrameAdapter):
         end = ProviderCompleted(None, None, "stop", None, self._usage, ends_run=False, response_id=id, model=model)
         events += [end, ChainCompleted(self._conversation)]
         self._over = True
+
+
+def _without(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: each for name, each in value.items() if name not in names}

@@ -10,7 +10,7 @@ chunk without choices (OpenAI) or on every chunk (vLLM); errors as a top-level `
 `[DONE]` (OpenRouter), as an `event: error` without one (Groq), or as an object that calls itself an error (vLLM); a
 `finish_reason` that comes twice, or is an empty string until the last chunk. A refusal is text: it is the answer.
 `reasoning_details` (OpenRouter) repeat the text of `reasoning` and hold signatures and encrypted blocks beside it. In
-which of these fields reasoning came is told at the end (`reasoning_fields.py`). Tool
+which of these fields reasoning came is told at the end (`provider_terms.py`). Tool
 calls have a table of their own (`chat_calls.py`). They are complete once a finish reason says that the model came to an
 end; after one that says that it was cut off, or without any, nothing tells whether the last call was complete.
 
@@ -33,8 +33,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, without_strays
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
-from streamtools.sources.reasoning_fields import ReasoningFields
+from streamtools.sources.provider_terms import Fault, ReasoningFields, bounded, finish_reason, read_usage, string
 
 _USAGE = {
     "input": ("prompt_tokens",),

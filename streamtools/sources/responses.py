@@ -38,7 +38,7 @@ _USAGE = {
 }
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     type: Any = None
     sequence_number: Any = None
     item_id: Any = None
@@ -53,9 +53,20 @@ class _Event(msgspec.Struct, gc=False):
     name: Any = None
     item: Any = None
     response: Any = None
+    part: Any = None
+    logprobs: Any = None
+    obfuscation: Any = None  # so that nobody tells words by the size of the frame
+    snapshot: Any = None  # what OpenAI's SDK adds to deltas that it passes on
+    parsed: Any = None
 
 
+class _More(_Event, gc=False, forbid_unknown_fields=False):
+    """One of which more is told."""
+
+
+_FIELDS = frozenset(_Event.__struct_fields__)
 _decode = msgspec.json.Decoder(_Event).decode
+_decode_more = msgspec.json.Decoder(_More).decode
 
 
 class Responses(FrameAdapter):
@@ -81,8 +92,7 @@ class Responses(FrameAdapter):
         try:
             event = _decode(frame.data)
         except REFUSED:
-            if (mended := self._convert(frame, _Event, events)) is not None:
-                self._act(mended, frame, events)
+            self._read_more(frame, events)
             return
         text = event.delta
         if event.type == "response.output_text.delta" and type(text) is str and not self._text.half:
@@ -95,6 +105,21 @@ class Responses(FrameAdapter):
                     speaker[2].heard.write(text)
                 events.append(TextDelta(text))
             return
+        self._act(event, frame, events)
+
+    def _read_more(self, frame: Frame, events: list[SourceEvent]) -> None:
+        """Read an event that is more than its shape, or none; what is unknown in a known delta is passed on."""
+        event: _More | None
+        try:
+            event = _decode_more(frame.data)
+        except REFUSED:
+            event = self._convert(frame, _More, events)
+        if event is None:
+            return
+        if isinstance(event.type, str) and event.type in _CHANGES and isinstance(event.delta, str):
+            value = self._decode(frame, events)
+            news = {name: value[name] for name in value if name not in _FIELDS} if isinstance(value, dict) else {}
+            self._pass_fields(news, events)
         self._act(event, frame, events)
 
     def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:

@@ -144,7 +144,7 @@ class Reading:
             if hasattr(response, "aclose"):
                 await response.aclose()
         if response is not None and self._started and isinstance(iterator, AsyncIterator):
-            await _unwind(iterator)
+            await unwind(iterator)
         with contextlib.suppress(Exception):
             if isinstance(iterator, AsyncIterator):
                 if hasattr(iterator, "aclose"):
@@ -168,7 +168,7 @@ class Reading:
         return head.lstrip()[:1]
 
 
-async def _unwind(iterator: AsyncIterator[Any]) -> None:
+async def unwind(iterator: AsyncIterator[Any]) -> None:
     """Bring an iterator of a closed response to its end, and with it those that it is made of.
 
     HTTP clients nest asynchronous generators, and `aclose` ends the outermost only; the others would be left to the

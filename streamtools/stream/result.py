@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack
 
+from streamtools import history as histories
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
@@ -31,18 +32,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.events.event import weigh
-from streamtools.history import (
-    Assistant,
-    CallResult,
-    Format,
-    Origin,
-    SendReasoning,
-    Step,
-    Unanswered,
-    steps_to_history,
-    write_behind,
-    write_messages,
-)
+from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect, Dialects
@@ -87,11 +77,11 @@ class TurnResult:
 
     def messages(
         self,
-        format: Format = "openai",
+        format: histories.Format = "openai",
         *,
         answer_pending: bool | None = None,
         provider: Origin | None = None,
-        send_reasoning: SendReasoning = "with_calls",
+        send_reasoning: histories.SendReasoning = "with_calls",
     ) -> list[dict[str, Any]]:
         """Return the messages that continue the history: for each turn the assistant's, and those with the results.
 
@@ -105,12 +95,16 @@ class TurnResult:
         """
         if answer_pending is None:
             answer_pending = self.reason not in (None, "finished")
-        unanswered: Unanswered = "cancelled" if answer_pending else None
         history = steps_to_history(self.steps)
-        how: Any = {"provider": provider, "send_reasoning": send_reasoning}
+        how: Any = {
+            "dialects": self.dialects,
+            "unanswered": "cancelled" if answer_pending else None,
+            "provider": provider,
+            "send_reasoning": send_reasoning,
+        }
         if self.resumed:
-            return write_behind(self.resumed, history, format, dialects=self.dialects, unanswered=unanswered, **how)
-        return write_messages(history, format, dialects=self.dialects, unanswered=unanswered, **how)
+            return histories.write_behind(self.resumed, history, format, **how)
+        return histories.write_messages(history, format, **how)
 
 
 class Collector:
@@ -230,8 +224,9 @@ class Collector:
                 results = [result for result in self._results.values() if result is not None]
                 origin = Origin(*getattr(self._source, "origin", ()))
                 origin = origin._replace(model=event.model or origin.model)
-                said = Assistant(parts=self._said.close(), in_text=self._in_text.values(), origin=origin)
-                result.steps.append(Step(said, results, event.response_id))
+                parts, in_text, id = self._said.close(), self._in_text.values(), event.response_id
+                said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
+                result.steps.append(Step(said, results, id))
                 self._begin_step()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
@@ -263,7 +258,7 @@ class Collector:
         if error.dialect == NATIVE:
             name = self._names.get(error.call_id, "unknown")
             self._said.call(ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE))
-        text = f"{error.message}; send the call again"
+        text = error.message + SEND_AGAIN
         self._results[error.call_id] = CallResult(error.dialect, "error", text, error.call_id, is_error=True)
 
 

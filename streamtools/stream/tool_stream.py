@@ -257,9 +257,9 @@ class ToolStream(Handover, Decidable):
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as self._bound:
                     async with anyio.create_task_group() as tools:
                         try:
-                            take, step = self._taker(tools), self._step
-                            reads = await self._resume(tools)
+                            take, step, reads = self._taker(tools), self._step, await self._resume(tools)
                             while True:
+                                self._machine.source = self._source
                                 self._collector.read_from(self._source)
                                 if reads:
                                     await read_into(self._source, take)

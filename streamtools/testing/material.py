@@ -131,7 +131,8 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
         found += [whole if not count else ("\n" * count, *whole) for count in range(opener.line_feeds + 1)]
     for tag in dialect.tags:
         found += [tag.parts, *((closing,) for closing in (*tag.closings, *tag.before))]
-    return found
+        found += [("\n" * count, *tag.parts) for count in range(1, tag.line_feeds + 1)]
+    return [*found, *((" ", *parts) for parts in found)] if dialect.space_at_start else found
 
 
 class Material:

@@ -6,6 +6,10 @@ In order: a function (`signature`, `descriptions`) becomes a `Tool` (`tool`), to
 `memory_ledger`, `sqlite_ledger`) and leave outcomes (`call`).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, ToolResult
 from streamtools.tools.call_rules import Guards, ToolChoice, Watch
@@ -14,8 +18,10 @@ from streamtools.tools.ledger import CallLedger, Claim, Entry
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.registry import ToolRegistry, ToolsLike
 from streamtools.tools.runner import Runner
-from streamtools.tools.sqlite_ledger import SQLiteLedger
 from streamtools.tools.tool import Tool, ToolOptions, tool
+
+if TYPE_CHECKING:
+    from streamtools.tools.sqlite_ledger import SQLiteLedger
 
 __all__ = [
     "Answer",
@@ -45,3 +51,16 @@ __all__ = [
     "extend_messages",
     "tool",
 ]
+
+if not TYPE_CHECKING:  # to a type checker it would say that every name is there
+
+    def __getattr__(name: str) -> Any:
+        if name != "SQLiteLedger":  # loaded when it is used, as few use it
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from streamtools.tools.sqlite_ledger import SQLiteLedger
+
+        return SQLiteLedger
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -81,7 +81,7 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     `result` is for the interface (None after an error) and `text` for the model, which reads errors too. `error`
     is None if the tool has answered; `message` is the answer's own, or what the interface may show of the error.
     `elapsed` is in seconds. `stop`: the tool wants the run to end. `abandoned`: its thread could not be stopped and has
-    been left behind. `neutralise`: where `text` goes to the model inside a text, what looks like structure is disarmed.
+    been left behind. `neutralise`: in `text` that goes to the model inside a text, nothing may look like structure.
     """
 
     call: ToolCall

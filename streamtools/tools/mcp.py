@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, Protocol, Unpack
 import structlog
 from pydantic_core import to_json
 
+from streamtools.limits import TOOL_NAME
 from streamtools.tools.call import ToolContext, ToolError, ToolResult
 from streamtools.tools.tool import Tool, ToolOptions
 
 log = structlog.get_logger(__name__)
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-_NAME_LENGTH = 64
 _DIGEST_LENGTH = 8
 _PAGES = 1000  # of a list of tools; a server that has more has none that ends
 _TOOLS = 1000
@@ -109,10 +109,10 @@ async def _list(session: Session) -> AsyncGenerator[Any, None]:
 def _name(prefix: str, name: str, taken: dict[str, Tool]) -> str:
     """Return a name that providers take, and that only the same tool of this server has."""
     made = _NOT_IN_NAMES.sub("_", prefix + name)
-    if len(made) <= _NAME_LENGTH and made and made not in taken:
+    if len(made) <= TOOL_NAME and made and made not in taken:
         return made
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
-    return f"{made[: _NAME_LENGTH - _DIGEST_LENGTH - 1]}_{digest}"
+    return f"{made[: TOOL_NAME - _DIGEST_LENGTH - 1]}_{digest}"
 
 
 def _caller(session: Session, name: str) -> Callable[..., Awaitable[Any]]:

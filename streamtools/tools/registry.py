@@ -11,7 +11,7 @@ import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from typing import Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 import structlog
 
@@ -24,10 +24,12 @@ from streamtools.tools.descriptions import parameters_of_schema, type_of
 from streamtools.tools.finished_calls import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.ledger import CallLedger
-from streamtools.tools.mcp import Session, tools_of
 from streamtools.tools.runner import Runner
 from streamtools.tools.schemas import JsonSchema, inline
 from streamtools.tools.tool import Tool, ToolOptions, tool
+
+if TYPE_CHECKING:
+    from streamtools.tools.mcp import Session
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +41,10 @@ ToolsLike: TypeAlias = Union[
 ]
 """What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
 
-Format: TypeAlias = Literal[
-    "openai", "responses", "anthropic", "gemini", "ollama", "bedrock", "cohere", "mcp", "tool_clients"
+_OfProvider: TypeAlias = Literal[
+    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere", "mistral"
 ]
+Format: TypeAlias = Literal[_OfProvider, "mcp", "tool_clients"]
 
 OnDuplicate: TypeAlias = Literal["replace", "error", "keep"]
 
@@ -98,6 +101,8 @@ class ToolRegistry:
         with `prefix` before them; `options`, `trust` or `requires_approval` say, are for all of its tools. A tool that
         no provider would take is left out, and logged. Raises what the session raises.
         """
+        from streamtools.tools.mcp import tools_of  # here, because few have such a server
+
         return self.merge(await tools_of(session, prefix=prefix, **options))
 
     @overload
@@ -299,10 +304,12 @@ def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
     examples = schema.get("examples")
     without_examples = {key: value for key, value in schema.items() if key != "examples"}
     match format:
-        case "openai" | "cohere":
+        case "openai" | "cohere" | "mistral":
             return {"type": "function", "function": named | {"parameters": schema}}
         case "responses":  # left out, `strict` is true there, and optional parameters become required
             return {"type": "function", **named, "parameters": schema, "strict": False}
+        case "interactions":
+            return {"type": "function", **named, "parameters": without_examples}
         case "anthropic":
             for name in schema["properties"]:
                 if not _PROPERTY.fullmatch(name):

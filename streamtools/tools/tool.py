@@ -30,6 +30,7 @@ from pydantic_core import ValidationError, to_json
 
 from streamtools.errors import ToolInputError, ToolOutputError
 from streamtools.json_values import Rejected
+from streamtools.limits import TOOL_NAME
 from streamtools.tools.call import Written, write
 from streamtools.tools.descriptions import (
     body_of,
@@ -62,7 +63,7 @@ Trust: TypeAlias = Literal["text", "native", "approved"]
 
 RequiresApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what OpenAI and Anthropic both accept
+_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{TOOL_NAME}}}")
 _ERRORS_SHOWN = 10  # a model corrects the first few and then asks again
 
 

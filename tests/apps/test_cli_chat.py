@@ -11,12 +11,15 @@ import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 import pytest
 from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
+from streamtools.apps.cli.model_arguments import _CLIENTS, API
+from streamtools.conversation import models
+from streamtools.conversation.models import HTTPModel
 from streamtools.events import read_ui_event
 from streamtools.recording import read_recording, read_recordings, shipped
 from tests.apps.test_cli_bad_input import Terminal, complaint
@@ -57,8 +60,8 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers of tests are asked directly, and with a key."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY", "GOOGLE_API_KEY"):
-        monkeypatch.setenv(name, KEY)
+    for model in _CLIENTS.values():
+        monkeypatch.setenv(model._key_names[0], KEY)
 
 
 @pytest.fixture
@@ -133,6 +136,10 @@ def test_native_calls(capsys: pytest.CaptureFixture[str]) -> None:
         ("anthropic", "v1/messages", "x-api-key"),
         ("ollama", "api/chat", "authorization"),
         ("gemini", "models/m:streamGenerateContent?alt=sse", "x-goog-api-key"),
+        ("interactions", "interactions", "x-goog-api-key"),
+        ("bedrock", "model/m/converse-stream", "authorization"),
+        ("cohere", "v2/chat", "authorization"),
+        ("mistral", "conversations", "authorization"),
     ],
 )
 def test_each_api_has_its_client(
@@ -152,7 +159,7 @@ def test_each_api_has_its_client(
     assert KEY in head[header]
     (exchange,) = read_recordings(record)
     assert exchange.head.response is not None
-    assert (api, 400) == (exchange.head.source, exchange.head.response.status)
+    assert (api.replace("interactions", "gemini"), 400) == (exchange.head.source, exchange.head.response.status)
     assert KEY not in shown.out + shown.err + record.read_text()
 
 
@@ -298,6 +305,22 @@ def test_what_is_of_no_use_is_refused(
     """The line says what is wrong before anything is asked."""
     assert 2 == main(["chat", "--model", "m", *options])
     assert reason in complaint(capsys)
+
+
+def test_a_key_or_a_region_that_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is to be set is told before anybody is asked; every model that `chat` has can be named."""
+    names = {name for api in get_args(API) for name in _CLIENTS[api]._key_names}
+    for name in (*names, "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for api in get_args(API):
+        if api in ("ollama", "bedrock"):
+            continue
+        assert 2 == main(["chat", "--model", "m", "--api", api, "--once", "?"])
+        assert f"--api {api} needs a key: set {_CLIENTS[api]._key_names[0]}" in complaint(capsys)
+    assert 2 == main(["chat", "--model", "m", "--api", "bedrock", "--once", "?"])
+    assert "--api bedrock needs a region: set AWS_REGION" in complaint(capsys)
+    known = {each for each in vars(models).values() if isinstance(each, type) and issubclass(each, HTTPModel)}
+    assert known - {HTTPModel} == {*_CLIENTS.values()}
 
 
 def test_a_key_that_no_header_can_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,9 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def serve(monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], object], *arguments: str) -> int:
+def serve(
+    monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], object], *arguments: str, command: str = "serve"
+) -> int:
     """Run the command in this process while `visit` is there, and return its exit status.
 
     It is interrupted in the end, unless `visit` returns True: it has done that itself.
@@ -88,7 +90,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], objec
     with ThreadPoolExecutor(1) as pool, os.fdopen(writing, "w") as output:
         visited = pool.submit(come)
         monkeypatch.setattr(sys, "stdout", output)
-        status = main(["serve", "--port", "0", *arguments])
+        status = main([command, "--port", "0", *arguments])
         visited.result(60)
     return status
 

@@ -12,9 +12,10 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
-from streamtools.apps.web.app import MAX_BODY, Guard, make_page
+from streamtools.apps.web.app import MAX_BODY, make_page
 from streamtools.apps.web.conversations import Conversations
 from streamtools.conversation import Message, chat
+from streamtools.serving.guard import Guard
 from tests.support.answering import Answering, browser, opened, saying
 from tests.support.provider import Provider
 
@@ -176,8 +177,8 @@ async def test_a_length_of_thousands_of_digits_is_too_long() -> None:
 
     fields = {"host": "localhost", "origin": "http://localhost", "content-type": "application/json"}
     headers = [(name.encode(), value.encode()) for name, value in {**fields, "content-length": "9" * 5000}.items()]
-    guard = Guard(lambda *_: pytest.fail("it was passed on"), policy="")
-    await guard({"type": "http", "method": "POST", "headers": headers}, None, send)  # type: ignore[arg-type]
+    guard = Guard(lambda *_: pytest.fail("it was passed on"), policy="", max_body=MAX_BODY)
+    await guard({"type": "http", "method": "POST", "path": "/", "headers": headers}, None, send)  # type: ignore[arg-type]
 
     assert 413 == sent[0]["status"]
 
@@ -270,6 +271,6 @@ async def test_what_is_no_http_is_passed_on() -> None:
     async def app(scope, receive, send):  # type: ignore[no-untyped-def]
         passed.append(scope["type"])
 
-    await Guard(app, policy="")({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+    await Guard(app, policy="", max_body=MAX_BODY)({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
 
     assert ["lifespan"] == passed

@@ -25,15 +25,15 @@ _OPTIONS = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """The event loop of uvicorn, and of Playwright."""
     return "asyncio"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
-    """A browser."""
+    """A browser, which all tests share; each has contexts of its own."""
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:

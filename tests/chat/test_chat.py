@@ -396,7 +396,7 @@ async def test_a_review_keeps_what_it_cannot_see() -> None:
 
 @pytest.mark.parametrize(
     "review",
-    [lambda messages: 1 / 0, lambda messages: [{"role": "tool", "tool_call_id": "n0", "content": ""}]],
+    [lambda messages: 1 / 0, lambda messages: [{"role": "robot"}]],
     ids=["raises", "returns what is no history"],
 )
 async def test_a_review_that_is_at_fault(review: Any) -> None:

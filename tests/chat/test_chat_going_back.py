@@ -14,13 +14,16 @@ from streamtools import chat
 from streamtools.conversation.models import (
     AnthropicMessages,
     GeminiChat,
+    GeminiInteractions,
     HTTPModel,
+    MistralConversations,
     OpenAIChat,
     OpenAIResponses,
     ScriptedModel,
 )
 from streamtools.events import FollowUp, StepEnd
 from streamtools.history import Message
+from tests.support.talks import calls, says, talk
 
 pytestmark = pytest.mark.anyio
 
@@ -139,6 +142,55 @@ def gemini_complaint(body: Body, on: str) -> str | None:
     return None
 
 
+def steps_stream(number: int, calls: bool, search: Body) -> list[Body]:
+    last: Body = {"type": "model_output", "content": [{"type": "text", "text": "It is one."}]}
+    if calls:
+        last = {"type": "function_call", "id": f"c{number}", "name": "now", "arguments": {}, "signature": "z"}
+    found = {**search, "type": "google_search_result", "call_id": "g", "result": []}
+    steps = [{"type": "thought", "signature": "s"}, {**search, "id": "g"}, found, last]
+    told: list[Body] = []
+    for at, step in enumerate(steps):
+        told += [{"event_type": "step.start", "index": at, "step": step}, {"event_type": "step.stop", "index": at}]
+    return [*told, {"event_type": "interaction.completed", "interaction": {"id": f"i{number}", "status": "completed"}}]
+
+
+def steps_complaint(body: Body, search: Body) -> str | None:
+    kinds = [each["type"] for each in body["input"] if each["type"] not in ("user_input", "function_result")]
+    for turn in zip(*[iter(kinds)] * 4, strict=True):
+        if turn[:3] != ("thought", search["type"], "google_search_result"):
+            return "a thought or a search is missing"
+    unsigned = [
+        each for each in body["input"] if each["type"] in ("thought", "function_call") and "signature" not in each
+    ]
+    return "a signature is missing" if unsigned else None
+
+
+def entries_stream(number: int, calls: bool, tool: Body) -> list[Body]:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
+    last: Body = {"type": "message.output.delta", "content": "It is one."}
+    if calls:
+        last = {"type": "function.call.delta", "tool_call_id": f"c{number}", "name": "now", "arguments": "{}"}
+    return [
+        {"type": "conversation.response.started", "conversation_id": "v"},
+        {"type": "message.output.delta", "content": thought},
+        {"type": "tool.execution.started", **tool, "arguments": "{}"},
+        {"type": "tool.execution.done", **tool},
+        last,
+        {"type": "conversation.response.done", "usage": {}},
+    ]
+
+
+def entries_complaint(body: Body, tool: Body) -> str | None:
+    if body["store"] is not False:
+        return "nothing is to be kept"
+    kinds = [each["type"] for each in body["inputs"] if each["type"] not in ("message.input", "function.result")]
+    for at in range(0, len(kinds), 3):
+        thought, ran, last = [*kinds[at : at + 3], "", ""][:3]
+        if (thought, ran) != ("message.output", "tool.execution") or last not in ("function.call", "message.output"):
+            return "a thought, or what a tool has done, is missing"
+    return None
+
+
 THINKING: Body = {"type": "thinking", "thinking": "Hm", "signature": "s"}
 HIDDEN: Body = {"type": "redacted_thinking", "data": "d"}
 SEARCHED: Body = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
@@ -163,6 +215,8 @@ CHAT = partial(provider, OpenAIChat, chat_stream, chat_complaint)
 CLAUDE = partial(provider, AnthropicMessages, anthropic_stream, anthropic_complaint)
 ITEMS = partial(provider, OpenAIResponses, responses_stream, responses_complaint)
 GOOGLE = partial(provider, GeminiChat, gemini_stream, gemini_complaint)
+STEPS = partial(provider, GeminiInteractions, steps_stream, steps_complaint)
+ENTRIES = partial(provider, MistralConversations, entries_stream, entries_complaint)
 PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
     **{field: CHAT(field) for field in ("reasoning_content", "reasoning", "reasoning_details")},
     "thinking": CLAUDE(THINKING),
@@ -172,32 +226,73 @@ PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
     "a search behind reasoning": ITEMS(SEARCHED),
     "thought signatures": GOOGLE(""),
     "code that Google runs": GOOGLE("code"),
+    "steps of Interactions": STEPS({"type": "google_search_call", "arguments": {"queries": ["x"]}}),
+    "entries of Mistral's": ENTRIES({"id": "t", "name": "web_search"}),
 }
 
 
-@pytest.mark.parametrize(("make", "stream", "complaint"), PROVIDERS.values(), ids=PROVIDERS)
-async def test_three_turns_with_tools(make: type[HTTPModel], stream: Stream, complaint: Complaint) -> None:
-    """Each request is accepted: with a call and its result in the first and the last turn, and one without between."""
+AWAY: dict[str, list[str]] = {  # what each of them misses, by its type or its name
+    **{field: [field] for field in ("reasoning_content", "reasoning", "reasoning_details")},
+    "thinking": ["thinking", "signature"],
+    "redacted thinking": ["redacted_thinking"],
+    "compaction": ["compaction"],
+    "encrypted reasoning": ["encrypted_content", "reasoning", "function_call", "phase"],
+    "a search behind reasoning": ["encrypted_content", "reasoning", "web_search_call"],
+    "thought signatures": ["thoughtSignature"],
+    "code that Google runs": ["executableCode", "thoughtSignature"],
+    "steps of Interactions": ["signature"],
+    "entries of Mistral's": ["tool.execution", "message.output"],
+}
+
+
+def without(value: Any, name: str) -> Any:
+    """Return a request without the members of this name, and without the parts of this type."""
+    if isinstance(value, list):
+        return [without(each, name) for each in value if not (isinstance(each, dict) and each.get("type") == name)]
+    return (
+        {key: without(each, name) for key, each in value.items() if key != name} if isinstance(value, dict) else value
+    )
+
+
+async def converse(name: str, away: str | None = None) -> tuple[list[Any], int]:
+    """Return how three turns have ended, and how many requests were accepted; `away` is lost on the way."""
+    make, stream, complaint = PROVIDERS[name]
     answers = [True, False, False, True, True, False]
     asked: list[Body] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
-        if (why := complaint(body)) is not None:
+        if (why := complaint(without(body, away) if away else body)) is not None:
             return httpx.Response(400, json={"error": {"message": why}})
         asked.append(body)
         return httpx.Response(200, content=sse(stream(len(asked) - 1, answers[len(asked) - 1])))
 
     history: list[Message | Body] = []
+    ends: list[Any] = []
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        model = make("m", client=client, api_key="k", retries=0)
+        model = make("m", client=client, api_key="k", retries=0, base_url="https://llm.example.org/v1")
         for question in ("What time is it?", "Thanks.", "And now?"):
             async with chat(model, [*history, {"role": "user", "content": question}], tools=[now]) as events:
                 async for _ in events:
                     pass
-            assert ("finished", []) == (events.result.reason, events.result.errors)
+            ends.append((events.result.reason, [error.status for error in events.result.errors]))
             history = [*events.history]
-    assert 6 == len(asked)
+    return ends, len(asked)
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_three_turns_with_tools(name: str) -> None:
+    """Each request is accepted: with a call and its result in the first and the last turn, and one without between."""
+    assert (3 * [("finished", [])], 6) == await converse(name)
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_each_of_them_refuses(name: str) -> None:
+    """A request from which the thing is taken on its way fails: else it had accepted anything."""
+    for away in AWAY[name]:
+        ends, asked = await converse(name, away)
+        assert ("failed", [400]) in ends, away
+        assert asked < 6, away
 
 
 # A turn that its provider pauses.
@@ -243,3 +338,30 @@ async def test_pauses_are_steps() -> None:
             async for _ in events:
                 pass
         assert (asks, reason) == (len(model.asks), events.result.reason)
+
+
+def kept(id: str) -> list[Body]:
+    """Return what a front end with the AI SDK posts behind a turn with a call of this id."""
+    call = {"type": "tool-clock", "toolCallId": id, "state": "output-available", "input": {}, "output": "11:00"}
+    said = [call, {"type": "step-start"}, {"type": "text", "text": "Eleven."}]
+    turns = (("user", [{"type": "text", "text": "What time is it?"}]), ("assistant", said))
+    return [
+        *({"id": str(at), "role": role, "parts": parts} for at, (role, parts) in enumerate(turns)),
+        {"id": "2", "role": "user", "parts": [{"type": "text", "text": "And now?"}]},
+    ]
+
+
+async def test_a_provider_numbers_its_calls_anew_in_each_answer() -> None:
+    """Front ends find calls by their ids, and so they differ in the whole conversation."""
+    told = await talk(calls(("clock", {})), says("Noon."), messages=kept("n0"))
+
+    assert ["n0", "n0_2"] == [each["tool_call_id"] for each in told.bodies[1]["messages"] if each["role"] == "tool"]
+
+
+@pytest.mark.parametrize(("id", "in_text"), [("call_4iNmq2vWZ0k3", True), ("emulated_5_0", True), ("n0", False)])
+async def test_a_front_end_does_not_say_how_its_calls_were_written(id: str, in_text: bool) -> None:
+    """With an id that we have made it may have been text, and text is searched for calls as in the first turn."""
+    answers = [says('~~~tool_call\n{"name": "clock"}\n~~~\n'), says("Noon.")]
+    told = await talk(*answers[: 1 + in_text], messages=kept(id))
+
+    assert in_text == ("12:00" in str(told.bodies[-1]["messages"]))

@@ -53,10 +53,15 @@ def install(package: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / package.name).write_text(wanted)
     npm = _bin().parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    command: list[str | Path] = [_bin() / "node", npm]
-    command += ["install", "--no-package-lock", "--no-audit", "--no-fund", "--no-progress"]
-    subprocess.run(command, cwd=folder, env=environment(), check=True, stdin=subprocess.DEVNULL)
+    quiet = ("--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--no-progress")
+    run_node(folder, npm, "install", *quiet)
     stamp.write_text(wanted)
+
+
+def run_node(folder: Path, program: str | Path, *arguments: str) -> None:
+    """Run a program to its end, which asks nothing and tells nothing."""
+    command = [_bin() / "node", program, *arguments]
+    subprocess.run(command, cwd=folder, env=environment(), check=True, stdin=subprocess.DEVNULL)
 
 
 def environment() -> dict[str, str]:

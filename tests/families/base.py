@@ -30,6 +30,8 @@ Part: TypeAlias = str | Run | Either
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 BLANKS = Run(" \t", 0, 32)
 SPACES = Run(" \t\r\n", 0, 32)
+BEHIND = (SPACES, Run(" \t\r\n", 1, 1, others=True))
+"""What follows the tag of a wrapper, by which it is told from one in which the message ends."""
 DECLARED = Either(("f", "get_weather", "météo", "a.b-c", "###:{"))
 """The names of the tools that the property tests declare."""
 
@@ -57,6 +59,11 @@ class Tag(NamedTuple):
     closings: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     where: Literal["anywhere", "line_start", "start", "behind_call"] = "anywhere"
+    line_feeds: int = 0
+
+
+SPACE_AT_START = frozenset({"harmony"})
+"""The dialects of which a space before the first marker or tag of a message is markup."""
 
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Run, Tag
+from tests.families.base import BEHIND, SPACES, Either, Family, Marker, Part, Run, Tag
 
 _GAP = Run(" \t", 0, 4)
 _HARMONY_WORD = Run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+/ \t-", 0, 24)
@@ -70,6 +70,7 @@ FAMILY = Family(
         ),
         "kimi_k3_xtml": (
             Marker(("<|open|>call ",)),
+            Marker(("<|open|>tools<|sep|>", *BEHIND), wraps=True),
             Marker(('<|open|>message role="tool"', _K3_ATTRIBUTES, "<|sep|>"), kind="result"),
         ),
     },
@@ -102,7 +103,7 @@ FAMILY = Family(
                 closings=("<|close|>think<|sep|>",),
                 before=("<|open|>response<|sep|>", "<|open|>tools<|sep|>", "<|close|>message<|sep|>"),
             ),
-            *(Tag((f"<|open|>{each}<|sep|>",)) for each in ("response", "tools")),
+            Tag(("<|open|>response<|sep|>",)),
             *(Tag((f"<|close|>{each}<|sep|>",)) for each in ("think", "response", "tools", "message")),
             Tag(('<|open|>message role="', Either(("assistant", "user", "system")), '"', _K3_ATTRIBUTES, "<|sep|>")),
             Tag(("<|end_of_msg|>",)),

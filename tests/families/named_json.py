@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
+from tests.families.base import BEHIND, BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
 
 NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
 GAP = Run(" \t\r\n", 0, 4)
@@ -172,6 +172,7 @@ FAMILY = Family(
             Marker((_PLAMO, GAP, _PLAMO_NAME), ends_reasoning=True),
         ),
         "solar_open": (
+            *(Marker((begin + "<|tool_calls|>", *BEHIND), wraps=True) for begin in ("", "<|begin|>assistant")),
             Marker((
                 "<|tool_call:begin|>", Run(" \t\r\n<>|", 0, 96, others=True), "<|tool_call:name|>", GAP, NAME, GAP,
                 _SOLAR_ARGS,
@@ -213,11 +214,7 @@ FAMILY = Family(
                 Tag((f"{begin}<|think|>",), closings=("<|end|>",), before=("<|begin|>",))
                 for begin in ("", "<|begin|>assistant")
             ),
-            *(
-                Tag((begin + kind,))
-                for begin in ("", "<|begin|>assistant")
-                for kind in ("<|content|>", "<|tool_calls|>")
-            ),
+            *(Tag((begin + "<|content|>",)) for begin in ("", "<|begin|>assistant")),
             *(Tag((end,)) for end in _SOLAR_ENDS),
         ),
         "functionary_v32": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, WORD, Either, Family, Marker, Part, Run, Tag, ends_of_turn
+from tests.families.base import BEHIND, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, ends_of_turn
 
 _ANY_NAME = Run("<>{}\r\n", 1, 96, others=True)
 _WORD_NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
@@ -60,14 +60,14 @@ _GLM = tuple(
     for behind in ("<arg_key>", "</tool_call>")
 )
 _QWEN = (
-    Marker(("<tool_call>", SPACES, "<function="), line_feeds=1, ends_reasoning=True),
+    Marker(("<tool_call>", SPACES, "<function="), line_feeds=2, ends_reasoning=True),
     Marker(
         ("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>"))),
-        line_feeds=1,
+        line_feeds=2,
         ends_reasoning=True,
     ),
 )
-_QWEN_TAGS = (Tag(("</tool_call>",), where="behind_call"), *ends_of_turn("<|im_end|>", "<|endoftext|>"))
+_QWEN_TAGS = (Tag(("</tool_call>",), where="behind_call", line_feeds=1), *ends_of_turn("<|im_end|>", "<|endoftext|>"))
 
 FAMILY = Family(
     markup={
@@ -136,6 +136,7 @@ FAMILY = Family(
         ),
         "poolside_xml": (Marker(("<tool_call>",), line_feeds=1),),
         "step3_xml": (
+            Marker(("<｜tool_calls_begin｜>", *BEHIND), wraps=True),
             Marker((
                 "<｜tool_call_begin｜>", SPACES, Either(("function<｜tool_sep｜>", "")), SPACES,
                 "<steptml:invoke", Run(" \t\r\n", 1, 32), "name",
@@ -146,7 +147,7 @@ FAMILY = Family(
         ),
     },
     tags={
-        "step3_xml": (*(Tag((tag,)) for tag in _STEP_TOKENS), *ends_of_turn("<|EOT|>")),
+        "step3_xml": (*(Tag((tag,)) for tag in _STEP_TOKENS[1:]), *ends_of_turn("<|EOT|>")),
         "k2_horizon": (
             Tag(("</ifm|tool_calls>",)),
             *(Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start") for each in _K2_THOUGHTS),

@@ -36,7 +36,7 @@ NUMBER, NEXT, LONG, MANY = "\xa4", "\xa4+", "\xa7", "\xd7"
 and, as the first member of a list, for as many of the second; in what is repeated itself, for a few.
 """
 
-_FEW = 16  # repetitions to begin with, if four times as many are not too long
+_FEW = 24  # repetitions to begin with, if four times as many are not too long
 _ENOUGH, _LONG_ENOUGH = 256, 16 * 1024  # repetitions and characters at which what still seems to grow does
 _LONGEST = 400_000  # characters of an input that is measured
 _WHOLE = 300_000  # characters of an input whose work is not counted

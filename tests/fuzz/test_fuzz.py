@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import pytest
 import structlog
 
-from streamtools import Parser, StreamMachine, history
+from streamtools import Parser, StreamMachine
 from streamtools.conversation import decision
 from streamtools.errors import RecordingError
 from streamtools.events import Done, UIEvent
-from streamtools.history import turns
+from streamtools.history import formats, turns
 from streamtools.json_values import whole
 from streamtools.outputs.encoder import NativeEncoder
 from streamtools.recording import file_reader as recordings
@@ -112,7 +112,7 @@ def a_decision_without_arguments(patch: pytest.MonkeyPatch) -> None:
 
 def a_message_without_content(patch: pytest.MonkeyPatch) -> None:
     """It raises something else than is said."""
-    for module in (history, turns):
+    for module in (formats, turns):
         patch.setattr(module, "read_content", lambda content: content["text"])
 
 

@@ -10,10 +10,9 @@ from typing import Any, TypeAlias
 import pytest
 import structlog
 
-from streamtools import history
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
-from streamtools.history import Assistant, TextPart
+from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
 from streamtools.limits import Limits
@@ -24,6 +23,7 @@ from streamtools.outputs.paired import PairedEncoder
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.gemini import Gemini
+from streamtools.sources.interactions import Interactions
 from streamtools.sources.open_call import OpenCall
 from streamtools.sources.responses import Responses
 from streamtools.tools import descriptions, registry
@@ -44,7 +44,7 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
     def copy(reader: Reader, said: Draft, call: Any) -> None:
         add(reader, said, call)
         said.parts = [*said.parts]
-        reader._open = {each.id: each.name for each in said.calls}
+        reader._open = {each.id: each for each in said.calls}
 
     patch.setattr(Reader, "call", copy)
 
@@ -62,7 +62,7 @@ def results_are_copied(patch: pytest.MonkeyPatch) -> None:
 
 def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
     """Of a turn, with each item of text."""
-    read = history._read_assistant
+    read = formats._read_assistant
 
     def join(message: Any, reader: Reader) -> None:
         read(message, reader)
@@ -70,14 +70,14 @@ def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
             text = "\n".join(each.text for each in reader.items.parts if isinstance(each, TextPart))
             reader.items.parts = [TextPart(text)]
 
-    patch.setattr(history, "_read_assistant", join)
+    patch.setattr(formats, "_read_assistant", join)
 
 
 def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
     """For each result that names its tool alone."""
 
     def search(reader: Reader, name: object) -> str | None:
-        return next((id for id, called in reader._open.items() if name in (None, called)), None)
+        return next((id for id, call in reader._open.items() if name in (None, call.name)), None)
 
     patch.setattr(Reader, "find", search)
 
@@ -129,7 +129,7 @@ def any_number_of_steps(patch: pytest.MonkeyPatch) -> None:
         begin(adapter, _NO_BOUND)
 
     patch.setattr(Gemini, "__init__", begin_without_bound)
-    patch.setattr(sys.modules[Gemini.__module__], "end_doubtful", _end_doubtful)
+    patch.setattr(sys.modules[Interactions.__module__], "end_doubtful", _end_doubtful)
 
 
 def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_what_grew_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyP
     running.be_quiet()
     target = TARGETS[f"growth:{name}"]()
 
-    _, finding = plain.run(target, seed=1, runs=400)
+    _, finding = plain.run(target, seed=1, runs=1000)
 
     assert finding is not None
     assert "the work grows" in finding.error
@@ -316,7 +316,7 @@ def test_what_explodes_is_broken_off() -> None:
             double(parts[1:])
             double(parts[1:])
 
-    with pytest.raises(AssertionError, match="beyond all, at 16 repetitions"):
+    with pytest.raises(AssertionError, match="beyond all, at 24 repetitions"):
         hold(Grammar(["a"], [double]), [Step(0)], double)
 
 

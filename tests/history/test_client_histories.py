@@ -124,7 +124,7 @@ def test_a_malformed_call_comes_back(given: dict[str, Any]) -> None:
     turn, results = history = read_messages([ui("assistant", malformed)])
     assert isinstance(turn, Assistant)
     assert [({}, '{"a')] == [(each.arguments, each.raw) for each in turn.calls]
-    assert Results((answer("not valid JSON", is_error=True),)) == results
+    assert Results((answer("not valid JSON; send the call again", is_error=True),)) == results
     for format in FORMATS:
         assert write_messages([User("?"), *history, User("!")], format)
 

@@ -67,12 +67,14 @@ def test_what_converse_says_to_others() -> None:
 
 
 def test_results_that_converse_holds_as_json() -> None:
-    """They are text to the model, and so is one without words."""
+    """They are text to others; and one without words has some for Converse."""
     value = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"json": {"a": [1]}}]}}
     empty = {"toolResult": {"toolUseId": "tooluse_1", "content": []}}
-    for result, text in ((value, '{"a":[1]}'), (empty, "(nothing)")):
-        (_, written) = write_messages(read_messages([said(CALL), user(result)]), "bedrock")
-        assert [{"text": text}] == written["content"][0]["toolResult"]["content"]
+    history = read_messages([said(CALL), user(value)])
+    assert '{"a":[1]}' == write_messages(history, "openai")[1]["content"]
+    assert user(value) == write_messages(history, "bedrock")[1]
+    (_, written) = write_messages(read_messages([said(CALL), user(empty)]), "bedrock")
+    assert [{"text": "(nothing)"}] == written["content"][0]["toolResult"]["content"]
 
 
 def test_converse_of_another_provider() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.history import User, read_messages, write_messages
+from streamtools.history import Origin, User, read_messages, write_messages
 
 PICTURE = "data:image/png;base64,iVBORw=="
 ADDRESS = "https://example.org/a.png"
@@ -118,6 +118,20 @@ def test_texts_and_images_for_ollama() -> None:
     for part in (picture(ADDRESS), OWN):
         with pytest.raises(ValueError, match="Ollama takes text and the data of images, no part of type"):
             written([part], "ollama")
+
+
+def test_what_another_format_has_beside_a_part() -> None:
+    """It stays behind; how a part is cached goes to servers of chat completions, but for those that refuse it."""
+    cached = {"cache_control": {"type": "ephemeral"}}
+    source = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
+    document = {"type": "document", "source": source, "title": "a.pdf", "citations": {"enabled": True}, **cached}
+    history = read_messages([{"role": "user", "content": [TEXT | cached, document]}])
+    file = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="}}
+    assert [TEXT | cached, document] == write_messages(history, "anthropic")[0]["content"]
+    for host, beside in ((None, cached), ("openrouter.ai", cached), ("api.openai.com", {}), ("api.mistral.ai", {})):
+        (message,) = write_messages(history, "openai", provider=Origin(host=host))
+        assert [TEXT | beside, file | beside] == message["content"]
+    assert [TEXT, file] == write_messages(history, "cohere")[0]["content"]
 
 
 def test_texts_that_say_nothing() -> None:

@@ -13,6 +13,7 @@ from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
 from streamtools.stream.result import Collector
 from tests.sources.adapters import cuts
+from tests.support import event_streams
 
 Values = list[dict[str, Any]]
 
@@ -239,8 +240,8 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
 def turn(format: str, chunks: list[bytes], dialects: Any = ()) -> Step:
     """Return the step that a stream becomes."""
     adapter, machine, collector = ADAPTERS[format](DEFAULT_LIMITS), StreamMachine(dialects=dialects), Collector(())
-    collector.read_from(type("Source", (), {"origin": (format, None, None)}))
     told = [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
+    collector.read_from(type("Source", (), {"origin": (adapter.format, None, None)}))
     for event in told:
         collector.add(machine.feed(event))
     collector.add(machine.close())
@@ -277,6 +278,39 @@ def test_a_container_is_asked_for_again() -> None:
         body = AnthropicMessages("m", api_key="").body(Ask((*steps_to_history([step]),)))
         assert expected == body.get("container")
         assert "box" not in json.dumps(body["messages"])
+
+
+def test_what_bedrock_has_run_goes_back() -> None:
+    """The call of a tool of its own, and the result, are blocks between the texts; and the turn is of Converse's."""
+
+    def told(kind: str, **value: Any) -> bytes:
+        return event_streams.event(f"contentBlock{kind}", {"contentBlockIndex": 1, **value})
+
+    called = {"toolUseId": "t", "name": "nova_grounding", "type": "server_tool_use"}
+    result = {"toolUseId": "t", "type": "nova_grounding_result"}
+    stream = [
+        *(told("Delta", delta={"text": "I look."}), told("Stop")),
+        *(
+            told("Start", start={"toolUse": called}),
+            told("Delta", delta={"toolUse": {"input": '{"a":1}'}}),
+            told("Stop"),
+        ),
+        *(
+            told("Start", start={"toolResult": result}),
+            told("Delta", delta={"toolResult": [{"text": "x"}]}),
+            told("Stop"),
+        ),
+        *(told("Delta", delta={"text": "So."}), event_streams.event("messageStop", {"stopReason": "end_turn"})),
+    ]
+    step = turn("bedrock", stream)
+    expected = [
+        {"text": "I look."},
+        {"toolUse": {**called, "input": {"a": 1}}},
+        {"toolResult": {**result, "content": [{"text": "x"}]}},
+        {"text": "So."},
+    ]
+    assert expected == sent("bedrock", step)
+    assert "nova" not in json.dumps(sent("anthropic", step))
 
 
 def test_a_custom_tool_has_a_result_of_its_own() -> None:

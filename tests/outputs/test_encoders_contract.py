@@ -21,6 +21,7 @@ from streamtools.outputs import Encoder, make_encoder
 from streamtools.outputs.encoder import KEEP_ALIVE
 from streamtools.recording import shipped
 from tests.machine.test_machine_laws import options, rarely, run, sources
+from tests.support.answer_events import check_message, check_responses
 from tests.support.cases import cases
 from tests.support.front_ends import check_ag_ui, check_ai_sdk
 from tests.support.loops import ONE_LOOP
@@ -76,14 +77,22 @@ ENCODERS: dict[str, Row] = {
     "openai": Row(outputs.openai, read_message),
     "openai, with usage": Row(lambda: outputs.openai(include_usage=True), read_message),
     "openai, calls as written": Row(lambda: outputs.openai(call_deltas=True), read_message),
+    "responses": Row(outputs.responses, check_responses),
+    "responses, calls as written": Row(lambda: outputs.responses(call_deltas=True), check_responses),
+    "anthropic": Row(outputs.anthropic, check_message),
+    "anthropic, calls as written": Row(lambda: outputs.anthropic(call_deltas=True), check_message),
     "text": Row(outputs.text, lambda data: None, sse=False),
 }
 
 STRUCTURED = {name: row for name, row in ENCODERS.items() if name != "text"}
 """The encoders whose bodies have a structure, which could be broken."""
 
-BY_OTHERS = {name: row for name, row in ENCODERS.items() if row.sse and row.check is not read_native}
-"""The encoders whose protocol is not ours."""
+BY_OTHERS = {
+    name: row
+    for name, row in ENCODERS.items()
+    if row.sse and row.check not in (read_native, check_responses, check_message)
+}
+"""The encoders whose protocol is not ours, and has nothing null."""
 
 each_encoder = pytest.mark.parametrize("row", ENCODERS.values(), ids=list(ENCODERS))
 
@@ -303,5 +312,5 @@ def test_formats_have_names(name: str) -> None:
 
 def test_a_format_that_there_is_not() -> None:
     """The error names those that there are."""
-    with pytest.raises(ValueError, match="format is one of native, ai_sdk, ag_ui, openai, text, or makes an encoder"):
+    with pytest.raises(ValueError, match="format is one of native, ai_sdk, ag_ui, openai, responses, anthropic, text"):
         make_encoder("xml")

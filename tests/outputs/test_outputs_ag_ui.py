@@ -143,9 +143,10 @@ def test_the_calls_of_one_turn_belong_to_one_message() -> None:
 
 
 def test_an_error_of_a_call_is_its_result() -> None:
-    """There is no sign for it in the protocol; a malformed call has no arguments, but those that were told."""
+    """There is no sign for it in the protocol; the arguments of a malformed call are those that were written."""
     assert [
         {"type": "TOOL_CALL_START", "toolCallId": "c9", "toolCallName": "unknown", "parentMessageId": "r-1"},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c9", "delta": "{"},
         {"type": "TOOL_CALL_END", "toolCallId": "c9"},
         {"type": "TOOL_CALL_RESULT", "messageId": "r-2", "toolCallId": "c9", "content": "not JSON", "role": "tool"},
     ] == inside(Error(Code.INVALID_JSON, "not JSON", "c9", raw="{"))

@@ -289,6 +289,35 @@ def test_a_step_of_calls_that_the_message_holds_already(known: list[str]) -> Non
     assert told.index("tool-output-available") < told.index("start-step") or not known
 
 
+def test_a_message_that_several_runs_made_is_told_as_a_whole() -> None:
+    """To a client that comes back into the last of them: what each told, without the ends and beginnings between."""
+    first: list[UIEvent] = [
+        *(Start("r"), StepStart(1), Text("Well."), Call(WEATHER), ApprovalRequested(WEATHER, 9.5), Call(TIME)),
+        *(
+            Executing(TIME),
+            Executed(TIME, 1, None, 0),
+            StepEnd(1, "tool_calls"),
+            Done("finished", None, None, [WEATHER]),
+        ),
+    ]
+    second: list[UIEvent] = [
+        *(Start("s"), StepStart(1), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0)),
+        *(StepEnd(1, "tool_calls"), StepStart(2), Text("Warm."), StepEnd(2, "stop"), FINISHED),
+    ]
+
+    def write(events: list[UIEvent], **options: Any) -> list[Part]:
+        encoder = outputs.ai_sdk(message_id="m", **options)
+        return read_body(b"".join(map(encoder.encode, events)), done=True)
+
+    *began, end = write(first)
+    start, *rest = write(second, known_calls=["c1", "c2"])
+    whole = write(second, known_calls=["c1", "c2"], before=first)
+    again = [{**each, "id": "text-2"} if each.get("id") == "text-1" else each for each in rest]
+    assert ("start", "finish") == (start["type"], end["type"])
+    assert [*began, *again] == whole
+    check_ai_sdk(whole)
+
+
 def test_tokens_are_metadata_of_the_message() -> None:
     """Those of all steps so far, in the words of the version; without `usage`, none."""
     first = Usage(input=10, output=2, total=12, cache_read=4, reasoning=1)

@@ -27,6 +27,7 @@ F = '{"name":"f"}'
         pytest.param("xlam_json", f"So [{F}].", ["So ", f, "."], id="that of xLAM"),
         pytest.param("llama3_json", f"So {F}", ["So ", f], id="Llama's object"),
         pytest.param("pythonic", "So [f()] and [f](x)", ["So ", f, " and [f](x)"], id="a list in Python, and a link"),
+        pytest.param("granite_lines", "So f()\nf(a=1)\nok", ["So f()\n", call("f", a=1), "ok"], id="a line of Python"),
         pytest.param("functionary_v32", "So f\n{}", ["So f\n{}"], id="a name alone is prose"),
     ],
 )

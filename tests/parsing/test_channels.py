@@ -63,9 +63,7 @@ def test_headers_of_calls(header: str) -> None:
         pytest.param(F.replace("<|call|>", F), [f, UNCLOSED, f], id="then a call"),
         pytest.param(F + START + F, [f, f], id="two"),
         pytest.param(TO_F + "<|message|><|call|>", [call("f")], id="nothing is no arguments"),
-        pytest.param(
-            TO_F + "<|message|> <|channel|>", [call("f"), UNCLOSED, "<|channel|>"], id="nothing, then a message"
-        ),
+        pytest.param(TO_F + "<|message|> <|channel|>", [call("f"), UNCLOSED], id="nothing, then a message"),
         pytest.param(TO_F + "<|message|>null<|call|>", [call("f")], id="null is no arguments"),
         pytest.param(TO_F + "<|message|>nul<|call|>x", [error("invalid_arguments"), "x"], id="half a null"),
         pytest.param(TO_F + "<|message|>[1]<|call|>x", [error("invalid_arguments"), "x"], id="an array"),
@@ -112,7 +110,7 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
         pytest.param(
             f"<|channel|>final<|message|>a{START}<|channel|>final<|message|>b", ["ab"], id="two without an end"
         ),
-        pytest.param("<|channel|>final", ["<|channel|>final"], id="cut in its header"),
+        pytest.param("a<|channel|>final", ["a"], id="cut in its header"),
         pytest.param("<|channel|>analysis<|channel|>final<|message|>a<|return|>", ["a"], id="two channels"),
         pytest.param("final<|message|>a<|return|>", ["a"], id="begun by the prompt"),
         pytest.param("final a", ["final a"], id="a word at the start"),
@@ -120,7 +118,10 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
         pytest.param(LONG, [LONG], id="too long"),
         pytest.param(f"{TO_F} to=<|message|>", [f"{TO_F} to=<|message|>"], id="two recipients"),
         pytest.param("a to=f<|channel|>final<|message|>b", ["a to=fb"], id="a recipient in the middle of text"),
-        pytest.param(" to=f<|channel|>final<|message|>{}", [" ", call("f"), UNCLOSED], id="at the start a call"),
+        pytest.param(" to=f<|channel|>final<|message|>{}", [call("f"), UNCLOSED], id="at the start a call"),
+        pytest.param(" <|channel|>final<|message|> b", [" b"], id="a space before the first header"),
+        pytest.param("  <|channel|>final<|message|>b", [" b"], id="one space only"),
+        pytest.param(" <|channel>x", [" <|channel>x"], id="a space before what is no header"),
         pytest.param("a<|example|>b", ["a<|example|>b"], id="a token that nobody knows"),
         pytest.param("```\na\n```<|return|>", ["```\na\n```"], id="behind the last line of a fence"),
     ],

@@ -35,11 +35,13 @@ TAGS = {
     "dots_xml": ("<dots_function_call>", "<dots_function_call>\n<inv"),
     "iquest_q1": ("<iquest_tool_call>", "<iquest_tool_call>f\n<arg_k"),
     "k2_horizon": ("<ifm|tool_calls>", "<ifm|tool_call>", "<ifm|tool_calls><ifm|tool_call>f"),
-    "solar_open": ("<|tool_call:begin|>", "<|tool_call:begin|>x<|tool_call:name|>f"),
+    "solar_open": ("<|tool_calls|>", "<|tool_call:begin|>", "<|tool_call:begin|>x<|tool_call:name|>f"),
     "solar_open2": ("<|tool_call:start|>", "<|tool_call:start|>f"),
     "plamo3": ("<|plamo:begin_tool_requests:plamo|>", "<|plamo:begin_tool_request:plamo|>"),
     "hyperclovax_think": ("<|im_start|>assistant -> tool/function_call\n",),
     "minicpm4_python": ("<|tool_call_start|>", "<|tool_call_start|>\n```python\nf"),
+    "step3_xml": ("<｜tool_calls_begin｜>", "<｜tool_calls_begin｜>\n", "<｜tool_call_begin｜>function<｜tool_sep｜>"),
+    "kimi_k3_xtml": ("<|open|>tools<|sep|>",),
     "gemma4": ("<|tool_call>", "<|tool_call>call:f"),
 }
 """What a stream may end with, by the dialect."""
@@ -63,14 +65,11 @@ def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str
         ("hermes_json", "<tool_call> is"),
         ("mistral_list", "[TOOL_CALLS"),
         ("qwen3_coder_xml", "<function=f"),
-        ("harmony", "<|channel|>final"),
-        ("gigachat3", "Bye<|message_sep|>"),
         ("hash_marker", "###:{"),
         ("functools_list", "functools["),
         ("cohere_legacy_action", "Action:\n```json"),
         ("anthropic_xml", "<function_results>"),
         ("raw_json", '{"name": "f"'),
-        ("hyperclovax_think", "<|im_start|>assistant -> tool"),
         ("tool_code", "```tool_code\nf"),
         ("granite_lines", "f("),
         ("pythonic", "[f"),
@@ -86,6 +85,24 @@ def test_where_many_dialects_are_armed() -> None:
     expected: list[Brief] = ["Hm.", CUT]
     assert expected == read("Hm.<tool_call>", dialects="auto")
     assert expected == read("Hm.[TOOL_CALLS]", dialects="auto")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "header"),
+    [
+        ("harmony", "<|channel|>final"),
+        ("harmony", "<|start|>assistant"),
+        ("gigachat3", "<|message_sep|>\n\nfunction c"),
+        ("hyperclovax_think", "<|im_start|>assistant -> tool"),
+        ("inkling", "<|message_model|>f"),
+        ("kimi_k3_xtml", "<|open|>tools"),
+    ],
+)
+def test_a_header_that_is_cut_is_hidden(dialect: str, header: str) -> None:
+    """Its token is the template's, and it was not yet certain what it heads; in code it is text, if a call is."""
+    assert ["Bye"] == read("Bye" + header, **_armed(dialect))
+    if DIALECTS[dialect].in_code == "text":
+        assert [f"Say `{header.strip()}"] == read(f"Say `{header.strip()}", **_armed(dialect))
 
 
 def _armed(dialect: str) -> dict[str, Any]:

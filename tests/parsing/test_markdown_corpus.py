@@ -20,7 +20,7 @@ DOCUMENTS = sorted(Path(__file__).with_name("markdown").glob("*.md"))
 LONG = 2000
 """Characters of a document that counts as long."""
 
-ALL_CUTS = 500
+ALL_CUTS = pytest.mark.parametrize("all_cuts", [150, pytest.param(500, marks=pytest.mark.deep)])
 """Up to so many characters a document is cut in two at every place; beyond, at twenty chosen ones."""
 
 
@@ -29,23 +29,24 @@ def read(path: Path) -> str:
     return path.read_bytes().decode()
 
 
-def ways(path: Path, text: str) -> Iterator[list[str]]:
+def ways(path: Path, text: str, all_cuts: int) -> Iterator[list[str]]:
     """Yield the document whole, one by one, and cut in two."""
     yield [text]
     yield list(text)
     places = range(1, len(text))
-    chosen = places if len(text) <= ALL_CUTS else sorted(random.Random(path.name).sample(places, 20))
+    chosen = places if len(text) <= all_cuts else sorted(random.Random(path.name).sample(places, 20))
     for place in chosen:
         yield cut(text, [place])
 
 
+@ALL_CUTS
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
-def test_a_document_passes_unchanged(path: Path) -> None:
+def test_a_document_passes_unchanged(path: Path, all_cuts: int) -> None:
     """Nothing but text comes out, and it is the document; what comes near to a call is reported at the same places."""
     text = read(path)
     expected = coalesce(parse(text).events)
     assert {Code.NEAR_MISS} >= {event.code for event in expected if isinstance(event, Warning)}
-    for deltas in ways(path, text):
+    for deltas in ways(path, text, all_cuts):
         parser = Parser()
         events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
         assert {Text, Warning} >= {type(event) for event in events}

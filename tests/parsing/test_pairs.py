@@ -58,7 +58,7 @@ def test_values(value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(f"<tool_call>f{A}x</tool_call>y", [cut], id="text behind a value, which is a part of it"),
+        pytest.param(f"<tool_call>f{A}x</tool_call>y", [cut, "y"], id="text behind a value, which is a part of it"),
         pytest.param(
             "<tool_call>f<arg_key>a<arg_value>x</arg_value></tool_call>y", [broken, "y"], id="a key not closed"
         ),

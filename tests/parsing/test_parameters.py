@@ -40,8 +40,8 @@ END = "</parameter></function></tool_call>"
     [
         pytest.param(wrapped(F), [f], id="in the wrapper"),
         pytest.param(F, [f], id="without a wrapper"),
-        pytest.param(f"a\n{wrapped(F)}\nb", ["a", f, "\nb"], id="one line feed before it is the template's"),
-        pytest.param(f"a\n\n{F} b", ["a\n", f, " b"], id="one line feed before a bare one too"),
+        pytest.param(f"a\n\n\n{wrapped(F)}\nb", ["a\n", f, "\nb"], id="two line feeds before it are the template's"),
+        pytest.param(f"a\n\n{F} b", ["a", f, " b"], id="two line feeds before a bare one too"),
         pytest.param(wrapped(f"<function=f>{A}{B}</function>"), [both], id="without line feeds between the tags"),
         pytest.param(wrapped(f"  <function=f>\n    {A}\n\n    {B}\n  </function>"), [both], id="indented"),
         pytest.param(wrapped(f"{F}\n<function=g>\n</function>"), [f, g], id="two in one wrapper"),
@@ -52,7 +52,8 @@ END = "</parameter></function></tool_call>"
         pytest.param(wrapped("<function=\"f\"><parameter='a'>x</parameter></function>"), [f], id="names in quotes"),
         pytest.param(wrapped(f"<function= f >{A}</function >"), [f], id="blanks around a name"),
         pytest.param(wrapped("<function=f><parameter=a/></function>"), [call("f", a="")], id="an empty parameter"),
-        pytest.param(f"{F}\n</tool_call>", [f, "\n"], id="only the end of the wrapper"),
+        pytest.param(f"{F}\n</tool_call>", [f], id="only the end of the wrapper"),
+        pytest.param(f"{F}\n\n</tool_call>", [f, "\n"], id="only the end of the wrapper, and a blank line"),
         pytest.param(
             wrapped("<function=h><parameter=b>2</parameter></function>"), [call("h", b="2")], id="unknown tool"
         ),
@@ -137,13 +138,13 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
         pytest.param(wrapped(f"<function=f>x{F}"), [broken, f], id="no tag behind the name"),
         pytest.param(wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken], id="no bracket"),
         pytest.param(wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken], id="none for a value"),
-        pytest.param(wrapped(f"<function=f>{A}x") + " y", [cut], id="the end of the wrapper before prose"),
+        pytest.param(wrapped(f"<function=f>{A}x") + " y", [cut, " y"], id="the end of the wrapper before prose"),
         pytest.param(wrapped(f"{F}oops"), [f, broken], id="text behind a function"),
         pytest.param(wrapped(f"{F}oops{F}"), [f, broken, f], id="text between functions"),
         pytest.param(f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"], id="prose in a wrapper"),
         pytest.param(f"<tool_call>{F}It", [f, broken, unclosed], id="text at the end of the stream"),
-        pytest.param(f"<function=f>{A} a\n\nb", [cut], id="a blank line in a value"),
-        pytest.param(f"<function=f>{A} a</function> b", [cut], id="the tag of a bare function in a value"),
+        pytest.param(f"<function=f>{A} a\n\nb", [cut, " a\n\nb"], id="a blank line in a value"),
+        pytest.param(f"<function=f>{A} a</function> b", [cut, " a</function> b"], id="a bare function's tag in it"),
     ],
 )
 def test_what_is_broken(text: str, expected: list[Brief]) -> None:

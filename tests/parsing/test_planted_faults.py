@@ -10,7 +10,7 @@ from hypothesis import Phase
 
 from streamtools.parsing.dialects import DEFAULT_DIALECTS
 from tests.parsing.faults import FAULTS, Fault
-from tests.parsing.laws import LAWS, Ids, LawBroken, check
+from tests.parsing.laws import FEW, LAWS, Ids, LawBroken, check
 from tests.support.variants import KNOWN
 
 SOME: list[Ids] = [
@@ -48,7 +48,7 @@ def test_a_planted_fault_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch
     assert sets
     fault.plant(monkeypatch)
 
-    assert [] == [ids for ids in sets if not catches(fault.law, ids, 12)]
+    assert [] == [ids for ids in sets if not catches(fault.law, ids, FEW)]
 
 
 @pytest.mark.deep

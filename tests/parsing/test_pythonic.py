@@ -11,6 +11,7 @@ from streamtools.events import CallDelta
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
+from tests.support.cases import cases
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "parameters": {}} for name in ("f", "g", "get_weather", "a.b")]
@@ -284,3 +285,51 @@ def test_how_the_models_templates_write() -> None:
     assert '<function_calls>f(a="x", b=[true,null])</function_calls>' == written["olmo3_pythonic"]
     result = DIALECTS["lfm2_pythonic"].write_result("f", "x")
     assert "<|tool_response_start|>x<|tool_response_end|>" == result
+
+
+LOOSE = [
+    ("a set", "{'x', \"y\"}", ["x", "y"]),
+    ("a set of other things", "{1, 02, True, None}", [1, 2, True, None]),
+    ("a set of one", "{'x',}", ["x"]),
+    ("a set of tuples", "{(1, 2), (3,)}", [[1, 2], [3]]),
+    ("a set in an object", "{'b': {2}}", {"b": [2]}),
+    ("an object with a number for a key", "{1: 'x'}", {"1": "x"}),
+    ("an empty object", "{}", {}),
+    ("an apostrophe", "'it's'", "it's"),
+    ("a quoted word", "'sed -n '1,4p' x'", "sed -n '1,4p' x"),
+    ("a call in quotes", '"print("hi")"', 'print("hi")'),
+    ("quotes in quotes", '"sh -c "echo \'hi\'""', "sh -c \"echo 'hi'\""),
+    ("quotes in a list", '["a "b" c", "d"]', ['a "b" c', "d"]),
+    ("quotes in an object", '{"k": "a "b" c", "l": "d"}', {"k": 'a "b" c', "l": "d"}),
+    ("a lone bracket", '"("', "("),
+    ("white space behind a string", '"x" \n', "x"),
+    ("much white space behind a string", '"x"' + 300 * " ", "x"),
+]
+
+
+def test_what_lfm_writes_loosely() -> None:
+    """A quote ends a string where structure follows it, and, behind one that does not, where brackets balance."""
+    with cases() as case:
+        for name, text, value in LOOSE:
+            with case(name):
+                expected = [call("f", a=value, b=1), "!"]
+                text = f"<|tool_call_start|>[f(a={text}, b=1)]<|tool_call_end|>!"
+                assert expected == read(text, dialects=["lfm2_pythonic"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{True: 1}", id="a key that is none"),
+        pytest.param("{'a': 1, 'b'}", id="half a set"),
+        pytest.param("{{1}}", id="a set of sets"),
+        pytest.param('"x), f(a="y"', id="a string that would hold another call"),
+        pytest.param('":) "x"', id="a bracket before a quote"),
+        pytest.param('"x "y', id="a string that would hold the closing tag"),
+        pytest.param('"x (the "y"', id="a bracket that stays open"),
+    ],
+)
+def test_what_lfm_writes_too_loosely(text: str) -> None:
+    """Nothing is guessed, and the text behind the call is not lost."""
+    found = read(f"<|tool_call_start|>[f(a={text})]<|tool_call_end|>!", dialects=["lfm2_pythonic"])
+    assert [error("unrecognised_tool_call"), "!"] == found

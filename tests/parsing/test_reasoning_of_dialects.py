@@ -39,6 +39,7 @@ def test_tags_of_dialects(dialect: str, opening: str, closing: str) -> None:
     options: dict[str, Any] = {"dialects": (dialect,)}
 
     assert [thought("a"), "b"] == read(f"{opening}a{closing}b", **options)
+    assert ["\n", thought("a"), "b"] == read(f"\n\n{opening}a{closing}b", **options)
     assert [thought("a" + closing[:-1])] == read(f"{opening}a{closing[:-1]}", **options)
     assert [thought("a"), "b"] == read("<think>a</think>b", **options)
     assert [thought("a"), "b"] == read(f"a{closing}b", in_reasoning=True, **options)
@@ -61,7 +62,7 @@ def test_any_tag_closes_what_the_prompt_has_opened() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(" \n<seed:think>a</seed:think>b", [" \n", thought("a"), "b"], id="behind white space"),
+        pytest.param(" \n<seed:think>a</seed:think>b", [" ", thought("a"), "b"], id="behind white space"),
         pytest.param("x <seed:think>a", ["x <seed:think>a"], id="behind a word it is text"),
         pytest.param(WRITTEN["seed_oss_xml"] + "<seed:think>a", [f, thought("a")], id="behind a call"),
         pytest.param("</seed:think>a", ["a"], id="a closing tag alone goes away"),

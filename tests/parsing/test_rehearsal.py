@@ -46,6 +46,7 @@ def test_what_follows_the_last_call_decides(dialect: str) -> None:
         (f"{begin}So {one}\n", [thought("So "), f, "\n"]),
         (f"{begin}So {one}{end_of_turn}", [thought("So "), f]),
         (f"{begin}So {run}", [thought("So "), f, f]),
+        (f"{begin}So {one}\n\n{end}Bye", [thought(f"So {one}\n"), ALIKE, "Bye"]),
         (f"{begin}So {one} or{end}Bye", [thought(f"So {one} or"), ALIKE, "Bye"]),
         (f"{begin}So {one}{end}Bye", [thought(f"So {one}"), ALIKE, "Bye"]),
         (f"{begin}So {run}{end}{one}", [thought(f"So {run}"), ALIKE, f]),
@@ -78,6 +79,37 @@ def test_nothing_is_told_until_it_is_decided(dialect: str) -> None:
     assert not [each for each in parser.feed("x" + end) + parser.close() if isinstance(each, Call | Thinking)]
     assert [] == parser.calls
     assert [] == parser.errors
+
+
+def test_line_feeds_before_a_run() -> None:
+    """Those that the template puts before a call are no thoughts; where the call is one, they are."""
+    for dialect, count in (("qwen3_coder_xml", 2), ("deepseek_dsml", 2), ("glm_xml", 1), ("kimi_k2", 0)):
+        begin, one, end, _ = FORMS[dialect]
+        some = "\n" * count
+        assert [thought("So\n"), f] == read(f"{begin}So\n{some}{one}", **options(dialect)), dialect
+        assert [thought(f"So{some}{one}"), ALIKE] == read(f"{begin}So{some}{one}{end}", **options(dialect)), dialect
+
+
+def test_reasoning_that_ends_in_a_call() -> None:
+    """One that was not written to its end does not swallow the answer; in a string of JSON the tag is text."""
+    for begin, half, end, dialect in [
+        ("<think>", "<tool_call>\n<function=f>\n<parameter=a>\nx", "</think>", "qwen3_coder_xml"),
+        ("<think>", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x", "</think>", "glm_xml"),
+        ("[THINK]", '[TOOL_CALLS]f[ARGS]{"a":', "[/THINK]", "mistral_args"),
+    ]:
+        assert [thought(f"So {half}"), ALIKE, "Bye"] == read(f"{begin}So {half}{end}\nBye", **options(dialect)), dialect
+        assert [thought("So "), error("truncated")] == read(f"{begin}So {half}", **options(dialect)), dialect
+    text = '[THINK]So [TOOL_CALLS]f[ARGS]{"a":"[/THINK]"}'
+    assert [thought("So "), call("f", a="[/THINK]")] == read(text, **options("mistral_args"))
+
+
+def test_a_complete_tag_at_the_end() -> None:
+    """The message ends in a call; in the beginning of a tag it ends in a thought."""
+    for tag, dialect in (("[TOOL_CALLS]", "mistral_args"), ("<tool_call>\n", "qwen3_coder_xml")):
+        begin = FORMS[dialect][0]
+        assert [thought("So "), error("truncated")] == read(f"{begin}So {tag}", **options(dialect)), dialect
+        half = tag.strip()[:-1]
+        assert [thought(f"So {half}")] == read(f"{begin}So {half}", **options(dialect)), dialect
 
 
 def test_a_run_that_is_too_long_was_rehearsed() -> None:

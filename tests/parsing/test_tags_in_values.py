@@ -95,8 +95,18 @@ def test_a_value_that_is_not_closed(form: Form) -> None:
         assert [call("f", a="x"), *unclosed, call("f", a="y")] == found
     else:
         assert [call("f", a="x")] == read(text + form.wraps, **options)
-    assert [error("truncated")] == read(f"{text} and so on", **options)
     assert [error("truncated")] == read(open_call + form.close, **options)
+
+
+@EVERY
+def test_text_behind_a_value_that_is_not_closed(form: Form) -> None:
+    """Until the message ends it is the value's, and then text: the last closing tag ends the call, which is none."""
+    options = {"dialects": [form.dialect], "tools": TOOLS}
+    open_call, tag, cut = form.begin + "x", form.close.strip(), error("truncated")
+    for end in (tag, form.close_call, f"{tag} y{form.close_call}", f"{form.close_call}\n\ny{tag}"):
+        assert [cut, " and so on"] == read(f"{open_call}{end} and so on", **options), end
+        assert [cut, " and so on ", cut] == read(f"{open_call}{end} and so on {open_call}", **options)[:3], end
+        assert [cut] == read(f"{open_call}{end}\n{tag[:-1]}", **options), end
 
 
 def test_line_feeds_of_seed() -> None:

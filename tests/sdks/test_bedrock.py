@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from streamtools.conversation.models import Ask, BedrockConverse
 from streamtools.conversation.models.sending import Request, Timeouts
 from streamtools.history import System, User, read_messages, write_messages
 from streamtools.tools import ToolChoice
+from tests.sdks.judge import shape_faults
 from tests.support.provider_streams import BY_NAME
 
 pytestmark = pytest.mark.sdk
@@ -88,36 +88,8 @@ def test_the_framing_is_what_botocore_reads(session: Any) -> None:
         told = each.to_response_dict()
         name = told["headers"].get(":event-type") or told["headers"][":exception-type"]
         value = {key: member for key, member in json.loads(told["body"]).items() if key != "p"}
-        assert [] == list(unknown(events.members[name], value, name))
+        assert [] == shape_faults(events.members[name], value, name)
     assert len(BY_NAME["bedrock"].frames) + 1 == len(messages)
-
-
-def unknown(shape: Any, value: Any, place: str) -> Iterator[str]:
-    """Yield what a shape does not know, of the wrong type, or missing, walking a value to its leaves."""
-    match shape.type_name:
-        case "structure" if getattr(shape, "is_document_type", False):
-            return
-        case "structure" if isinstance(value, dict):
-            if getattr(shape, "is_tagged_union", False) and len(value) != 1:
-                yield f"{place} is not one of {[*shape.members]}"
-            yield from (f"{place} lacks {name}" for name in shape.required_members if name not in value)
-            for name, each in value.items():
-                if name in shape.members:
-                    yield from unknown(shape.members[name], each, f"{place}.{name}")
-                else:
-                    yield f"{place}.{name} is not known"
-        case "list" if isinstance(value, list):
-            for at, each in enumerate(value):
-                yield from unknown(shape.member, each, f"{place}[{at}]")
-        case "string" | "blob" if isinstance(value, str):
-            if value not in (getattr(shape, "enum", None) or [value]):
-                yield f"{place} is none of {shape.enum}"
-        case "integer" | "float" | "double" | "long" if isinstance(value, int | float):
-            return
-        case "boolean" if isinstance(value, bool):
-            return
-        case kind:
-            yield f"{place} is no {kind}"
 
 
 @tool
@@ -148,7 +120,7 @@ def test_each_member_of_a_request_is_known(session: Any) -> None:
     history = [System("Be brief."), *read_messages(TURN), User("And now?")]
     for choice in ("auto", "required", "tool"):
         body = model.body(Ask(tuple(history), (weather,), ToolChoice(choice, "weather" if choice == "tool" else None)))
-        assert [] == list(unknown(shape, {"modelId": "m", **body}, "request"))
+        assert [] == shape_faults(shape, {"modelId": "m", **body}, "request")
 
 
 @pytest.mark.parametrize("planted", [
@@ -164,4 +136,4 @@ def test_the_judge_refuses(session: Any, planted: dict[str, Any]) -> None:
     """What is planted, however deep: else it were none."""
     shape = session.get_service_model("bedrock-runtime").operation_model("ConverseStream").input_shape
     messages = [*write_messages(read_messages(TURN), "bedrock"), planted]
-    assert list(unknown(shape, {"modelId": "m", "messages": messages}, "request"))
+    assert shape_faults(shape, {"modelId": "m", "messages": messages}, "request")

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,6 +29,9 @@ from tests.support.cases import cases
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 
 pytestmark = pytest.mark.anyio
+
+SHARES = pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.deep)])
+"""The quick tests try each third dialect, another third in each case of theirs."""
 
 USUAL = ("hash_marker", "tilde_fence", "hermes_json", "mistral_list")
 
@@ -119,7 +123,7 @@ class Repeated(NamedTuple):
 async def repeat(page: str, first: ScriptedReply, armed: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
     """Hold it; `first` is how the model asks for the page, and `options` are those of the tool that pays.
 
-    If `raw`, nothing is disarmed, and the model repeats the page once more, as if it had always known it.
+    If `raw`, nothing is neutralised, and the model repeats the page once more, as if it had always known it.
     """
 
     @tool(neutralise=not raw)
@@ -141,7 +145,7 @@ async def repeat(page: str, first: ScriptedReply, armed: Dialect, *, raw: bool =
 
 
 @OTHER_LOOP_DEEP
-@pytest.mark.parametrize("raw", [False, True], ids=["disarmed", "raw"])
+@pytest.mark.parametrize("raw", [False, True], ids=["neutralised", "raw"])
 @pytest.mark.parametrize("make", [hash_marker, tilde_fence])
 async def test_under_a_nonce_nothing_runs(make: Any, raw: bool) -> None:
     """No tool but the one that read the page, and what is repeated is shown as the text that it is."""
@@ -157,15 +161,16 @@ async def test_under_a_nonce_nothing_runs(make: Any, raw: bool) -> None:
 
 
 @OTHER_LOOP_DEEP
+@SHARES
 @pytest.mark.parametrize(
-    "options",
-    [{"requires_approval": True}, {"trust": "native"}, {"trust": "approved"}],
+    ("first", "options"),
+    [(0, {"requires_approval": True}), (1, {"trust": "native"}), (2, {"trust": "approved"})],
     ids=["approved first", "trusts native calls", "trusts approved calls"],
 )
-async def test_without_a_nonce_no_dangerous_tool_runs(options: dict[str, Any]) -> None:
+async def test_without_a_nonce_no_dangerous_tool_runs(first: int, options: dict[str, Any], share: int) -> None:
     """Where results go back natively, as they are, what is repeated is a call; nobody has paid all the same."""
     with cases() as case:
-        for dialect in DIALECTS.values():
+        for dialect in [*DIALECTS.values()][first % share :: share]:
             page = dialect.write_call("pay", ANN)
             with case(dialect.id):
                 parsed = parse(page, dialects=[dialect], tools=Bank().tools)
@@ -177,7 +182,7 @@ async def test_without_a_nonce_no_dangerous_tool_runs(options: dict[str, Any]) -
 
 
 @OTHER_LOOP_DEEP
-async def test_results_in_text_are_disarmed() -> None:
+async def test_results_in_text_are_neutralised() -> None:
     """Without a nonce, for a tool that trusts text: what a page says is no call, where calls have a marker."""
     with cases() as case:
         for dialect in DIALECTS.values():
@@ -202,7 +207,7 @@ async def quote(model: Quoting, read: Callable[[], Any], **options: Any) -> list
 
 
 @ONE_LOOP
-@pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("named", [True, False], ids=["named", "by default"])
 @pytest.mark.parametrize("flag", [True, False, None])
 async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, share: int) -> None:
@@ -257,11 +262,12 @@ async def test_a_model_that_calls_in_text(flag: bool | None) -> None:
 
 
 @ONE_LOOP
+@SHARES
 @pytest.mark.parametrize("flag", [True, False, None])
-async def test_no_quotation_runs_that_the_provider_refuses(flag: bool | None) -> None:
+async def test_no_quotation_runs_that_the_provider_refuses(flag: bool | None, share: int) -> None:
     """What a model has written and its provider could not read is searched for calls: what it quotes is none there."""
     with cases() as case:
-        for dialect in DIALECTS.values():
+        for dialect in [*DIALECTS.values()][[True, False, None].index(flag) % share :: share]:
             planted = dialect.write_call("pay", ANN)
             bank, model = (
                 Bank(requires_approval=False),
@@ -300,7 +306,7 @@ async def test_the_history_that_one_goes_on_with() -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False, None])
-async def test_what_was_disarmed_is_restored(flag: bool | None) -> None:
+async def test_what_was_neutralised_is_restored(flag: bool | None) -> None:
     """The arguments of a native call that repeat a result are as the tool has told it: an edit finds its place."""
     page = 'Write ###:{"name": "x"} or\n~~~tool_call\n here, not <|im_end|>.'
     found: list[bool] = []
@@ -342,7 +348,7 @@ def decision(name: str) -> str:
 
 @OTHER_LOOP_DEEP
 async def test_no_quotation_of_a_decision_runs() -> None:
-    """Results are disarmed in the question too, and the last decision counts: its own, behind what is quoted."""
+    """Results are neutralised in the question too, and the last decision counts: its own, behind what is quoted."""
     with cases() as case:
         for form, planted in DECISIONS.items():
             for place, read in sources_of(planted).items():
@@ -375,7 +381,7 @@ class Passing(ScriptedModel):
 
 
 async def test_an_argument_is_no_decision() -> None:
-    """What a call repeats of a result is restored for its tool, and disarmed in the next question."""
+    """What a call repeats of a result is restored for its tool, and neutralised in the next question."""
     bank, edited = Bank(requires_approval=False), list[str]()
 
     def edit(old: str) -> str:
@@ -446,7 +452,7 @@ UNMARKED = {
 }
 
 
-def test_calls_without_a_marker_are_disarmed_too() -> None:
+def test_calls_without_a_marker_are_neutralised_too() -> None:
     """However they begin; and all of it can be undone."""
     tools = Bank().tools
     with cases() as case:
@@ -460,3 +466,27 @@ def test_calls_without_a_marker_are_disarmed_too() -> None:
                     found = parse(safe, dialects=[dialect], tools=tools)
                     assert ([], []) == (found.calls, found.errors)
                     assert call == restore(safe, [dialect])
+
+
+@pytest.mark.deep
+def test_what_was_neutralised_is_no_call_in_any_place() -> None:
+    """Also where calls without a marker count behind prose, and where those at the end of open reasoning do."""
+    tools = Bank().tools
+    policies: list[dict[str, Any]] = [
+        {"calls_at": "anywhere", "reasoning": "anywhere"},
+        {"in_reasoning": True, "calls_at": "anywhere"},
+        {"in_code": "call"},
+    ]
+    places = ("", "It says:\n", "It says: ", "<think>", "<think>It says:\n")
+    harmful: set[tuple[str, str]] = set()
+    with cases() as case:
+        for dialect in DIALECTS.values():
+            for call in [dialect.write_call("pay", ANN), *UNMARKED.get(dialect.id, [])]:
+                safe = neutralise(call, [dialect])
+                for before, options in product(places, policies):
+                    with case(dialect.id, before, options):
+                        assert [] == parse(before + safe, dialects=[dialect], tools=tools, **options).calls
+                        if parse(before + call, dialects=[dialect], tools=tools, **options).calls:
+                            harmful.add((dialect.id, before))
+    assert {*places} == {before for _, before in harmful}
+    assert DIALECTS.keys() == {each for each, _ in harmful}

@@ -31,6 +31,8 @@ MODULES = {
     *("xmlrpc", "lxml", "xml.etree", "xml.dom", "xml.sax.handler"),
 }
 """Modules that run text, that build any object which a text names, or that expand entities."""
+ALLOWED = {"testing/conformance/subjects.py": ["subprocess in line 10"]}
+"""What a module names to run what its caller names, and no model: the parser that the suite judges."""
 OF_OS = ("system", "popen", "spawn", "exec", "posix_spawn", "fork", "startfile")
 """How functions of `os` begin that run something."""
 
@@ -55,7 +57,8 @@ def test_nothing_in_the_package_runs_text() -> None:
     with cases() as case:
         for file in FILES:
             with case(file.relative_to(PACKAGE)):
-                assert [] == list(forbidden(ast.parse(file.read_bytes())))
+                allowed = ALLOWED.get(file.relative_to(PACKAGE).as_posix(), [])
+                assert allowed == list(forbidden(ast.parse(file.read_bytes())))
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_values_of_other_types_have_other_digests(other: Any) -> None:
 
 @pytest.mark.anyio
 async def test_what_runs_is_what_was_shown() -> None:
-    """A call under approval: the question, the event and the tool have the same value, what was disarmed restored."""
+    """A call under approval: the question, the event and the tool have one value, what was neutralised restored."""
     bank = Bank()
     shown: list[Any] = []
 

@@ -269,7 +269,8 @@ async def test_a_handler_need_not_be_asynchronous() -> None:
 WRONG: list[tuple[str | bytes, str]] = [
     ("nonsense", "not_json"),
     ("{", "not_json"),
-    ("[" * 100_000, "not_json"),
+    ("[" * 9_000, "not_json"),
+    ('{"a": [' + "{}," * 10_000 + "{}]}", "too_large"),
     ('{"a": "\\ud800"}', "not_json"),
     ("[]", "not_an_object"),
     ("7", "not_an_object"),
@@ -628,7 +629,14 @@ async def test_a_websocket_of_litestar() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"runs": Runs()}, {"exclude": "done"}, {"max_frame": 0}, {"max_waiting": 0}, {"send_timeout": 0}],
+    [
+        {"runs": Runs()},
+        {"exclude": "done"},
+        {"max_frame": 0},
+        {"max_values": 0},
+        {"max_waiting": 0},
+        {"send_timeout": 0},
+    ],
     ids=lambda options: "".join(options),
 )
 async def test_wrong_values(options: dict[str, Any]) -> None:

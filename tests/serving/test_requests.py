@@ -24,8 +24,9 @@ from starlette.routing import Route
 from streamtools import chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused
+from streamtools.json_values import count_values
 from streamtools.outputs import asgi
-from streamtools.serving.requests import IN_THREAD, MAX_BODY
+from streamtools.serving.requests import IN_THREAD, MAX_BODY, MAX_VALUES
 from tests.support.loops import ONE_LOOP
 from tests.support.serving import Served
 
@@ -76,6 +77,27 @@ async def test_a_body_that_is_too_long() -> None:
     assert (413, 5) == (await refused(endless, json.loads, max_body=4096), endless.given)
     lying = Posted(b"x" * 100, declared=1)
     assert 413 == await refused(lying, json.loads, max_body=10)
+
+
+async def test_a_body_of_too_many_values() -> None:
+    """A long one is refused before it is read: one call that reads or frees them all keeps everybody waiting.
+
+    What stands in strings is no value, and a short body cannot hold too many.
+    """
+    deep = Posted(b'{"a":[' + b"{}," * MAX_VALUES + b"{}]}")
+    assert 413 == await refused(deep, json.loads)
+    text = json.dumps({"a": "[{," * MAX_VALUES + "é"}).encode()
+    assert 1 == len(await asgi.read_body(Posted(text), json.loads))
+    assert 3 * MAX_VALUES == await asgi.read_body(Posted(b"1,2" * MAX_VALUES), len, max_values=None)
+    assert 413 == await refused(Posted(('"\u2200"' * IN_THREAD).encode("utf-16")), json.loads)
+
+
+async def test_values_are_counted() -> None:
+    """Wherever the pieces end in which a body is looked through: in an escape, a run of them, or behind a string."""
+    some = {"a\\": ['"', "[,", {'\\"': [1, 2, {}]}, "\\" * 9 + "x"]}
+    for length in range(IN_THREAD - 90, IN_THREAD + 10):
+        assert 10 == count_values(b" " * length + json.dumps(some).encode()), length
+    assert 2 == count_values(json.dumps(["\\" * IN_THREAD, '"[' * IN_THREAD]).encode())
 
 
 async def test_a_body_that_is_never_complete() -> None:

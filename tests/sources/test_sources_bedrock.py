@@ -49,6 +49,10 @@ def start(index: int = 0, **tool: Any) -> bytes:
     return event("contentBlockStart", {"contentBlockIndex": index, "start": {"toolUse": tool}})
 
 
+def opens(index: int = 0, **block: Any) -> bytes:
+    return event("contentBlockStart", {"contentBlockIndex": index, "start": block})
+
+
 def stop(index: int = 0) -> bytes:
     return event("contentBlockStop", {"contentBlockIndex": index})
 
@@ -61,6 +65,9 @@ USAGE = {"inputTokens": 5, "outputTokens": 3, "totalTokens": 15, "cacheReadInput
 READ = Usage(input=12, output=3, total=15, cache_read=4, cache_write=3)
 TRACE = {"trace": {"guardrail": {"actionReason": "none"}}}
 CITED = {"contentBlockIndex": 0, "delta": {"citation": {"title": "a"}}}
+
+GROUNDING = {"toolUse": {"toolUseId": "t3", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}}
+DEEP: Any = json.loads("[" * 90 + "]" * 90)
 
 STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     # Only blocks of calls are started; the usage comes behind the reason, and counts what was cached apart.
@@ -107,21 +114,64 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             NativeToolCall("1", "f", None, "t1"),
             ToolCallStart("2", "t2", "g"),
             NativeToolCall("2", "g", None, "t2"),
-            NativeToolCall("3", "nova_grounding", "{}", "t3", provider_executed=True),
+            NativeToolCall("3", "nova_grounding", "{}", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
             ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use"),
+        ],
+    ),
+    "a tool that Bedrock runs, and its result": (
+        [
+            start(1, toolUseId="t3", name="nova_grounding", type="server_tool_use"),
+            *(delta(1, toolUse={"input": "{}"}), stop(1)),
+            opens(2, toolResult={"toolUseId": "t3", "type": "nova_grounding_result", "status": "success"}),
+            delta(2, toolResult=[{"text": "a"}, {"text": "b"}, 5]),
+            delta(2, toolResult=[{"json": {"a": 1}}, {"text": "c"}]),
+            *(delta(2, text="So."), stop(2), opens(3, image={"format": "png"})),
+            *(delta(3, image={"source": {"bytes": "aGk="}}), stop(3), opens(4, image={"format": "png"}), end()),
+        ],
+        [
+            NativeToolCall("1", "nova_grounding", "{}", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
+            TextDelta("So."),
+            SourceRaw(
+                {
+                    "toolResult": {
+                        "toolUseId": "t3",
+                        "type": "nova_grounding_result",
+                        "status": "success",
+                        "content": [{"text": "ab"}, {"json": {"a": 1}}, {"text": "c"}],
+                    }
+                },
+                "bedrock",
+            ),
+            SourceRaw({"image": {"format": "png", "source": {"bytes": "aGk="}}}, "bedrock"),
+            SourceRaw({"image": {"format": "png"}}),
+            STOP,
+        ],
+    ),
+    "a result that nests too deep, and arguments that are none": (
+        [
+            opens(2, toolResult={"toolUseId": "t3"}),
+            *(delta(2, toolResult=[{"json": DEEP}]), stop(2)),
+            start(3, toolUseId="t3", name="nova_grounding", type="server_tool_use"),
+            *(delta(3, toolUse={"input": "{"}), stop(3), end()),
+        ],
+        [
+            SourceWarning(Code.BAD_FRAME, "an event could not be decoded: it nests too deep"),
+            SourceRaw({"toolResult": {"toolUseId": "t3", "content": []}}, "bedrock"),
+            NativeToolCall("1", "nova_grounding", "{", "t3", provider_executed=True),
+            STOP,
         ],
     ),
     "what is neither text nor a call": (
         [
             event("contentBlockDelta", CITED),
             event("novelty", {"a": 1}),
-            event("contentBlockStart", {"contentBlockIndex": 4, "start": {"image": {"format": "png"}}}),
+            event("contentBlockStart", {"contentBlockIndex": 4, "start": {"novelty": {"format": "png"}}}),
             event("messageStop", {"stopReason": "guardrail_intervened", "additionalModelResponseFields": {"b": 2}}),
         ],
         [
             SourceRaw({"contentBlockDelta": CITED}),
             SourceRaw({"a": 1}),
-            SourceRaw({"contentBlockStart": {"contentBlockIndex": 4, "start": {"image": {"format": "png"}}}}),
+            SourceRaw({"contentBlockStart": {"contentBlockIndex": 4, "start": {"novelty": {"format": "png"}}}}),
             SourceRaw({"additionalModelResponseFields": {"b": 2}}),
             ProviderCompleted(finish_reason="content_filter", raw_finish_reason="guardrail_intervened"),
         ],

@@ -66,6 +66,10 @@ def step(kind: str, index: int = 0, **more: Any) -> bytes:
     return sse({"index": index, "event_type": f"step.{kind}", **more})
 
 
+def item(kind: str, **members: Any) -> SourceRaw:
+    return SourceRaw({"type": kind, **members}, "interactions")
+
+
 def interaction(kind: str, **fields: Any) -> bytes:
     return sse({"event_type": f"interaction.{kind}", "interaction": fields})
 
@@ -552,7 +556,6 @@ INTERACTIONS: dict[str, Stream] = {
     # Google's own tools, and what is no text.
     "what passes as it came": (
         [
-            step("start", step={"type": "google_search_call", "id": "t"}),
             step("delta", delta={"type": "google_search_result"}),
             step("delta", delta={"type": "text", "text": 5}),
             step("delta", delta={"type": "arguments_delta", "arguments": "x"}),
@@ -561,13 +564,35 @@ INTERACTIONS: dict[str, Stream] = {
             interaction("completed", status="budget_exceeded"),
         ],
         [
-            SourceRaw({"index": 0, "event_type": "step.start", "step": {"type": "google_search_call", "id": "t"}}),
             SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "google_search_result"}}),
             SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "text", "text": 5}}),
             SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "arguments_delta", "arguments": "x"}}),
             SourceRaw({"event_type": "step.start"}),
             SourceRaw({"event_type": "heartbeat"}),
             stop("budget_exceeded", "length"),
+        ],
+    ),
+    "steps of Google's own tools, whole for the next request": (
+        [
+            step("start", step={"type": "google_search_call", "id": "t", "arguments": {}}),
+            step("delta", delta={"type": "google_search_call", "arguments": {"queries": ["x"]}, "signature": "s"}),
+            step("stop"),
+            step("start", 1, step={"type": "google_search_result", "call_id": "t", "result": [{"a": 1}]}),
+            step("delta", 1, delta={"type": "google_search_result", "result": [{"a": 2}], "is_error": False}),
+            step("start", 2, step={"type": "code_execution_result", "call_id": "u"}),
+            step("delta", 2, delta={"type": "code_execution_result", "result": "1"}),
+            step("delta", 2, delta={"type": "code_execution_result", "result": "2", "signature": ""}),
+            step("start", 2, step={"type": "model_output", "content": [{"type": "image", "data": "aGk="}]}),
+            step("delta", 2, delta={"type": "image", "uri": "u"}),
+            interaction("completed"),
+        ],
+        [
+            item("google_search_call", id="t", arguments={"queries": ["x"]}, signature="s"),
+            item("code_execution_result", call_id="u", result="12"),
+            item("model_output", content=[{"type": "image", "data": "aGk="}]),
+            item("model_output", content=[{"type": "image", "uri": "u"}]),
+            item("google_search_result", call_id="t", result=[{"a": 1}, {"a": 2}], is_error=False),
+            stop("completed"),
         ],
     ),
     "an interaction that fails": (
@@ -705,3 +730,24 @@ def test_any_json_gives_events(values: list[Any]) -> None:
     """Whatever stands where, nothing is raised, and every event can be written."""
     for event in read(Gemini, *map(sse, values)):
         assert event.to_json()
+
+
+def test_what_there_is_no_room_for() -> None:
+    """It passes as it came, or as far as it has come, and the next request lacks it."""
+    began = {"type": "google_search_call", "id": "t"}
+    start, delta = step("start", step=began), step("delta", delta={"type": "google_search_call", "arguments": {"a": 1}})
+    call = step("start", 1, step={"type": "function_call", "id": "c", "name": "f"})
+    event = {"index": 0, "event_type": "step.start", "step": began}
+    for limits, parts, expected in (
+        (Limits(calls=0), [start], [SourceRaw(event)]),
+        (Limits(text=len(start)), [start, delta], [SourceRaw(began), SourceRaw(json.loads(delta[6:]))]),
+        (Limits(calls=0), [call], [NativeToolCall("step 1", "f", id="c", fault=Code.TOO_MANY_CALLS)]),
+    ):
+        adapter = Gemini(limits)
+        told = [each for part in parts for each in adapter.feed(part)]
+        assert expected == [each for each in told if not isinstance(each, ToolCallStart)]
+    deep: Any = "x"
+    for _ in range(100):
+        deep = [deep]
+    (warning,) = read(Gemini, step("start", step={**began, "x": deep}), step("stop"))[:1]
+    assert isinstance(warning, SourceWarning)

@@ -13,10 +13,12 @@ from streamtools import ToolStream, parse, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
+    ChainCompleted,
     Done,
     Error,
     NativeToolCall,
     ProviderCompleted,
+    ReasoningDelta,
     SourceError,
     SourceEvent,
     SourceRaw,
@@ -24,6 +26,7 @@ from streamtools.events import (
     SourceWarning,
     StepEnd,
     TextDelta,
+    ToolCallDelta,
     ToolCallStart,
     UIEvent,
     Usage,
@@ -31,8 +34,10 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.machine import StreamMachine
 from streamtools.sources import FrameAdapter
+from streamtools.sources.ai_sdk import AISDKMessages
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.gemini import Gemini
+from streamtools.sources.latitude import Latitude
 from streamtools.sources.ollama import Ollama
 from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.responses import Responses
@@ -97,6 +102,8 @@ USAGE = Usage(input=7, output=3, total=10)
 COUNTS = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 SEARCHED = [{"type": "search", "index": 0, "arguments": '{"query":"q"}', "output": "found"}]
 
+COHERE = sse({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}, "content-delta")
+
 STREAMS: dict[str, Stream] = {
     "xAI's own search": Stream(
         Responses,
@@ -157,6 +164,78 @@ STREAMS: dict[str, Stream] = {
         )
         + sse({"type": "message_stop"}),
         [SourceRaw({"mood": 1}), TextDelta("a"), TextDelta("b"), ProviderCompleted(finish_reason="stop")],
+    ),
+    "fields nobody knows, of Responses": Stream(
+        Responses,
+        event("output_text.delta", item_id="m", output_index=0, delta="a", mood=1)
+        + event("output_text.delta", item_id="m", output_index=0, delta="b", mood=2, obfuscation="x")
+        + event("reasoning_text.delta", item_id="r", output_index=1, delta="c", tone="low")
+        + event("output_item.added", output_index=2, item={}, news=1)
+        + event("completed", response={"status": "completed"}),
+        [
+            SourceRaw({"mood": 1}),
+            TextDelta("a"),
+            TextDelta("b"),
+            SourceRaw({"tone": "low"}),
+            ReasoningDelta("c"),
+            ProviderCompleted(finish_reason="stop", raw_finish_reason="completed"),
+        ],
+    ),
+    "fields nobody knows, of the AI SDK": Stream(
+        AISDKMessages,
+        sse({"type": "text-delta", "id": "0", "delta": "a", "mood": 1})
+        + sse({"type": "text-delta", "id": "0", "delta": "b", "mood": 2})
+        + sse({"type": "reasoning-delta", "id": "1", "delta": "c", "tone": "low"})
+        + sse({"type": "finish", "news": 1}),
+        [
+            SourceRaw({"mood": 1}),
+            TextDelta("a"),
+            TextDelta("b"),
+            SourceRaw({"tone": "low"}),
+            ReasoningDelta("c"),
+            ProviderCompleted(finish_reason="stop", ends_run=False),
+            ChainCompleted(),
+        ],
+    ),
+    "fields nobody knows, of Latitude": Stream(
+        Latitude,
+        sse({"type": "text-delta", "text": "a", "mood": 1}, "provider-event")
+        + sse({"type": "provider-event", "data": {"type": "text-delta", "text": "b", "mood": 2}})
+        + sse({"type": "reasoning-delta", "text": "c", "tone": "low"}, "provider-event")
+        + sse({"type": "chain-completed", "uuid": "u"}, "latitude-event"),
+        [
+            SourceRaw({"mood": 1}),
+            TextDelta("a"),
+            TextDelta("b"),
+            SourceRaw({"tone": "low"}),
+            ReasoningDelta("c"),
+            ProviderCompleted(finish_reason="stop", ends_run=False),
+            ChainCompleted("u"),
+        ],
+    ),
+    "arguments that are null": Stream(
+        ChatCompletions,
+        chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "null"}}]})
+        + chunk(finish="tool_calls")
+        + DONE,
+        [
+            ToolCallStart("0", "c", "f"),
+            ToolCallDelta("0", "null"),
+            NativeToolCall("0", "f", None, "c"),
+            ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_calls"),
+        ],
+    ),
+    "Cohere's, for chat completions": Stream(
+        ChatCompletions,
+        COHERE,
+        [
+            SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}),
+            SourceError(
+                "nothing in the stream is what `sources.openai` reads: the content type is unknown, and it begins with "
+                "`content-delta`; `sources.cohere` reads those",
+                cause="unknown_format",
+            ),
+        ],
     ),
     "Gemini's stop before the code that it runs": Stream(
         Gemini,
@@ -266,7 +345,6 @@ def test_a_connection_that_breaks_behind_an_intermediate_stop() -> None:
 
 # A stream of another format.
 
-COHERE = sse({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}, "content-delta")
 GENERATE = b'{"model":"m","response":"a","done":false}\n{"model":"m","response":"","done":true,"done_reason":"stop"}\n'
 ASSISTANTS = sse({"id": "run_1", "object": "thread.run"}, "thread.run.created") + sse("[DONE]", "done")
 ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")

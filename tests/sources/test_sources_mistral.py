@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -49,6 +50,7 @@ def done(**usage: Any) -> bytes:
 START = event("conversation.response.started", conversation_id="conv_1")
 SEARCH: dict[str, Any] = {"type": "tool.execution.started", "id": "t1", "name": "web_search", "arguments": '{"q":1}'}
 FOUND: dict[str, Any] = {"type": "tool.execution.done", "id": "t1", "name": "web_search", "info": {"a": 1}}
+HANDOVER = (("started", "previous"), ("done", "next"))
 REFERENCE = {"type": "tool_reference", "tool": "web_search", "title": "a"}
 END: list[SourceEvent] = [ProviderCompleted(finish_reason="stop", ends_run=False), ChainCompleted("conv_1")]
 
@@ -58,7 +60,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             TextDelta("Par"),
             TextDelta("is"),
-            SourceRaw(REFERENCE),
+            SourceRaw(REFERENCE, "mistral"),
             ProviderCompleted(finish_reason="stop", usage=Usage(input=7), ends_run=False),
             ChainCompleted("conv_1"),
         ],
@@ -82,12 +84,20 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
     ),
     "a tool that Mistral runs, and another agent": (
-        [START, sse(SEARCH), sse(FOUND), event("agent.handoff.started", id="h"), said("a"), done()],
+        [
+            *(START, sse(SEARCH), event("tool.execution.delta", id="t1", arguments=" ", output_index=0), sse(FOUND)),
+            *(event(f"agent.handoff.{when}", id="h", **{f"{who}_agent_id": who}) for when, who in HANDOVER),
+            *(event("tool.execution.delta", id="t1"), sse(FOUND), said("a"), done()),
+        ],
         [
             NativeToolCall("1", "web_search", '{"q":1}', "t1", provider_executed=True),
-            SourceRaw(SEARCH),
+            SourceRaw({**FOUND, "type": "tool.execution", "arguments": '{"q":1} '}, "mistral"),
+            SourceRaw(
+                {"type": "agent.handoff", "id": "h", "previous_agent_id": "previous", "next_agent_id": "next"},
+                "mistral",
+            ),
+            SourceRaw({"type": "tool.execution.delta", "id": "t1"}),
             SourceRaw(FOUND),
-            SourceRaw({"type": "agent.handoff.started", "id": "h"}),
             TextDelta("a"),
             *END,
         ],
@@ -132,6 +142,13 @@ def test_what_a_reader_is_told() -> None:
     """The calls are to be run, and the conversation goes on by its id."""
     told = story(*read(MistralConversations, START, asked("{}"), done()))
     assert ["run c1", "step 1 ends: tool_calls", "done finished: tool_calls (None), in conv_1"] == told[-3:]
+
+
+def test_what_there_is_no_room_for() -> None:
+    """It passes as it came, and the next request lacks it."""
+    for limits in (Limits(calls=0), Limits(text=len(sse(SEARCH)) // 2)):
+        events = read(partial(MistralConversations, limits), START, sse(SEARCH), sse(FOUND), done())
+        assert [SEARCH, FOUND] == [each.data for each in events if isinstance(each, SourceRaw)]
 
 
 def test_more_calls_than_a_turn_may_have() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from streamtools import StreamMachine, ToolStream, sources
 from streamtools.events import StepEnd, UsageReport
+from streamtools.history import Origin
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
 from tests.sources.adapters import cuts, who_answers
@@ -80,7 +81,7 @@ async def test_step_and_result_tell_who_answered(name: str) -> None:
     assert [(id, "m1")] == [(each.response_id, each.model) for each in ends]
     assert (id, "m1") == (result.response_id, result.model)
     (step,) = result.steps
-    assert (id, (name, None, "m1")) == (step.response_id, step.said.origin)
+    assert (id, Origin(name, None, "m1")) == (step.response_id, step.said.origin)
 
 
 def test_what_it_cost() -> None:

@@ -166,6 +166,50 @@ def cohere_breaches(messages: Messages) -> list[str]:
     return found + _complaints(check_openai, plain)
 
 
+def interactions_breaches(steps: Messages) -> list[str]:
+    """Each call has one result, by its id and name, before anybody else speaks; a thought leads to something."""
+    found: list[str] = []
+    awaited: dict[str, str] = {}
+    last = ""
+    for step in steps:
+        kind = step["type"]
+        if kind == "function_call":
+            awaited[step["id"]] = step["name"]
+            if not isinstance(step["arguments"], dict) or not _name.fullmatch(step["name"]):
+                found.append("a call that is none")
+        elif kind == "function_result":
+            if awaited.pop(step["call_id"], None) != step["name"]:
+                found.append("a result without a call before it")
+        elif kind == "user_input" and (awaited or last == "thought"):
+            found.append(f"the user speaks before the results of {awaited}, or behind a thought")
+        found += ["thinking without a signature"] if kind == "thought" and not step.get("signature") else []
+        found += ["an empty output"] if kind == "model_output" and not step["content"] else []
+        last = kind
+    return found + (["calls or a thought at the end"] if awaited or last == "thought" else [])
+
+
+def mistral_breaches(entries: Messages) -> list[str]:
+    """Each call has one result before anybody else speaks; an output says something."""
+    found: list[str] = []
+    awaited: list[str] = []
+    for entry in entries:
+        kind = entry["type"]
+        if kind == "function.call":
+            awaited.append(entry["tool_call_id"])
+            if not isinstance(json.loads(entry["arguments"]), dict) or not _name.fullmatch(entry["name"]):
+                found.append("a call that is none")
+        elif kind == "function.result":
+            if entry["tool_call_id"] not in awaited or not isinstance(entry["result"], str):
+                found.append("a result without a call before it, or that is no text")
+            else:
+                awaited.remove(entry["tool_call_id"])
+        elif awaited and kind == "message.input":
+            found.append(f"the user speaks before the results of {awaited}")
+        found += ["an empty output"] if kind == "message.output" and not entry["content"] else []
+        found += ["no entry"] if entry["object"] != "entry" else []
+    return found + (["calls at the end"] if awaited else [])
+
+
 def breaches(messages: Messages, format: str) -> list[str]:
     """Return what the provider would refuse; what cannot be sent at all is refused by every one."""
     json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
@@ -180,4 +224,6 @@ RULES: dict[str, Callable[[Messages], list[str]]] = {
     "ollama": ollama_breaches,
     "bedrock": bedrock_breaches,
     "cohere": cohere_breaches,
+    "interactions": interactions_breaches,
+    "mistral": mistral_breaches,
 }

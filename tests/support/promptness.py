@@ -16,7 +16,7 @@ from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
 from streamtools.testing.laws import LIMITS, MALFORMED, Kind, Piece, Step, pieces, steps
 from tests.families import MARKERS, TEMPLATE_TAGS
-from tests.families.base import Marker, Tag
+from tests.families.base import SPACE_AT_START, Marker, Tag
 from tests.support.reference import TAGS, Place, begins_with, is_whole, may_become, place_behind
 from tests.support.variants import KNOWN
 
@@ -125,6 +125,8 @@ def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
     if behind.ends:
         ends = [(each,) if isinstance(each, str) else each.parts for each in behind.ends]
         ends += [(f"\n{each}",) for each in behind.ends if isinstance(each, str)]
+        markers = [each for each in behind.ends if isinstance(each, Marker)]
+        ends += [("\n" * count, *each.parts) for each in markers for count in range(1, each.line_feeds + 1)]
         if any(may_become(held, parts) for parts in ends):
             return True
         if not any(isinstance(each, str) and held.removeprefix("\n").startswith(each) for each in behind.ends):
@@ -143,15 +145,20 @@ def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
                 counts = counts and _counts(marker, place, at_start=at_start, behind_call=fresh and behind.behind_call)
                 if counts and may_become(held, ("\n" * count, *marker.parts) if count else marker.parts):
                     return True
+            if at_start and dialect in SPACE_AT_START and may_become(held, (" ", *marker.parts)):
+                return True
         for tag in _tags_of(dialect, options):
             if tag.closings and tag.where == "start":
                 continue  # it counts where `<think>` does
             counts = (even_in_code or not here.in_code) and not refuses and (not tag.closings or _reasons(options))
             counts = counts and _counts(tag, here, at_start=at_start, behind_call=fresh and behind.behind_call)
-            if counts and may_become(held, tag.parts):
+            spaces = ["", *("\n" * count for count in range(1, tag.line_feeds + 1))]
+            spaces += ["\n"] * (at_start and tag.closings != ()) + [" "] * (at_start and dialect in SPACE_AT_START)
+            if counts and any(may_become(held, (space, *tag.parts) if space else tag.parts) for space in spaces):
                 return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
     thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(options) if tag.closings and tag.where == "start"]
+    thoughts += [("\n", *parts) for parts in thoughts] if fresh and behind.start else []
     thoughts += [(closing,) for closing in TAGS.values()] if fresh else []
     return _reasons(options) and counts and not refuses and any(may_become(held, parts) for parts in thoughts)
 
@@ -191,7 +198,8 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
         (marker.kind == "result" or marker.wraps) and begins_with(pending, marker.parts) for marker in _markers(options)
     ):
         return True
-    if any(marker.ends_reasoning and begins_with(pending, marker.parts[:1]) for marker in _markers(options)):
+    begun = pending.lstrip("\n")
+    if any(marker.ends_reasoning and begins_with(begun, marker.parts[:1]) for marker in _markers(options)):
         return True  # what follows it says whether it is a part of the reasoning
     told = [event for event in reports if not isinstance(event, Markup)]
     if options.get("on_malformed") == "text" and told and isinstance(told[-1], Text):

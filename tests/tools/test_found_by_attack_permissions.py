@@ -227,7 +227,7 @@ async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
     again = calls(("look", {}), ("look", {}))
     on = await resume(held, again, "Done.", tools=tools, decisions={"n0": True}, ledger=ledger)
     assert [0, 1, 2] == looked
-    assert ["n0", "n0_2", "n1"] == [call.id for call in on.chat.result.calls]
+    assert ["n0", "n0_2", "n1_2"] == [call.id for call in on.chat.result.calls]
 
 
 async def test_only_the_first_follow_up_answers_what_was_resumed() -> None:

@@ -35,6 +35,17 @@ the models. Where nobody chooses, {default} are armed.
 A call counts outside of Markdown code and quotes; in them too, where that is said here and the dialect is armed by its
 id. Values that are no JSON by themselves are read by the JSON schemas of the declared tools. A prompt can teach those
 dialects that hold no tokens of a chat template; `instructions()` of a dialect writes what to say.
+
+Where an answer ends with a complete tag that begins a call, the call was cut off: it is an error, `truncated`, and the
+tag is not shown. A closing tag ends a value of `<parameter=…>` or `<arg_value>`, or of Kimi K3's, only where structure
+follows it, since files that a model writes hold such tags, too; behind text it is a part of the value. If none is ever
+found, the call is an error up to the last of them, and what follows that is text once the answer has ended.
+
+Some models forget to end their reasoning. In their dialects a run of calls in reasoning is decided by what follows its
+last call: where the answer ends there, they are calls, and else reasoning. Until then none is told, and nothing runs.
+
+White space that the templates write is markup, and not shown: a line feed inside each end of reasoning and, at the
+start of an answer, before it; up to two behind it; and what is said of each dialect. A space before a call is shown.
 """
 
 
@@ -58,6 +69,19 @@ def needs_tools(dialect: Dialect) -> str:
     if not calls:
         return "to find calls"
     return "no" if [_ARGUMENTS] == [call.arguments for call in calls] else "to type values"
+
+
+def white_space(dialect: Dialect) -> Iterator[str]:
+    """Yield what white space belongs to the tags of a dialect."""
+    for count in {opener.line_feeds for opener in openers(dialect)} - {0}:
+        yield (
+            "A line feed before a call is markup."
+            if count == 1
+            else f"Up to {count} line feeds before a call are markup."
+        )
+    yield from (f"So is one before a stray `{tag.parts[0]}`." for tag in dialect.tags if tag.line_feeds)
+    if dialect.space_at_start:
+        yield "A space before the first header of an answer is markup."
 
 
 def fenced(text: str) -> str:
@@ -89,8 +113,8 @@ def _write_parts() -> Iterator[str]:
         yield f"## {dialect.id}\n"
         if known := [family.name for family in MODELS if dialect.id in family.dialects]:
             yield "Models: " + ", ".join(known) + ".\n"
-        if dialect.notes:
-            yield dialect.notes + "\n"
+        if said := [each for each in (dialect.notes, *white_space(dialect)) if each]:
+            yield " ".join(said) + "\n"
         yield "A call, and a result:\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
         yield fenced(dialect.write_result(_NAME, _RESULT))

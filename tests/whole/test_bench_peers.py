@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import installing, tables, worker
+from benchmarks.peers import conforming, installing, tables, worker
 from benchmarks.peers.crew import Crew, Missing
 from benchmarks.peers.formats import FORMATS, Call, Format
 from benchmarks.peers.installing import UNPACKED
@@ -21,6 +21,7 @@ from benchmarks.peers.rows import ROWS, Row
 from benchmarks.peers.short import cuttings, short_streams, tokens
 from benchmarks.peers.streams import CASES, Stream, case, deltas_of, make, near
 from benchmarks.peers.worker import tell, time_stream
+from streamtools.parsing import DIALECTS
 
 ROOT = Path(__file__).parents[2]
 OURS = [row for row in ROWS if row.group == "ours"]
@@ -262,3 +263,12 @@ def test_no_package_of_an_engine_imports_it_whole(package: str) -> None:
     folder = UNPACKED[package][0]
     wanted = [f"{folder}one.py", f"{folder}__init__.py", f"{folder}one.so", f"{package}/__init__.py", f"{package}/a.py"]
     assert [f"{folder}one.py"] == [each for each in wanted if installing.is_wanted(each, UNPACKED[package])]
+
+
+def test_peers_in_the_conformance_suite() -> None:
+    """Each is asked about dialects that there are; what one says becomes what the suite takes."""
+    assert {*conforming.SGLANG, *conforming.VLLM, *conforming.WHOLE_TEXT} <= DIALECTS.keys()
+    told = conforming.answer(load("hermes_json"), list(one_call().text))
+    (call,) = told.pop("calls")
+    assert {"text": "Look:  There."} == told
+    assert WEATHER == (call["name"], json.loads(call["arguments"]))

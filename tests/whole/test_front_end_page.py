@@ -230,7 +230,7 @@ async def test_approval(approved: bool) -> None:
 
 
 async def test_use_chat() -> None:
-    """An answer is resumed from its start while it goes on, and stopped; then there is nothing to resume."""
+    """An answer is resumed from its start, while it goes on and when it was stopped; of another chat there is none."""
     posted = {"id": "c1", "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
     async with serving("ai-sdk", Loopback([TEXT], hold=True)) as (_, client):
         assert 204 == (await client.get("/api/chat/c1/stream")).status_code
@@ -239,7 +239,8 @@ async def test_use_chat() -> None:
             assert "v1" == response.headers["x-vercel-ai-ui-message-stream"]
             assert 204 == (await client.post("/api/chat/c1/stop")).status_code
             again = await response.aread()
-        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
+        assert again == (await client.get("/api/chat/c1/stream")).content
+        assert 204 == (await client.get("/api/chat/c2/stream")).status_code
         assert 204 == (await client.post("/api/chat/c2/stop")).status_code
     first = body[: body.rindex(b"\n\n")]
     assert again.startswith(first)
@@ -374,7 +375,7 @@ async def test_nobody_reads_or_stops_the_chats_of_others() -> None:
             method = "GET" if address.endswith("stream") else "POST"
             assert 401 == (await client.request(method, address, headers={"cookie": "x=y"})).status_code
         assert 204 == (await client.post("/api/chat/c1/stop")).status_code
-        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
+        assert b'"abort"' in (await client.get("/api/chat/c1/stream")).content
 
 
 async def test_nobody_decides_about_the_threads_of_others() -> None:
@@ -385,7 +386,8 @@ async def test_nobody_decides_about_the_threads_of_others() -> None:
         first = read_frames((await client.post("/agent", json=asked)).content)
         (interrupt,) = first[-1]["outcome"]["interrupts"]
         approval = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
-        decided = {**asked, "runId": "r2", "resume": [approval]}
+        said = {"id": "2", "role": "assistant", "content": "Well."}
+        decided = {**asked, "runId": "r2", "messages": [*asked["messages"], said], "resume": [approval]}
         theirs = await client.post("/agent", json=decided, headers=BOB)
         assert "TOOL_CALL_RESULT" not in theirs.text
         assert "It is warm." in theirs.text

@@ -16,7 +16,7 @@ def test_its_code_prints_what_it_says() -> None:
     """Its blocks are one program."""
     namespace: dict[str, Any] = {}
     blocks = [block for block in read_blocks(PAGE) if block.language == "python"]
-    assert 2 == len(blocks)
+    assert 3 == len(blocks)
     for block in blocks:
         with contextlib.redirect_stdout(io.StringIO()) as told:
             exec(compile(block.text, "histories.md", "exec"), namespace)

@@ -10,8 +10,25 @@ import pytest
 
 CORE = "anyio, httpx, httpx_sse, msgspec, pydantic, structlog"
 EXTRAS = {"json_repair", "mcp", "rich", "starlette", "uvicorn", "hypothesis", "pytest", "trio", "_streamtools_pytest"}
+MOST = 86
+"""Modules of ours that `import streamtools` may load."""
+
 LATER = ("cli", "web", "testing", "outputs", "__main__")
 """Modules and packages of ours that only those import who use them."""
+
+LAZY = {
+    "streamtools": {"conversation", "outputs", "chat", "UiTexts", "replay"},
+    "streamtools.history": {
+        "Format",
+        "SendReasoning",
+        "calls_as_text",
+        "container_of",
+        "read_messages",
+        "write_messages",
+    },
+    "streamtools.tools": {"SQLiteLedger"},
+}
+"""Public names that are loaded when they are used, by their packages."""
 
 
 def modules_behind(code: str) -> set[str]:
@@ -35,6 +52,28 @@ def test_no_extra_is_imported(imported: set[str]) -> None:
 def test_no_module_is_imported_that_few_use(imported: set[str]) -> None:
     """Not the command line, the page, the helpers for tests, the endpoints; each is imported by who asks for it."""
     assert [] == [name for name in imported if name.removeprefix("streamtools.").startswith(LATER)]
+
+
+def test_a_stream_loads_few_modules(imported: set[str]) -> None:
+    """Each costs its part of a millisecond, in every process that begins."""
+    ours = [name for name in imported if name.partition(".")[0] == "streamtools"]
+    for later in ("history.formats", "history.ui_messages", "tools.mcp", "tools.sqlite_ledger"):
+        assert f"streamtools.{later}" not in ours
+    assert len(ours) <= MOST
+
+
+def test_what_is_loaded_later_is_there() -> None:
+    """Its names are told and found, all that are public; another one is no name of the package's."""
+    told = f"""
+from importlib import import_module
+modules = {{import_module(package): names for package, names in {LAZY}.items()}}
+for module, names in modules.items():
+    assert not names & vars(module).keys(), names & vars(module).keys()
+    assert {{*module.__all__, "__all__"}} <= {{*dir(module)}}
+    assert not hasattr(module, "nothing")
+assert [] == [name for module in modules for name in module.__all__ if getattr(module, name, None) is None]
+"""
+    modules_behind(told)
 
 
 def test_pydantic_s_models_come_with_the_first_tool(imported: set[str]) -> None:

@@ -65,7 +65,7 @@ def defaults_table() -> str:
         ),
         ("calls need approval", function.requires_approval, "`@tool(requires_approval=…)`"),
         ("calls in text are trusted", function.trust == "text", "`@tool(trust=…)`"),
-        ("results are disarmed where calls in text are read", function.neutralise, "`@tool(neutralise=…)`"),
+        ("results are neutralised where calls in text are read", function.neutralise, "`@tool(neutralise=…)`"),
         ("calls that a ledger in memory holds", default(MemoryLedger, "size"), "`MemoryLedger(size=…)`"),
         (
             "these of one owner",
@@ -90,9 +90,11 @@ def defaults_table() -> str:
             "`shutdown_signal(drain=…)`, `Runs(drain=…)`",
         ),
         ("bytes of a request's body", default(read_body, "max_body"), "`read_body(max_body=…)`"),
+        ("values of its JSON", default(read_body, "max_values"), "`read_body(max_values=…)`"),
         ("bytes of a body that is read in the event loop", IN_THREAD, "fixed"),
         ("seconds in which a body has to come", default(read_body, "timeout"), "`read_body(timeout=…)`"),
         ("characters of a client's frame", default(serve_websocket, "max_frame"), "`serve_websocket(max_frame=…)`"),
+        ("values of its JSON", default(serve_websocket, "max_values"), "`serve_websocket(max_values=…)`"),
         ("messages of a client that wait", default(serve_websocket, "max_waiting"), "`serve_websocket(max_waiting=…)`"),
         (
             "seconds of a client that takes nothing",

@@ -14,6 +14,7 @@ import httpx_sse
 from pydantic import BaseModel
 
 import streamtools
+import streamtools.gateway
 from streamtools import (
     Code,
     Dialect,
@@ -41,6 +42,7 @@ from streamtools import (
     sources,
     tool,
 )
+from streamtools import history as histories_of
 from streamtools.errors import ToolCallFailed
 from streamtools.events import (
     ApprovalRequested,
@@ -82,10 +84,13 @@ from streamtools.events import (
     json_schema,
     read_ui_event,
 )
+from streamtools.gateway import Rewrite, ToolCallTransport
+from streamtools.gateway import app as gateway_app
 from streamtools.parsing import (
     BLANKS,
     LINE_END,
     SPACES,
+    ModelFamily,
     NearMiss,
     OneOf,
     Opener,
@@ -93,10 +98,12 @@ from streamtools.parsing import (
     Some,
     Span,
     Tag,
+    families_for,
     json_calls,
 )
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.recording import Recording, shipped
+from streamtools.testing import conformance
 
 # Events: two closed unions.
 
@@ -222,7 +229,8 @@ def choose_dialects(model: str, text: str) -> ParseResult:
         write_call=lambda name, arguments: f"@call {name} {arguments['a']} @end",
         write_result=lambda name, text: f"@result {name} {text}",
         near=(NearMiss(("@", OneOf(("calls", "call_")), Some("0-9", 1, 2), BLANKS, LINE_END), "it is misspelt"),),
-        tags=(Tag(("@@",)),),
+        tags=(Tag(("@@",), line_feeds=1),),
+        space_at_start=True,
     )
     assert_type(house.instructions("now", {}), str)
     assert_type(house.teachable, bool)
@@ -478,6 +486,23 @@ def taught(tools: list[Any]) -> tuple[str, list[dict[str, str]]]:
     return prompt, streamtools.conversation.few_shot("tilde_fence", tools, [shown])
 
 
+async def under_an_sdk(client: streamtools.gateway.Client, sent: bytes) -> bytes:
+    """The transport, and the rewrite behind it."""
+    transport = ToolCallTransport(mode="auto", dialects=["hermes_json"], few_shot=True, ask_again=1)
+    async with httpx.AsyncClient(transport=transport) as http:
+        await http.get("http://localhost/")
+    exchange = Rewrite(on_malformed="text", now=lambda: 0).begin(client, sent, host="localhost")
+    assert_type(exchange, streamtools.gateway.Exchange)
+    assert_type(exchange.request, streamtools.gateway.UpstreamRequest | None)
+    exchange.begin(200, streamtools.gateway.headers_for(client, [("x-api-key", "k")]))
+    assert_type(exchange.head, streamtools.gateway.Head | None)
+    assert_type(streamtools.gateway.client_of("POST", "/v1/messages"), streamtools.gateway.Client | None)
+    gateway_app(
+        "http://localhost/v1", mode="native", dialects=["hermes_json"], key="k", client_key="c", record="a.jsonl"
+    )
+    return exchange.feed(b"") + exchange.close()
+
+
 def encoded(events: list[UIEvent], front_end: str) -> Generator[bytes, None, None]:
     """Encoders are protocols' functions with options, chosen by name, and what one writes oneself."""
     made: list[outputs.Encoder] = [
@@ -485,6 +510,8 @@ def encoded(events: list[UIEvent], front_end: str) -> Generator[bytes, None, Non
         outputs.ai_sdk(6, dynamic=False),
         outputs.ag_ui(protocol_version="1.0"),
         outputs.openai(model="m", include_usage=True, call_deltas=True),
+        outputs.responses(model="m", created=0, custom=["run"], request={"metadata": {}}),
+        outputs.anthropic(model="m", call_deltas=True),
         outputs.text(render=UiTexts().render),
         _Shouting(),
     ]
@@ -493,6 +520,48 @@ def encoded(events: list[UIEvent], front_end: str) -> Generator[bytes, None, Non
     outputs.validate(events)
     yield from map(encoder.encode, events)
     yield encoder.close()
+
+
+def what_goes_back(posted: list[dict[str, Any]], result: TurnResult) -> list[dict[str, Any]]:
+    """A history that a client keeps, what its provider alone understands, and who gave the answer."""
+    read = histories_of.read_messages(posted, client=True, system=False)
+    item = histories_of.ProviderItem("anthropic", {"type": "server_tool_use"})
+    said = histories_of.Assistant(parts=["Hi.", item], origin=histories_of.Origin("anthropic", "a.test", "m"))
+    assert_type(said.items, tuple[histories_of.ProviderItem, ...])
+    assert_type(
+        said.parts, tuple[histories_of.TextPart | histories_of.Thought | ToolCall | histories_of.ProviderItem, ...]
+    )
+    assert_type((result.response_id, result.model), tuple[str | None, str | None])
+    provider = histories_of.Origin("openai", "b.test")
+    return histories_of.write_messages([*read, said], "openai", provider=provider, send_reasoning="since_user")
+
+
+def judged() -> list[conformance.Result]:
+    """What a parser of one's own, and ours, make of the cases of one dialect."""
+    for case in conformance.cases(["hermes_json"]):
+        assert_type(case, conformance.Case)
+    return [*conformance.run(conformance.function(conformance.ours), conformance.cases(["hermes_json"]))]
+
+
+def newer_providers(response: object) -> None:
+    """Bedrock, Cohere and Mistral; and what is known of a model by its name."""
+    for source in (
+        sources.bedrock(response),
+        sources.cohere(response, limits=Limits(calls=3)),
+        sources.mistral(response),
+    ):
+        assert_type(source, sources.Source)
+    conversation.BedrockConverse("m", region="eu-west-1", native_tool_calls=True)
+    conversation.CohereChat("m", send_reasoning="sometimes")  # type: ignore[arg-type]
+    conversation.GeminiInteractions("m", previous_id=True, thinking_level="low")
+    conversation.MistralConversations("m", previous_id="r1")  # type: ignore[arg-type]
+    for written in ("interactions", "mistral"):
+        assert_type(histories_of.write_messages([], written), list[dict[str, Any]])
+    assert_type(histories_of.Assistant("Hi", response_id="r1").response_id, str | None)
+    for family in families_for("qwen3:8b"):
+        assert_type(family, ModelFamily)
+        assert_type(family.in_reasoning, bool | None)
+        Parser(family.dialects, in_reasoning=bool(family.in_reasoning), calls_at="anywhere")
 
 
 class _Shouting:

@@ -68,7 +68,8 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
             output.reconfigure(errors="replace")
     with contextlib.redirect_stdout(sys.stderr), complaints.logs():
         name = type(asked).__name__.lower()
-        home = "recordings" if isinstance(asked, Replay | Record) else name  # imported for its own commands alone
+        homes = {"replay": "recordings", "record": "recordings", "gateway": "proxy"}
+        home = homes.get(name, name)  # imported for its own commands alone
         run: Callable[..., int] = getattr(importlib.import_module(f"{__name__}.{home}"), f"run_{name}")
         return run(asked, output, complaints)
 

@@ -16,6 +16,7 @@ from streamtools.recording import DETECT
 from streamtools.sources import ADAPTERS
 
 PORT = 8765
+GATEWAY_PORT = 8766
 SPEED = 0.4  # slow enough to be watched: the recorded model writes 150 tokens a second
 
 _STATUS = """\
@@ -69,7 +70,15 @@ class Chat(ModelArguments):
     json: bool
 
 
-Command = Replay | Demo | Chat | Record | Serve
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """What is None stands in the configuration, or has its default."""
+
+    config: str | None
+    given: dict[str, Any]
+
+
+Command = Replay | Demo | Chat | Record | Serve | Gateway
 
 
 def parse(argv: Sequence[str] | None) -> Command:
@@ -80,6 +89,9 @@ def parse(argv: Sequence[str] | None) -> Command:
         check_model(given)
     elif command is Serve:
         _check_serve(given)
+    elif command is Gateway:
+        config = given.pop("config")
+        given = {"config": config, "given": {name: value for name, value in given.items() if value is not None}}
     return command(**given)
 
 
@@ -104,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_replay, _add_record, _add_chat, _add_serve, _add_demo):
+    for add in (_add_replay, _add_record, _add_chat, _add_serve, _add_gateway, _add_demo):
         add(commands)
     return parser
 
@@ -233,6 +245,40 @@ def _add_serve(commands: Any) -> None:
         help="answer under this name, too, such as that of a proxy in front; may be repeated",
     )
     _add_speed(serve, SPEED)
+
+
+def _add_gateway(commands: Any) -> None:
+    gateway = _add(
+        commands,
+        Gateway,
+        help="give any client tools, in front of any model",
+        description="Listen for clients of OpenAI's and Anthropic's APIs, and ask a server of chat completions, whose "
+        "model writes its calls into the text: the clients have native ones. Keys are never on the command line.",
+    )
+    gateway.add_argument("--upstream", metavar="URL", help="the server to ask, such as http://127.0.0.1:8080/v1")
+    gateway.add_argument("--config", metavar="FILE", help="a file of TOML with these and further options")
+    gateway.add_argument("--mode", choices=("text", "native", "auto"), help="how models call (default: text)")
+    gateway.add_argument(
+        "--api", choices=("openai", "ollama", "llama.cpp", "vllm"), help="what the server speaks (default: openai)"
+    )
+    gateway.add_argument(
+        "--dialect",
+        dest="dialects",
+        metavar="ID",
+        action="append",
+        help="read calls written in this way, and teach the first; may be repeated (default: tilde_fence)",
+    )
+    gateway.add_argument(
+        "--few-shot", action="store_true", default=None, help="teach it with examples too, for base models"
+    )
+    gateway.add_argument("--host", help="the address to listen at (default: 127.0.0.1, this machine alone)")
+    gateway.add_argument("--port", type=_port, help=f"the port (default: {GATEWAY_PORT}; 0: any that is free)")
+    gateway.add_argument(
+        "--allow-host", dest="hosts", metavar="NAME", action="append", help="answer under this name, too"
+    )
+    gateway.add_argument("--key-env", metavar="NAME", help="the variable with the key for the server, for all clients")
+    gateway.add_argument("--client-key-env", metavar="NAME", help="the variable with the key that clients have to send")
+    gateway.add_argument("--record", metavar="FILE", help="write what the server is asked and answers into a recording")
 
 
 def _add_demo(commands: Any) -> None:

@@ -134,7 +134,7 @@ class _Conversation:
             return
         model = self._named.model()
         inner = httpx.AsyncHTTPTransport(proxy=proxy_for(model.url))
-        transport = RecordingTransport(inner, self._recording, source=model.format)
+        transport = RecordingTransport(inner, self._recording, source=model.source)
         async with httpx.AsyncClient(transport=transport) as client:
             yield client
         self._fault = self._fault or transport.fault

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ import httpx
 from streamtools.apps.cli.complaints import Refused
 from streamtools.conversation import (
     AnthropicMessages,
+    BedrockConverse,
+    CohereChat,
     GeminiChat,
+    GeminiInteractions,
     Message,
+    MistralConversations,
     OllamaChat,
     OpenAIChat,
     OpenAIResponses,
@@ -33,7 +38,7 @@ from streamtools.parsing.dialects import DEFAULT_DIALECTS, Dialect, choose_diale
 from streamtools.recording.redact import redact_url
 from streamtools.tools import Tool, ToolRegistry
 
-API = Literal["openai", "responses", "anthropic", "ollama", "gemini"]
+API = Literal["openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere", "mistral"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +141,14 @@ _CLIENTS: dict[API, type[HTTPModel]] = {
     "openai": OpenAIChat,
     "responses": OpenAIResponses,
     "anthropic": AnthropicMessages,
-    "ollama": OllamaChat,
     "gemini": GeminiChat,
+    "interactions": GeminiInteractions,
+    "ollama": OllamaChat,
+    "bedrock": BedrockConverse,
+    "cohere": CohereChat,
+    "mistral": MistralConversations,
 }
+_WITHOUT_KEY = ("ollama", "bedrock")  # on this machine; or signed, with credentials that others look up
 
 
 class NamedModel:
@@ -147,8 +157,18 @@ class NamedModel:
     def __init__(self, asked: ModelArguments, tools: ToolRegistry | None) -> None:
         self._asked = asked
         self._tools = tools
+        regions = ("AWS_REGION", "AWS_DEFAULT_REGION")
+        known = asked.url is not None or (asked.model or "").startswith("arn:") or any(map(os.environ.get, regions))
+        if asked.api == "bedrock" and not known:
+            raise Refused("--api bedrock needs a region: set AWS_REGION, or name the model by an ARN, which has one")
         with refusals():
-            self.chat(self.beginning, self.model())
+            model = self.model()
+            self.chat(self.beginning, model)
+        if asked.url is None and asked.api not in _WITHOUT_KEY and not any(map(os.environ.get, model.key_names)):
+            names = " or ".join(model.key_names)
+            raise Refused(
+                f"--api {asked.api} needs a key: set {names}, or give the address of another server with --url"
+            )
 
     @property
     def beginning(self) -> list[Message]:

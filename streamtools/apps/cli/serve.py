@@ -7,19 +7,17 @@ it: a tool that asks first and tells how far it is.
 
 from __future__ import annotations
 
-import errno
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
 
 from streamtools import sources
 from streamtools.apps.cli.arguments import Serve
-from streamtools.apps.cli.complaints import Complaints, Refused
+from streamtools.apps.cli.complaints import Complaints
 from streamtools.apps.cli.demo import TOOLS, body_of, models_of
+from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server
 from streamtools.apps.cli.model_arguments import NamedModel, import_tools
 from streamtools.apps.web import Suggestion
 from streamtools.conversation import Ask, Message, User, chat
@@ -32,40 +30,20 @@ if TYPE_CHECKING:
     from streamtools.apps.web import Answerer
 
 
-_PATIENCE = 20  # seconds that answers may take to be left when the server ends
-
-
 def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
     """Serve the page until the process gets a signal to end, and return the exit status."""
-    try:
-        import uvicorn
-
+    with needing_a_server("the page"):
         from streamtools.apps.web import make_app
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
-            raise
-        raise Refused(f'the page needs {error.name}: pip install "streamtools[cli,web]"') from None
     answerer: Answerer = Recorded(speed=asked.speed) if asked.model is None else _Model(asked)
-    listener = _listen(asked.host, asked.port)
+    listener = listen(asked.host, asked.port)
     with listener:
         port = listener.getsockname()[1]
-        name = f"[{asked.host}]" if ":" in asked.host else asked.host
         app = make_app(
             answerer, cookie=f"streamtools_{port}", hosts=[each.lower() for each in (asked.host, *asked.allowed)]
         )
-        config = uvicorn.Config(
-            app,
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_PATIENCE,
-        )
-        if not ip_address(listener.getsockname()[0]).is_loopback:
-            complaints.write(f"whoever reaches {name} can talk to the model and run the tools")
-        output.write(f"{answerer.label}: http://{name}:{port}/ (Ctrl-C ends it)\n")
-        output.flush()
-        uvicorn.Server(config).run(sockets=[listener])
+        if not is_here(listener):
+            complaints.write(f"whoever reaches {name_of(asked.host)} can talk to the model and run the tools")
+        run_server(app, listener, f"{answerer.label}: http://{name_of(asked.host)}:{port}/ (Ctrl-C ends it)", output)
     return 0
 
 
@@ -83,25 +61,6 @@ class _Model:
         named = self._named
         before = [*(history or named.beginning), User(question)]
         return named.chat(before, named.model(), ask="now", call_deltas=True)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; raise `Refused` if there is none to be had."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen()
-        except BaseException:
-            listener.close()
-            raise
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Refused(f"port {port} is taken: choose another with --port, or --port 0 for any", status=1) from error
-        raise Refused(f"nothing can listen at {host}, port {port}: {error.strerror or error}", status=1) from error
-    return listener
 
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")

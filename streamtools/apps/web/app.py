@@ -13,115 +13,31 @@ A conversation belongs to the browser with its cookie, which no script can read 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from streamtools.apps.web.conversations import Answerer, Conversation, Conversations, Turn
 from streamtools.errors import ClosedError, DecisionRefused, RunNotFound, TooManyRuns
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
 from streamtools.runs import MemoryEventLog, Runs
+from streamtools.serving.guard import Guard, digest, refuse
 
 MAX_BODY = 256 * 1024
 """Bytes of a request's body."""
-
-_SAFE = ("GET", "HEAD", "OPTIONS")
-_HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\Z", re.ASCII)
-"""A name or an address, and a port: the whole header, as what stands behind a bracket is part of the name (RFC 9110,
-7.2), which `urlsplit` drops."""
-
-
-class Guard:
-    """Wraps the application: checks requests, and tells browsers by headers what they may do with its answers.
-
-    A server on the loopback interface is reached by every page that the browser of its user has open. So a host that is
-    a name has to be known (a foreign name may be made to point here: DNS rebinding), what changes something has to come
-    from our own page (its origin is that of the host) and has to be JSON (which no form of another page can send), and
-    bodies have a bound. The policy of the page lets nothing be loaded, framed or run that is not on it.
-
-    `hosts` are the names, in lower case, by which the server may be addressed; `localhost` and addresses always may.
-    `policy` is the Content-Security-Policy of all that it answers.
-    """
-
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str] = (), policy: str) -> None:
-        self._app = app
-        self._hosts = {"localhost", *hosts}
-        self._headers = {
-            "content-security-policy": policy,
-            "x-content-type-options": "nosniff",
-            "x-frame-options": "DENY",
-            "referrer-policy": "no-referrer",
-            "cross-origin-opener-policy": "same-origin",
-            "cross-origin-resource-policy": "same-origin",
-            "permissions-policy": "camera=(), geolocation=(), microphone=()",
-            "cache-control": "no-store",
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers[name] = value
-            await send(message)
-
-        app = self._refusal(scope["method"], Headers(scope=scope)) or self._app
-        await app(scope, receive, send_with_headers)
-
-    def _refusal(self, method: str, headers: Headers) -> ASGIApp | None:
-        hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return refuse(421, "this server is not known by that name: see --allow-host")
-        if method in _SAFE:
-            return None
-        if headers.getlist("origin") not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]):
-            return refuse(403, "only the page of this server may do that")
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return refuse(415, "the body has to be JSON")
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY:
-            return refuse(413, f"the body may have {MAX_BODY} bytes")
-        return None
-
-    def _is_ours(self, host: str) -> bool:
-        read = _HOST.match(host)
-        if read is None:
-            return False
-        name = read[1] or read[2]
-        if name.lower() in self._hosts:
-            return True
-        try:
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
-
-
-def refuse(status: int, message: str) -> JSONResponse:
-    """Return a response that says what is wrong."""
-    return JSONResponse({"error": message}, status)
-
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (
@@ -153,8 +69,8 @@ def make_page() -> Page:
     html = html.replace("<!-- scripts -->", "\n".join(f"<script>{script}</script>" for script in scripts))
     policy = [
         "default-src 'none'",
-        f"script-src {' '.join(map(_digest, scripts))}",
-        f"style-src {_digest(style)}",
+        f"script-src {' '.join(map(digest, scripts))}",
+        f"style-src {digest(style)}",
         "connect-src 'self'",
         "img-src data:",  # the icon
         "base-uri 'none'",
@@ -168,11 +84,6 @@ def make_page() -> Page:
 
 def _read_file(name: str) -> str:
     return _SOURCE_MAP.sub("", (_HERE / name).read_text(encoding="utf-8"))
-
-
-def _digest(text: str) -> str:
-    """Return the source of a policy that allows exactly this text."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 _Body = TypeVar("_Body")
@@ -223,7 +134,7 @@ def make_app(
         lifespan=chats.lifespan,
         exception_handlers={HTTPException: _say, RunNotFound: _say},
     )
-    return Guard(app, hosts=hosts, policy=make_page().policy)
+    return Guard(app, hosts=hosts, policy=make_page().policy, max_body=MAX_BODY)
 
 
 class _Chats:

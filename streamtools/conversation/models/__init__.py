@@ -25,6 +25,7 @@ import anyio.lowlevel
 from streamtools.conversation.models.converse import BedrockConverse
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, offer
 from streamtools.conversation.models.sending import Timeouts
+from streamtools.conversation.models.stepwise import GeminiInteractions, MistralConversations
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.history import Message, container_of, read_messages, system_prompt, write_messages
 from streamtools.parsing.dialects import Dialects, choose_dialects
@@ -37,7 +38,9 @@ __all__ = [
     "BedrockConverse",
     "CohereChat",
     "GeminiChat",
+    "GeminiInteractions",
     "HTTPModel",
+    "MistralConversations",
     "Model",
     "OllamaChat",
     "OpenAIChat",
@@ -64,7 +67,7 @@ _GEMINI = {
     "frequency_penalty": "frequencyPenalty",
     **{name: name for name in ("temperature", "seed", "thinkingConfig", "responseMimeType", "responseSchema")},
 }
-_OLLAMA = {
+OLLAMA_NAMES = {
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "num_predict"), "num_predict"),
     **{name: name for name in ("num_ctx", "stop", "temperature", "top_p", "top_k", "min_p", "seed")},
     **{name: name for name in ("repeat_penalty", "presence_penalty", "frequency_penalty")},
@@ -107,22 +110,24 @@ def _chat_body(model: str, ask: Ask, options: Mapping[str, Any], **how: Any) -> 
 class OpenAIResponses(HTTPModel):
     """A model behind `/responses`; the key is that of `OPENAI_API_KEY`.
 
-    The whole history is sent each time. Whether the provider keeps it is the provider's default: `store=False` forbids
-    it, and models that reason then need `include=["reasoning.encrypted_content"]` to be told what they thought.
+    The whole history is sent each time, unless `previous_id` says that requests go on with the last response, which the
+    provider has kept. Whether it keeps them is its own default: `store=False` forbids it, and models that reason then
+    need `include=["reasoning.encrypted_content"]` to be told what they thought.
     """
 
     format = "responses"
     _home = "https://api.openai.com/v1"
     _endpoint = "/responses"
     _key_names = ("OPENAI_API_KEY",)
+    _previous = "previous_response_id"
 
     def body(self, ask: Ask) -> Body:
         def choose(choice: ToolChoice) -> Body:
             named = {"type": "function", "name": choice.name}
             return {"tool_choice": named if choice.mode == "tool" else choice.mode}
 
-        written = write_messages(ask.history, "responses", dialects=ask.dialects, provider=self.origin)
-        body = offer({"model": self.name, "input": written, "stream": True}, ask, "responses", choose)
+        previous, written = self._write(ask)
+        body = offer({"model": self.name, **previous, "input": written, "stream": True}, ask, "responses", choose)
         return complete(body, self.options, ask.options, names=_RESPONSES)
 
 
@@ -231,7 +236,7 @@ class OllamaChat(HTTPModel):
             offered = [each for each in offered if each["function"]["name"] == choice.name]
         if offered:
             body["tools"] = offered
-        return complete(body, self.options, ask.options, inside="options", names=_OLLAMA)
+        return complete(body, self.options, ask.options, inside="options", names=OLLAMA_NAMES)
 
 
 Piece: TypeAlias = str | bytes | SourceEvent | BaseException

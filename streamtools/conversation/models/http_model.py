@@ -14,7 +14,8 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol, get_args
 from urllib.parse import urlsplit, urlunsplit
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
-from streamtools.history import Message, Origin, SendReasoning
+from streamtools.history import Assistant, Message, Origin, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
@@ -38,7 +39,7 @@ class Ask:
 
     `tools` are the native definitions to send; without them there is no `tool_choice` either. `options` are merged into
     the body, after the model's own: a value of None takes out what would be sent. `dialects` write the results of calls
-    that the history holds as text.
+    that the history holds as text. `whole`: all of the history is sent, whatever the provider has kept of it.
     """
 
     history: tuple[Message, ...]
@@ -46,6 +47,7 @@ class Ask:
     tool_choice: ToolChoice = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
     dialects: tuple[Dialect, ...] = ()
+    whole: bool = False
 
 
 def origin_of(model: object) -> Origin:
@@ -87,6 +89,12 @@ _MAKERS = frozenset(
 _OF_REGIONS = (".openai.azure.com", "-aiplatform.googleapis.com")
 """Hosts of those who make the models that answer there, all of which make native calls."""
 
+
+def calls_natively_at(host: str) -> bool:
+    """Return whether the models at an address are asked where they are made, and all make native calls."""
+    return host in _MAKERS or host.endswith(_OF_REGIONS)
+
+
 Key = str | Callable[[], str] | None
 
 
@@ -99,17 +107,21 @@ class HTTPModel(ABC):
     one, each request makes its own. `headers` come on top of ours. `native_tool_calls` says whether the model makes
     native calls; without it, one at its maker's own address counts as one that does. `retries` is how often a request
     is sent again, for as long as nothing of its answer has come. `send_reasoning` says in which turns reasoning goes
-    back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`. `options` are merged into each
-    body; None takes out what would be sent.
+    back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`. `previous_id`, for providers that
+    keep their responses: a request names the last one that the history holds and sends what came after it; if the
+    provider no longer knows it, the whole history is sent, once. `options` are merged into each body; None takes out
+    what would be sent.
     """
 
     format: ClassVar[str]
     """The name of its messages, tool definitions and stream."""
+    _stream: ClassVar[str] = ""  # the adapter of its stream, where that has another name
     _home: ClassVar[str]  # the provider's own address
     _endpoint: ClassVar[str]  # below the base URL, with its query
     _key_names: ClassVar[tuple[str, ...]]  # environment variables
     _key_header: ClassVar[str] = "Authorization"  # whose value is `Bearer` and the key; that of others is the key
     _own_headers: ClassVar[Mapping[str, str]] = {}
+    _previous: ClassVar[str] = ""  # where a request names an earlier response, if its provider keeps them
 
     def __init__(
         self,
@@ -123,21 +135,29 @@ class HTTPModel(ABC):
         timeout: Timeouts = DEFAULT_TIMEOUTS,
         retries: int = 2,
         send_reasoning: SendReasoning = "with_calls",
+        previous_id: bool = False,
         **options: Any,
     ) -> None:
-        """Raises ValueError for an address that is none, for less than no retries, and for another `send_reasoning`."""
+        """Raises ValueError for an address that is none, less than no retries, another `send_reasoning`, and for
+        `previous_id` where nothing is kept.
+        """
         if send_reasoning not in get_args(SendReasoning):
             raise ValueError(f"send_reasoning is one of {', '.join(get_args(SendReasoning))}, not {send_reasoning!r}")
         if retries < 0:
             raise ValueError(f"a request is sent again 0 times or more, not {retries}")
+        if previous_id and not self._previous:
+            raise ValueError(f"{type(self).__name__} names no earlier responses: leave previous_id out")
+        if previous_id and options.get("store") is False:
+            raise ValueError("with store=False the provider keeps no response that previous_id could name")
         self.name = model
         self.url = _join(base_url or self._home, self._path())
         """Where requests go."""
         host = urlsplit(self.url).hostname or ""
-        if native_tool_calls is None and (host in _MAKERS or host.endswith(_OF_REGIONS)):
+        if native_tool_calls is None and calls_natively_at(host):
             native_tool_calls = True
         self.native_tool_calls = native_tool_calls
         self.send_reasoning = send_reasoning
+        self.previous_id = previous_id
         self.origin = Origin(self.format, host or None, model)
         """What its turns remember, and what decides which of a history's parts it is sent."""
         self.options = options
@@ -151,6 +171,16 @@ class HTTPModel(ABC):
         parts = urlsplit(self.url)  # whose user, password and query may be secret
         shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
         return f"<{type(self).__name__} {self.name!r} at {shown}>"
+
+    @property
+    def source(self) -> str:
+        """The name of the adapter that reads its stream."""
+        return self._stream or self.format
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The environment variables of which the first that is set holds the key, unless one is given."""
+        return self._key_names
 
     @abstractmethod
     def body(self, ask: Ask) -> Body:
@@ -170,7 +200,28 @@ class HTTPModel(ABC):
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # half of a surrogate pair
             content = json.dumps(body).encode()
-        return Request(self.url, self._headers(), content, self.format, self._timeouts, self._retries)
+        whole = None if self._known(ask) is None else partial(self._request, replace(ask, whole=True))
+        return Request(self.url, self._headers(), content, self.source, self._timeouts, self._retries, whole)
+
+    def _known(self, ask: Ask) -> int | None:
+        """Return the place in the history of the last response that a request may name; None if it has to hold all."""
+        stores = {**self.options, **ask.options}.get("store") is not False
+        if not self.previous_id or ask.whole or not stores:
+            return None
+        for place in reversed(range(len(ask.history) - 1)):  # behind the last there is nothing to be said
+            said = ask.history[place]
+            if isinstance(said, Assistant) and said.response_id and said.origin.is_same(self.origin):
+                return place
+        return None
+
+    def _write(self, ask: Ask, **how: Any) -> tuple[Body, list[Body]]:
+        """Return the messages of a request, behind what names an earlier response where they go on with one."""
+        how = {"dialects": ask.dialects, "provider": self.origin, **how}
+        if (place := self._known(ask)) is not None:
+            said = ask.history[place]
+            assert isinstance(said, Assistant)
+            return {self._previous: said.response_id}, write_behind(said, ask.history[place + 1 :], self.format, **how)
+        return {}, write_messages(ask.history, self.format, **how)
 
     def _path(self) -> str:
         return self._endpoint
@@ -216,7 +267,7 @@ def _join(base: str, path: str) -> str:
 def offer(
     body: Body,
     ask: Ask,
-    format: Literal["openai", "responses", "anthropic", "gemini", "cohere"],
+    format: Literal["openai", "responses", "anthropic", "gemini", "interactions", "cohere", "mistral"],
     choose: Callable[[ToolChoice], Body],
 ) -> Body:
     """Return `body` with the tools of a request in a provider's form, and what `choose` makes of their choice."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
 
 import anyio
+import anyio.to_thread
 import msgspec
 import structlog
 
@@ -111,6 +112,8 @@ LONGEST_WAIT = 60.0
 """Seconds that a provider may ask us to wait; where it asks for more, its error is the answer."""
 
 _AGAIN = (408, 409, 429)
+_NOT_KNOWN = (400, 404)
+"""What providers answer to a request that goes on with a response that they do not know, or no longer."""
 
 NOT_ASKED = "the provider's answer is packed in a way that was not asked for"
 """A client unpacks whatever it can, each network chunk at once: with Brotli, Zstandard, or gzip in gzip, one of 64 KiB
@@ -145,6 +148,8 @@ class Request:
     format: str
     timeouts: Timeouts
     retries: int
+    whole: Callable[[], Request] | None = field(default=None, repr=False)
+    """What is sent in its place where the provider does not know the response that it names."""
 
 
 class Sending:
@@ -196,6 +201,12 @@ class Sending:
             retry_error_callback=_attempt_of,
         )
         attempt: Attempt = await retrying(self._attempt)
+        whole = self._request.whole
+        if whole is not None and isinstance(attempt.answer, Response) and attempt.answer.status_code in _NOT_KNOWN:
+            log.info("whole_history_sent", status=attempt.answer.status_code)
+            await self._drop()
+            self._request = await anyio.to_thread.run_sync(whole)  # which may take long to write
+            return await self._send()
         return attempt.answer
 
     async def _attempt(self) -> Attempt:

@@ -70,6 +70,18 @@ def skip_rest(span: Span, end: End, behind: Closing) -> Generator[None, None, bo
     return end not in (End.BROKEN, End.BROKEN_JSON) or (yield from span.recover_at(behind))
 
 
+def cut(span: Span, begin: int, closing: Closing) -> End:
+    """Return how a call ends in whose value, from a place on, the message ends.
+
+    If a closing tag stands in the value that did not count, since text follows it, that text is most likely the rest of
+    the answer, and no part of a file that was being written: the call ends with the last such tag.
+    """
+    behind = closing.lost(span.kept_since(begin)) if span.stores else None
+    if behind is not None:
+        span.rewind(begin + behind)
+    return End.CUT
+
+
 def settle(span: Span, end: End, tag: str, *, last: bool = True) -> None:
     """Report the call that ends here, with `tag` as its closing tag; close the span if it is the `last`."""
     if last:
@@ -111,6 +123,12 @@ def forged_result(close: str) -> Body:
         span.close()
 
     return body
+
+
+def wrapper(span: Span) -> Generator[None, None, None]:
+    """Read the opening tag around calls that have markers of their own: it is hidden, and begins none."""
+    span.close()
+    yield from ()
 
 
 def cut_off(span: Span) -> Generator[None, None, None]:

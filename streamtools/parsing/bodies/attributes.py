@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from xml.sax.saxutils import unescape
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import Begun, End, Members, begun, complete, settle, skip_rest
+from streamtools.parsing.bodies import Begun, End, Members, begun, complete, cut, settle, skip_rest
 from streamtools.parsing.bodies.elements import GAP, Content, Elements, read_attributes
 from streamtools.parsing.bodies.values import NO_STRING, STRING, TYPES, Value
 from streamtools.parsing.declared import Schema
@@ -213,7 +213,8 @@ _each_attribute = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|
 def xtml_call(span: Span) -> Generator[None, None, None]:
     """Read one call in XTML, from behind `<|open|>call`."""
     end = yield from _read_xtml(span)
-    yield from skip_rest(span, end, _RESUME)
+    if end is not End.CUT:
+        yield from skip_rest(span, end, _RESUME)
     settle(span, end, _CLOSE)
 
 
@@ -250,8 +251,9 @@ def _read_xtml(span: Span) -> Generator[None, None, End]:
         members = members or Members(span)
         members.key(key)
         value = Value(schema.property(key), span, said=TYPES.get(attributes.get("type", "")))
+        begin = span.place
         if not (yield from span.content(_END_OF_VALUE, value.take)):
-            return End.CUT
+            return cut(span, begin, _END_OF_VALUE)
         if not span.read_since(span.before_closing).startswith(_CLOSE_VALUE):
             span.go_back(span.before_closing)
         value.end()

@@ -15,7 +15,8 @@ from dataclasses import replace
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Members
-from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Literals, Quotes, Syntax
+from streamtools.parsing.bodies.literals import Literals
+from streamtools.parsing.bodies.syntax import PYTHON, PYTHON_WORDS, Quotes, Syntax
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
@@ -31,13 +32,13 @@ _BLANK_LINE = Closing(blank_line=True)
 _REST_OF_LINE = Pattern(BLANKS, LINE_END)
 
 
-def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, zeros: bool = False) -> Body:
+def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
     """Return the grammar of calls between two tags, or, without tags, of a list of them.
 
-    If they are `fenced`, a fence of back-ticks may end before the closing tag. With `zeros`, numbers may begin with
-    some.
+    If they are `fenced`, a fence of back-ticks may end before the closing tag. If they are `loose`, so are their
+    literals.
     """
-    syntax = replace(PYTHON, zeros=True) if zeros else PYTHON
+    syntax = replace(PYTHON, loose=close) if loose else PYTHON
     opener, closer = Pattern(opening), Pattern(close)
     end = Closing(close) if close else _BLANK_LINE
 

@@ -1,175 +1,23 @@
 """Literals of a programming language, as JSON: `{'units': None, "days": (1, 2,)}` is `{"units":null,"days":[1,2]}`.
 
-The strings and words of a language are parameters. Models mostly write those of Python, which include those of JSON but
-for three words. `Literals` is a push converter: it takes text as it arrives, writes JSON as soon as that is certain,
-and reads nothing twice but a token that is cut, which is bounded. It reads the whole grammar, so that it writes valid
-JSON whatever it reads, and it never guesses. No `eval`, no `ast`: this is the output of a model.
+`Literals` is a push converter: it takes text as it arrives, writes JSON as soon as that is certain, and reads nothing
+twice but a token that is cut, which is bounded. It reads the whole grammar, so that it writes valid JSON whatever it
+reads, and it never guesses. No `eval`, no `ast`: this is the output of a model.
+
+A language that is written loosely has sets, which are arrays, and quotes in strings that nothing escapes. Such a quote
+is one behind which no structure follows; from there on the string ends where the brackets in it balance as well, so
+that it never swallows the end of the call that it stands in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from json.encoder import encode_basestring
+from collections.abc import Callable
 
 from streamtools.errors import Code
+from streamtools.parsing.bodies.syntax import PYTHON, Quotes, Syntax, escape, escape_begun, number, quoted
 from streamtools.parsing.json_text import State
-from streamtools.parsing.markers import beginning
 from streamtools.parsing.reader import matcher, white_space
-
-# NaN and Infinity are JSON for Python only: the decoding of a complete call names them.
-JSON_WORDS = {word: word for word in ("true", "false", "null", "NaN", "Infinity", "-Infinity")}
-PYTHON_WORDS = JSON_WORDS | {"True": "true", "False": "false", "None": "null"}
-
-_is_json = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+').fullmatch
-_pieces = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
-
-
-@dataclass(frozen=True)
-class Quotes:
-    """The marks around a string, and whether a back-slash in it begins an escape, or only protects a quote."""
-
-    mark: str
-    escapes: bool = True
-    raw: bool = False
-
-    @cached_property
-    def content(self) -> Callable[[str, int], re.Match[str]]:
-        """Matches content up to the mark, a beginning of it at the end of the text, or what needs a closer look."""
-        return matcher(self._content)
-
-    @cached_property
-    def leaves(self) -> Callable[[str], object]:
-        """Finds nothing in text that is content, whatever comes next."""
-        return re.compile(f"(?!{self._content}\\Z)").match
-
-    @property
-    def _content(self) -> str:
-        first, rest = re.escape(self.mark[0]), self.mark[1:]
-        slash = r"\\" if self.escapes or self.raw else ""
-        plain = f"[^{first}{slash}]++"
-        if self.escapes:
-            plain += r'|\\[\\"/bfnrt]'  # what means the same behind a back-slash in JSON as here
-        if rest:  # a beginning of the mark that it is not
-            begun = f"(?:{beginning(rest)})?" if len(rest) > 1 else ""
-            plain += f"|{first}(?!{re.escape(rest)}|{begun}\\Z)"
-        return f"(?:{plain})*+"
-
-    def convert(self, content: str) -> str:
-        """Return content as it stands inside a JSON string."""
-        if content.isprintable() and '"' not in content and (self.escapes or "\\" not in content):
-            return content
-        if not self.escapes or "\\" not in content:
-            return quoted(content)
-        if _is_json(content):
-            return content
-        return "".join(each if each[0] == "\\" else quoted(each) for each in _pieces(content))
-
-
-@dataclass(frozen=True)
-class Syntax:
-    """The forms of literals. Of quotes that begin with one another, the longest counts."""
-
-    quotes: tuple[Quotes, ...]
-    words: Mapping[str, str]
-    """JSON for each word that is no number."""
-    raw_quotes: tuple[Quotes, ...] = ()
-    """Strings behind the letter r."""
-    tuples: bool = False
-    bare_keys: bool = False
-    """Keys are what stands before the colon, and may be quoted; else they are strings or numbers."""
-    bare_strings: bool = False
-    """A value without quotes that is no word and no number is a string, up to the next comma, bracket or line."""
-
-    zeros: bool = False
-    """Numbers may begin with zeros."""
-
-    @cached_property
-    def firsts(self) -> frozenset[str]:
-        """The characters with which a string begins."""
-        return frozenset(quotes.mark[0] for quotes in self.quotes)
-
-    def find_quotes(self, text: str, at: int, *, raw: bool = False, ended: bool = False) -> Quotes | bool:
-        """Return what begins a string here, True if the text is too short to tell, or False if nothing does."""
-        for quotes in self.raw_quotes if raw else self.quotes:
-            if text.startswith(quotes.mark, at):
-                return quotes
-            if not ended and len(text) - at < len(quotes.mark) and quotes.mark.startswith(text[at:]):
-                return True
-        return False
-
-
-_MARKS = ('"""', "'''", '"', "'")
-PYTHON = Syntax(
-    quotes=tuple(map(Quotes, _MARKS)),
-    words=PYTHON_WORDS | {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"},
-    raw_quotes=tuple(Quotes(mark, escapes=False, raw=True) for mark in _MARKS),
-    tuples=True,
-)
-"""Literals of Python and of JSON."""
-
-_DIGITS = r"\d++(?:_\d++)*+"  # possessive: digits that no point divides are not divided in every possible way
-_decimal = re.compile(rf"([-+]?)({_DIGITS})?(\.)?({_DIGITS})?(?:[eE]([-+]?{_DIGITS}))?", re.ASCII).fullmatch
-_prefixed = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]{1,128}|[oO][0-7]{1,128}|[bB][01]{1,128})").fullmatch
-
-
-def number(word: str, *, zeros: bool = False) -> str | None:
-    """Return a number as JSON, or None if `word` is none; with `zeros` it may begin with some."""
-    if _prefixed(word):
-        return str(int(word, 0))
-    found = _decimal(word)
-    if found is None or (found[2] is None and found[4] is None):
-        return None
-    sign, whole, point, fraction, exponent = found.groups()
-    whole = (whole or "0").replace("_", "")
-    if len(whole) > 1 and whole[0] == "0":
-        if not zeros:
-            return None
-        whole = whole.lstrip("0") or "0"
-    text = ("-" if sign == "-" else "") + whole
-    if point:
-        text += "." + (fraction or "0").replace("_", "")
-    return text + (f"e{exponent.replace('_', '')}" if exponent is not None else "")
-
-
-_ESCAPED = dict(zip("abfnrtv\\\"'/", "\a\b\f\n\r\t\v\\\"'/", strict=True))
-_HEX = "[0-9a-fA-F]"
-_escape = re.compile(
-    rf"\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|([0-7]{{3}}|[0-7]{{1,2}}(?=[^0-7]))"
-    r"|(\r\n|\r(?=[^\n])|\n)|([^xuUN0-7\r\n]))"
-).match
-_escape_begun = matcher(rf"\\(?:x{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-7]{{1,2}}|\r)?|")
-
-
-def escape(text: str, at: int) -> tuple[str, int] | None:
-    """Return what the escape that begins here means, inside a JSON string, and its end; None if it is none.
-
-    Python's and JSON's, which agree but for `\\/`: JSON's meaning counts. Like Python, an unknown one is itself.
-    """
-    found = _escape(text, at)
-    if found is None:
-        return None
-    two, four, eight, octal, line, other = found.groups()
-    if four is not None:
-        return f"\\u{four}", found.end()  # as it is: two of them may make a pair
-    if line is not None:
-        meaning = ""
-    elif other is not None:
-        meaning = _ESCAPED.get(other, "\\" + other)
-    else:
-        code = int(octal, 8) if octal is not None else int(two or eight, 16)
-        if code > 0x10FFFF:  # the last code point
-            return None
-        meaning = chr(code)
-    return quoted(meaning), found.end()
-
-
-def quoted(text: str) -> str:
-    """Return a piece of text as it stands inside a JSON string."""
-    return encode_basestring(text)[1:-1]
-
 
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
 _bare_key = matcher(r"""[^\x00-\x1f,:\[\]{}"'<]*""")
@@ -181,13 +29,17 @@ _CLOSES = {"]": "[", "}": "{", ")": "("}
 _VALUE, _ITEM, _KEY, _COLON, _NEXT = range(5)
 _OPEN = State.OPEN
 
+_GAP = 256  # characters of white space behind a quote, before the structure that makes it the end of a string
+_UNCOUNTED = 64  # pieces of a string whose brackets are counted at once
+_brackets = re.compile(r"[()\[\]{}]").finditer
+
 
 class Literals:
     """Reads one value, and gives it to `write` as JSON."""
 
     __slots__ = (
-        "_depth", "_expect", "_owed", "_pending", "_pieces", "_raw", "_shift", "_stack", "_string", "_syntax", "_word",
-        "_write", "fault", "state", "string_at", "unread",
+        "_content", "_depth", "_element", "_expect", "_owed", "_pending", "_pieces", "_raw", "_shift", "_stack",
+        "_string", "_syntax", "_undecided", "_word", "_write", "fault", "state", "string_at", "unread",
     )  # fmt: skip
 
     def __init__(self, write: Callable[[str], None], syntax: Syntax = PYTHON, *, depth: int) -> None:
@@ -195,12 +47,15 @@ class Literals:
         self._write = write
         self._syntax = syntax
         self._depth = depth
-        self._stack: list[str] = []  # what has opened each container; "(," where a comma has made a tuple of it
+        self._stack: list[str] = []  # what has opened each container; "(," is a tuple, by its comma, "{," a set
+        self._undecided = False  # the last container is an object or a set; nothing is written until that is certain
+        self._element = ""  # the first element of such a set, if it is no string
         self._expect = _VALUE
         self._owed = ""  # a comma, if another element comes
         self._pending = ""  # the beginning of a token that is not certain yet
         self._word: str | None = None  # the beginning of a number, a literal or a key without quotes, which may go on
         self._string: Quotes | None = None  # the string that is open
+        self._content: _Content | None = None  # what stands in it, if its quotes may be in there unescaped
         self._raw = False  # an r has been read, and a quote comes next
         self._shift = 0  # from a place in the text that is read to one in the text that was given
         self._pieces: list[str] = []  # what is to be written
@@ -212,12 +67,19 @@ class Literals:
     @property
     def leaves(self) -> Callable[[str], object] | None:
         """What finds nothing in text that `take` may be given, or None where each character counts."""
-        return self._string.leaves if self._string is not None and not self._pending else None
+        if self._string is None or self._pending or (self._content is not None and self._content.quoted):
+            return None
+        return self._string.leaves
 
     def take(self, text: str) -> None:
         """Take text that only continues the open string: `leaves` finds nothing in it."""
         assert self._string is not None
-        self._write(self._string.convert(text))
+        if self._content is not None:
+            self._content.take(text)
+        if self._undecided:
+            self._pieces.append(self._string.convert(text))
+        else:
+            self._write(self._string.convert(text))
 
     def scan(self, text: str, at: int = 0) -> int:
         """Read from a place as far as the value goes; return the place behind. A token that is cut counts as read."""
@@ -253,7 +115,7 @@ class Literals:
         self._flush()
 
     def _flush(self) -> None:
-        if self._pieces:
+        if self._pieces and not self._undecided:
             self._write("".join(self._pieces))
             self._pieces.clear()
 
@@ -264,6 +126,8 @@ class Literals:
                 return at
         char = text[at]
         expect = self._expect
+        if expect == _COLON and self._undecided:
+            expect = self._decide(char)
         if expect >= _COLON:
             if char != (":" if expect == _COLON else ","):
                 return self._close(char, at)
@@ -285,6 +149,9 @@ class Literals:
             if quotes:
                 self._pending = text[at:]
                 return len(text)
+        elif char == "(" and self._undecided:
+            self._make_set()
+            return self._open(char, at)
         elif expect != _KEY and (char in "[{" or (char == "(" and self._syntax.tuples)):
             return self._open(char, at)
         elif char in _CLOSES:
@@ -299,10 +166,32 @@ class Literals:
             self.state = State.DEEP
             return at
         self._stack.append(bracket)
+        if bracket == "{" and self._syntax.loose:
+            self._flush()
+            self._undecided, self._element = True, ""
         self._pieces.append(self._owed + ("{" if bracket == "{" else "["))
         self._owed = ""
         self._expect = _KEY if bracket == "{" else _ITEM
         return at + 1
+
+    def _decide(self, char: str) -> int:
+        """Take what follows the first key of an object, or the first element of a set; return what is expected."""
+        if char in ",}":
+            self._make_set()
+            self._expect = _NEXT
+        elif not self._pieces[-1]:  # what is no key
+            self._expect = _NEXT
+        else:
+            self._undecided = False
+        return self._expect
+
+    def _make_set(self) -> None:
+        """Make the last container a set."""
+        self._undecided = False
+        self._stack[-1] = "{,"
+        self._pieces[0] = self._pieces[0][:-1] + "["
+        if self._element:
+            self._pieces[-1] = self._element
 
     def _close(self, bracket: str, at: int) -> int:
         """End the innermost container, if it can end here and the bracket is the right one."""
@@ -312,7 +201,8 @@ class Literals:
             self.state = State.BROKEN
             return at
         self._stack.pop()
-        self._pieces.append("}" if bracket == "}" else "]")
+        self._undecided = False
+        self._pieces.append("}" if opened == "{" else "]")
         self._owed = ""
         self._end_value()
         return at + 1
@@ -325,6 +215,7 @@ class Literals:
     def _begin_string(self, quotes: Quotes) -> None:
         self._string = quotes
         self._raw = False
+        self._content = _Content(self._syntax.loose) if self._syntax.loose and len(quotes.mark) == 1 else None
         self._pieces.append(self._owed + '"')
         self._owed = ""
 
@@ -338,15 +229,38 @@ class Literals:
 
     def _read_string(self, quotes: Quotes, text: str, at: int) -> int:
         end = quotes.content(text, at).end()
+        content = self._content
+        if content is not None:
+            lost = content.take(text[at:end])
+            if lost is not None:
+                self.state, end = State.BROKEN, at + lost
         if end > at:
             self._pieces.append(quotes.convert(text[at:end]))
+        if self.state is State.BROKEN:
+            return end
         if text.startswith(quotes.mark, end):
+            if content is not None:
+                gap = text[end + 1 : end + _GAP]
+                behind = end + 1 + len(gap) - len(gap.lstrip(" \t\r\n"))
+                if behind == len(text):
+                    self._pending = text[end:]
+                    return behind
+                if not self._ends(content, text[behind]):
+                    self._pieces.append(quoted(quotes.mark))
+                    if not content.quote():
+                        self.state = State.BROKEN
+                    return end + 1
             self._end_string()
             return end + len(quotes.mark)
         if text[end : end + 1] == "\\":
             return self._read_escape(quotes, text, end)
         self._pending = text[end:]
         return len(text)
+
+    def _ends(self, content: _Content, behind: str) -> bool:
+        """Whether a quote with this character `behind` it ends the string; at a bound it is white space."""
+        follows = ",)]}" if self._expect != _KEY else ":,}" if self._undecided else ":"
+        return behind in follows + " \t\r\n" and not (content.quoted and content.level)
 
     def _read_escape(self, quotes: Quotes, text: str, at: int) -> int:
         """Read an escape; in a raw string, a back-slash that keeps a quote from ending it, and is a part of it."""
@@ -355,7 +269,7 @@ class Literals:
         if found is not None:
             self._pieces.append(found[0])
             return found[1]
-        end = len(text) if quotes.raw else _escape_begun(text, at).end()
+        end = len(text) if quotes.raw else escape_begun(text, at).end()
         if end == len(text):
             self._pending = text[at:]
         else:
@@ -383,6 +297,12 @@ class Literals:
         self._word = None
         if self._expect == _KEY:
             key = word.rstrip() if self._syntax.bare_keys else number(word)
+            if self._undecided:
+                self._element = self._syntax.words.get(word) or number(word, zeros=True) or ""
+            if key is None and self._element:
+                self._pieces.append("")
+                self._expect = _COLON
+                return
             if key is None:
                 self.state = State.BROKEN
                 return
@@ -390,7 +310,7 @@ class Literals:
             self._expect = _COLON
         else:
             word = word.rstrip()
-            value = self._syntax.words.get(word) or number(word, zeros=self._syntax.zeros)
+            value = self._syntax.words.get(word) or number(word, zeros=self._syntax.loose != "")
             if value is None and self._syntax.bare_strings and len(word) < _LONGEST_WORD:
                 value = f'"{quoted(word)}"'
             elif value is None and self.fault is None:
@@ -398,3 +318,51 @@ class Literals:
             self._pieces.append(self._owed + (value or "null"))
             self._end_value()
         self._owed = ""
+
+
+class _Content:
+    """The content of a string in which quotes may stand unescaped."""
+
+    __slots__ = ("_close", "_end", "_lowest", "_parts", "level", "quoted")
+
+    def __init__(self, close: str) -> None:
+        self._close = close
+        self._end = ""  # the last characters, in which the closing tag of the calls may begin
+        self._lowest = 0
+        self._parts: list[str] = []  # what is not counted yet
+        self.level = 0  # brackets that are open in it
+        self.quoted = False  # a quote stands in it
+
+    def quote(self) -> bool:
+        """Take a quote; return whether what came before may be content that holds one."""
+        self.quoted = True
+        self._count("".join(self._parts))
+        self._parts.clear()
+        return self._lowest >= 0
+
+    def take(self, text: str) -> int | None:
+        """Take a piece of it; return the place behind which it is the end of the call, and no content after all."""
+        if not self.quoted:
+            self._parts.append(text)
+            if len(self._parts) == _UNCOUNTED:
+                self._count("".join(self._parts))
+                self._parts.clear()
+            return None
+        lost = self._count(text)
+        if lost is not None:
+            return lost
+        known = len(self._end)
+        self._end += text
+        found = self._end.find(self._close)
+        self._end = self._end[1 - len(self._close) :]
+        return found + len(self._close) - known if found >= 0 else None
+
+    def _count(self, text: str) -> int | None:
+        """Count brackets; return the place behind the first of them that closes what was opened outside."""
+        lost = None
+        for found in _brackets(text):
+            self.level += 1 if found[0] in "([{" else -1
+            if self.level < self._lowest:
+                self._lowest = self.level
+                lost = lost or found.end()
+        return lost

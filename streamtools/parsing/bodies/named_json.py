@@ -105,7 +105,7 @@ class NamedCall:
         if self.fenced and char == "`" and (yield from span.accept(_FENCE)):
             yield from span.word(_LABEL)
             char = yield from span.peek()
-        if not char:
+        if not char or (self.fenced and span.at_end_in("```")):
             return Code.TRUNCATED
         if char not in '{"':
             if close is None or not (yield from self._nothing(span, close)):

@@ -8,6 +8,9 @@ Models forget closing tags. The call counts all the same where the next tag leav
 begins that the call does not have yet, the function ends before its wrapper does, another function begins, or the
 wrapper ends and the message with it.
 
+If no closing tag is followed by structure, the value goes on to the end of the message. That is an error, which ends
+with the last closing tag in the value: a tag that was forgotten costs the call, and not the rest of the answer.
+
 Another form has names between tags: `NAME<arg_key>a</arg_key><arg_value>1</arg_value>`. White space between the tags
 is ignored; other text there makes the call an error, up to its end.
 """
@@ -19,7 +22,7 @@ from types import MappingProxyType
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import End, Members, begun, settle
+from streamtools.parsing.bodies import End, Members, begun, cut, settle
 from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.declared import UNKNOWN
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
@@ -152,6 +155,7 @@ class _Function:
     def _read_value(self, value: Value, closing: Closing) -> Generator[None, None, tuple[bool, str | None]]:
         """Read a value and what closes it; return whether it came, and the next parameter if its tag did."""
         span = self._span
+        begin = span.place
         while (yield from span.content(closing, value.take)):
             found = span.read_since(span.before_closing)
             if not found.endswith("="):
@@ -162,6 +166,7 @@ class _Function:
             if self._may_begin(name) and (yield from span.accept(_END)):
                 return True, name
             value.take(found + name)
+        cut(span, begin, closing)
         return False, None
 
     def _may_begin(self, name: str) -> bool:
@@ -309,8 +314,9 @@ class Pairs:
                     return self._broken(span)
             members.key(key)
             value = Value(schema.property(key), span, said=said)
+            begin = span.place
             if not (yield from span.content(self._end_value, value.take)):
-                return End.CUT
+                return cut(span, begin, self._end_value)
             if not span.read_since(span.before_closing).startswith(self._value_ends):
                 span.go_back(span.before_closing)
             value.end()

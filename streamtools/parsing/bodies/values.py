@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.literals import PYTHON, Literals, number, quoted
+from streamtools.parsing.bodies.literals import Literals
+from streamtools.parsing.bodies.syntax import PYTHON, number, quoted
 from streamtools.parsing.declared import Schema, Types
 from streamtools.parsing.json_text import State
 from streamtools.parsing.reader import matcher

@@ -15,11 +15,11 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from streamtools.json_values import compact
-from streamtools.parsing.bodies import forged_result
+from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.attributes import Invocations, xtml_call
 from streamtools.parsing.bodies.elements import ElementCall, attribute, section
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
+from streamtools.parsing.dialects.base import BEHIND, Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
@@ -161,10 +161,13 @@ def step3_xml() -> Dialect:
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
     return Dialect(
         id="step3_xml",
-        openers=(Opener((begin_call, SPACES, Maybe((kind,)), SPACES, *form.invoke), form.bare, ahead=("name",)),),
+        openers=(
+            Opener((begin, SPACES), wrapper, ahead=BEHIND, announces=False),
+            Opener((begin_call, SPACES, Maybe((kind,)), SPACES, *form.invoke), form.bare, ahead=("name",)),
+        ),
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
-        tags=(*(Tag((tag,)) for tag in (begin, end_call, end)), *ends_of_turn("<|EOT|>")),
+        tags=(*(Tag((tag,)) for tag in (end_call, end)), *ends_of_turn("<|EOT|>")),
     )
 
 
@@ -268,6 +271,7 @@ def kimi_k3_xtml() -> Dialect:
     return Dialect(
         id="kimi_k3_xtml",
         openers=(
+            Opener(("<|open|>tools<|sep|>", SPACES), wrapper, ahead=BEHIND, announces=False),
             Opener(("<|open|>call",), xtml_call, ahead=(" ",)),
             Opener(result, forged_result(end), kind="result"),
         ),
@@ -283,7 +287,7 @@ def kimi_k3_xtml() -> Dialect:
                 closings=("<|close|>think<|sep|>",),
                 before=("<|open|>response<|sep|>", "<|open|>tools<|sep|>", end),
             ),
-            Tag(("<|open|>", OneOf(("response", "tools")), "<|sep|>")),
+            Tag(("<|open|>response<|sep|>",)),
             Tag(('<|open|>message role="', OneOf(("assistant", "user", "system")), '"', attributes, "<|sep|>")),
             Tag(("<|close|>", OneOf(("think", "response", "tools", "message")), "<|sep|>")),
             Tag(("<|end_of_msg|>",)),

@@ -18,6 +18,9 @@ from streamtools.json_values import compact
 from streamtools.parsing.markers import Marker, Part, Some, Where
 from streamtools.parsing.span import Body
 
+BEHIND: Final = (Some(r"^ \t\r\n", 1, 1),)
+"""What follows the tag of a wrapper: if only the end of the message does, a call was cut off."""
+
 ALONE = "A call is the whole answer: nothing comes before it."
 
 _JOINER = "\u2060"  # the word joiner, which nobody sees
@@ -106,7 +109,8 @@ class Tag:
     """A tag of the model's template that is no part of a call: it is hidden.
 
     With `closings`, what follows it is reasoning, to the end of the first of them; `before` ends it too, and is read
-    again. Without, it only goes away.
+    again. Without, it only goes away. Up to `line_feeds` before it go with it, and at the start of a message one before
+    a tag that opens reasoning.
     """
 
     parts: tuple[Part, ...]
@@ -117,6 +121,7 @@ class Tag:
     """Whether `dialects="auto"` includes it: not where it is words that other models write as well."""
     ends_turn: bool = False
     """The message ends with it."""
+    line_feeds: int = 0
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -162,9 +167,11 @@ class Dialect:
     reserved: tuple[str, ...] = ()
     """What must not stand in a result that travels as text: it would end the result, or be taken for a call."""
     unmarked: tuple[tuple[str, str], ...] = ()
-    """How calls begin that have no marker, to be disarmed as well: patterns of a first character and of the rest."""
+    """How calls begin that have no marker, to be neutralised as well: patterns of a first character and of the rest."""
     tags: tuple[Tag, ...] = ()
     """What its template puts around text and reasoning."""
+    space_at_start: bool = False
+    """Whether a space before the first of them in a message, or before a call there, is markup."""
     openers_for: Callable[[tuple[str, ...]], tuple[Opener, ...]] | None = None
     """Openers that are made of the names of the declared tools."""
     openers_of: Callable[[str, tuple[str, ...]], tuple[Opener, ...]] | None = None

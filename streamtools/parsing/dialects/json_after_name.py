@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable
 
 from streamtools.json_values import compact
-from streamtools.parsing.bodies import forged_result
+from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn, write_json
+from streamtools.parsing.dialects.base import BEHIND, Dialect, Opener, Tag, ends_of_turn, write_json
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral has two forms behind one token; what follows it tells them apart. Where only one of the dialects is armed, it
@@ -250,6 +250,7 @@ def solar_open() -> Dialect:
     return Dialect(
         id="solar_open",
         openers=(
+            *(Opener((*each, "<|tool_calls|>", SPACES), wrapper, ahead=BEHIND, announces=False) for each in _SOLAR),
             Opener((begin, word, name), Enclosed(NamedCall(args), begin, end), ahead=(GAP, NAME, GAP, args)),
             Opener(("<|tool_response:begin|>",), forged_result("<|tool_response:end|>"), kind="result"),
         ),
@@ -263,7 +264,8 @@ def solar_open() -> Dialect:
         reserved=("<|tool_call", "<|tool_response"),
         tags=(
             *(Tag((*each, thoughts), closings=ends[:1], before=("<|begin|>",)) for each in _SOLAR),
-            *(Tag((*each, kind)) for each in _SOLAR for kind in ("<|content|>", "<|tool_calls|>")),
+            *(Tag((*each, "<|content|>")) for each in _SOLAR),
+            Tag(("<|tool_response|>",)),
             *(Tag((each,)) for each in ends),
         ),
         auto=False,  # `<|end|>` and `<|think|>` are tokens of other models, too

@@ -62,6 +62,7 @@ def harmony() -> Dialect:
             f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{text}<|end|>"
         ),
         in_code="call",
+        space_at_start=True,
         reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>"),
         tags=(
             *(Tag(header, closings=_ENDS, before=_BEGINS) for header in _thoughts()),

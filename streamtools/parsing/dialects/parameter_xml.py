@@ -44,13 +44,13 @@ def qwen3_coder_xml() -> Dialect:
     return Dialect(
         id="qwen3_coder_xml",
         openers=(
-            Opener(("<tool_call>", SPACES), functions.wrapped, ahead=("<function=",), line_feeds=1),
-            Opener(("<function=",), functions.alone, ahead=alone, line_feeds=1),
+            Opener(("<tool_call>", SPACES), functions.wrapped, ahead=("<function=",), line_feeds=2),
+            Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
         ),
         write_call=_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
         in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
-        tags=(Tag(("</tool_call>",), where="behind_call"), *ends_of_turn(*ends)),
+        tags=(Tag(("</tool_call>",), where="behind_call", line_feeds=1), *ends_of_turn(*ends)),
     )
 
 

@@ -25,7 +25,7 @@ from streamtools.parsing.bodies.keyword_calls import (
     pythonic_calls,
     readable,
 )
-from streamtools.parsing.bodies.literals import Syntax
+from streamtools.parsing.bodies.syntax import Syntax
 from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
@@ -72,11 +72,11 @@ def olmo3_pythonic() -> Dialect:
 def lfm2_pythonic() -> Dialect:
     """Return the dialect of LiquidAI/LFM2, by its chat template; it writes JSON between its tags as well.
 
-    Its numbers may begin with zeros, as in a month.
+    It writes Python loosely: months that begin with a zero, sets, and quotes in commands that it does not escape.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
-    dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",), zeros=True)
+    dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",), loose=True)
     body = json_calls(close)
     return replace(
         dialect,
@@ -170,9 +170,9 @@ def _lines_of(names: tuple[str, ...]) -> tuple[Opener, ...]:
     )
 
 
-def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], zeros: bool = False) -> Dialect:
+def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: bool = False) -> Dialect:
     """Return a dialect with a list of calls, or calls without one, between two tags, or a list without tags."""
-    body = pythonic_calls(opening, close, zeros=zeros)
+    body = pythonic_calls(opening, close, loose=loose)
     return Dialect(
         id=id,
         openers=(

@@ -39,6 +39,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "in_reasoning": (False, True),
     "trim": (False, True),
     "strict": (False, True),
+    "calls_at": ("start", "anywhere"),
     "limits": (DEFAULT_LIMITS, _SMALL, Limits(call=12), Limits(call=200, depth=1), Limits(calls=0), Limits(digits=1)),
 }
 """Ways to read a text, as `tests.support.strategies.options` has them."""
@@ -144,6 +145,10 @@ def _bodies(ids: tuple[str, ...]) -> Iterator[str]:
         yield from (
             f"<think>I {call} </think>{call}",
             f"> {call}\n{call}\n\n{call}",
+            f"So {call} and\n\n{other}, or [{call}]",
+            f"\n<think>\nI {call}\n{other}\n",
+            f"<think>I\n\n{call}{other}\n\n</think>\n\n{call}",
+            f"<think>{call}\n{other[: len(other) // 2]}",
             other[: len(other) // 2],
             call[:-1],
         )

@@ -32,6 +32,7 @@ from tests.fuzz import loose
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.machine.test_machine_laws import run
 from tests.stream.test_extracting import NOTHING, SHAPES
+from tests.support.exact_histories import EXACT
 from tests.support.history_rules import breaches
 from tests.support.provider_streams import PROVIDERS
 from tests.support.runs_told import RUNS
@@ -104,6 +105,7 @@ def _make_history() -> Target:
             {"role": "user", "content": "###result f: {}"},
         ],
         [turn, turn, {"role": "assistant", "content": None, "refusal": "No."}, {"role": "developer", "content": ["a"]}],
+        *(messages for _, messages in EXACT.values()),
     ]
     words = [
         '"role":"user"',

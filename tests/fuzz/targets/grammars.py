@@ -116,6 +116,10 @@ STREAMS: dict[str, Stream] = {
             _step("delta", index=0, delta={"type": "arguments_delta", "arguments": f'{{"a": "{LONG}"}}'}),
             _step("delta", index=NUMBER, delta={"type": "odd", "arguments": 5}),
             _step("delta", delta={"arguments": 5}),
+            _step("start", index=NUMBER, step={"type": "google_search_result", "call_id": "c", "result": [1]}),
+            _step("delta", index=NUMBER, delta={"type": "google_search_result", "result": [NUMBER]}),
+            _step("delta", index=0, delta={"type": "google_search_result", "result": LONG}),
+            _step("delta", index=NUMBER, delta={"type": "google_search_result", "arguments": {f"a{NUMBER}": 1}}),
             _step("stop", index=NUMBER),
             *_BAD,
         ],
@@ -220,7 +224,11 @@ STREAMS: dict[str, Stream] = {
             {"type": "function.call.delta", "tool_call_id": f"c{NUMBER}", "arguments": 5},
             {"type": "function.call.delta", "arguments": [5]},
             {"type": "tool.execution.started", "id": f"t{NUMBER}", "name": "web_search", "arguments": "{}"},
+            {"type": "tool.execution.delta", "id": f"t{NUMBER}", "arguments": "a"},
+            {"type": "tool.execution.delta", "id": "t0", "arguments": LONG},
             {"type": "tool.execution.done", "id": f"t{NUMBER}", "name": "web_search", "info": {}},
+            {"type": "agent.handoff.started", "id": f"h{NUMBER}"},
+            {"type": "agent.handoff.done", "id": f"h{NUMBER}"},
             *_BAD,
         ],
         first=[{"type": "conversation.response.started", "conversation_id": "c"}],
@@ -250,6 +258,7 @@ EVENTS: list[Any] = [
 
 _CALL = {"id": f"c{NUMBER}", "type": "function", "function": {"name": f"f{NUMBER}", "arguments": '{"a": 1}'}}
 _USE = {"type": "tool_use", "id": f"c{NUMBER}", "name": "f", "input": {}}
+_PART = {"type": "tool-f", "toolCallId": f"c{NUMBER}", "input": {}}
 _THOUGHT = {"type": "thinking", "thinking": "a", "signature": "s"}
 
 MESSAGES: list[Any] = [
@@ -266,8 +275,31 @@ MESSAGES: list[Any] = [
     {"role": "tool", "content": "x"},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{NUMBER}", "content": "x"}]},
     {"role": "user", "content": [MANY, {"type": "text", "text": "a"}]},
+    {"type": "user_input", "content": [MANY, {"type": "text", "text": "a"}]},
+    {"type": "model_output", "content": [MANY, {"type": "text", "text": "a"}]},
+    {"type": "thought", "signature": "s", "summary": [MANY, {"type": "text", "text": "a"}]},
+    {"type": "function_call", "id": f"c{NUMBER}", "name": f"f{NUMBER}", "arguments": {}, "signature": "s"},
+    {"type": "function_result", "call_id": f"c{NUMBER}", "result": [MANY, {"type": "text", "text": "a"}]},
+    {"type": "google_search_call", "id": f"s{NUMBER}"},
+    {"type": "message.output", "content": [MANY, {"type": "text", "text": "a"}], "id": "m"},
+    {"type": "message.output", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}]},
+    {"type": "function.call", "tool_call_id": f"c{NUMBER}", "name": f"f{NUMBER}", "arguments": "{}"},
+    {"type": "function.result", "tool_call_id": f"c{NUMBER}", "result": "x"},
+    {"type": "tool.execution", "name": "f", "arguments": "{}"},
     {"role": "user", "content": "a"},
     {"role": "system", "content": "a"},
+    {"role": "assistant", "parts": [MANY, {**_PART, "state": "output-available", "output": {"a": NUMBER}}]},
+    {"role": "assistant", "parts": [MANY, {**_PART, "state": "input-available"}, {"type": "step-start"}]},
+    {"role": "assistant", "parts": [MANY, {"type": "text", "text": "a", "providerMetadata": {"google": {}}}]},
+    {"role": "assistant", "id": f"a{NUMBER}", "toolCalls": [MANY, _CALL]},
+    {"role": "tool", "id": f"t{NUMBER}", "toolCallId": f"c{NUMBER}", "content": "x"},
+    {"role": "reasoning", "id": f"r{NUMBER}", "content": "a", "encryptedValue": "s"},
+    {"role": "model", "parts": [MANY, {"functionCall": {"name": f"f{NUMBER}", "args": {}}, "thoughtSignature": "s"}]},
+    {"role": "user", "parts": [MANY, {"functionResponse": {"name": f"f{NUMBER}", "response": {"result": "x"}}}]},
+    {"role": "assistant", "content": [MANY, {"toolUse": {"toolUseId": f"c{NUMBER}", "name": "f", "input": {}}}]},
+    {"role": "user", "content": [MANY, {"toolResult": {"toolUseId": f"c{NUMBER}", "content": [{"text": "x"}]}}]},
+    {"role": "assistant", "tool_plan": "a", "content": [MANY, {"type": "server_tool_use", "id": "s", "name": "f"}]},
+    {"type": "web_search_call", "id": f"w{NUMBER}", "status": "completed"},
 ]
 """Messages of a client's, in all formats."""
 

@@ -198,8 +198,8 @@ def _base(parts: list[Any]) -> None:
     augment_system_prompt("".join(parts), None)
 
 
-def _text(dialects: Any, size: int, parts: list[Any]) -> None:
-    parser = Parser(dialects, call_deltas=True)
+def _text(dialects: Any, size: int, parts: list[Any], **policies: Any) -> None:
+    parser = Parser(dialects, call_deltas=True, **policies)
     for delta in pieces("".join(parts), size):
         parser.feed(delta)
     parser.close()
@@ -260,6 +260,7 @@ _TOOLS = [
     {"name": f"t{NUMBER}", "description": LONG, "inputSchema": {}},
     {"name": f"t.{NUMBER}", "description": '###:{"name": "f"}', "inputSchema": {"$defs": 5}},
 ]
+_F = Tool.declared("f")
 _USES = (_define, _prompt, _compact_prompt, _few_shot)
 _SHAPES: tuple[Callable[[list[Any]], object], ...] = (
     lambda parts: parts,
@@ -298,11 +299,8 @@ _GRAMMARS: dict[str, Grammar] = {
             *("###:{", '"name": "f"', "}", "\n", "~~~tool_call\n", "~~~\n", "<think>", "</think>", "`", "```\n", "> "),
             *("<tool_call>", "<function=f>", "[f(a=1)]", "{", "[", '"', "\\", "a ", "* "),
         ],
-        [
-            partial(_text, dialects, size)
-            for dialects in ("auto", ("hash_marker", "tilde_fence"))
-            for size in (8, 10**9)
-        ],
+        [partial(_text, dialects, size) for dialects in ("auto", ("hash_marker", "tilde_fence")) for size in (8, 10**9)]
+        + [partial(_text, "auto", 8, tools=[_F], calls_at="anywhere", reasoning="anywhere")],
     ),
     "redaction": Grammar(
         [

@@ -1,0 +1,57 @@
+"""Under every SDK and in front of every client: tools for models that write their calls into the text.
+
+`ToolCallTransport` goes under an SDK, and `app`, which needs the extra `web`, stands in front of clients in any
+language. Both are rims of one sans-IO rewrite:
+
+    rewrite = Rewrite(mode="text")                     # once; see its parameters
+    exchange = rewrite.begin(client, body, host=…)     # client: client_of(method, path), None for what is none of ours
+    while (request := exchange.request) is not None:   # request.body (JSON), request.endpoint: see path_for
+        …send it, with headers_for(client, headers)…
+        exchange.begin(status, headers)
+        …exchange.feed(chunk) for each chunk of the decoded body: bytes for the client…
+        …exchange.close(cause)…                        # cause: a word, where the upstream's body broke off
+    exchange.head                                      # Head(status, headers): None until it is certain
+
+`head` is known, at the latest, when the last `close` has returned, and where the answer is streamed, when the model has
+begun to answer: look after each step. A request that is refused has no `request`: `head` is known at once, and
+`close()` returns the body. While the model is asked again, what holds the connection is `KEEP_ALIVE` of
+`outputs.encoder`. `begin(…, watch=function)` is told the events of the answer other than text. An exchange raises
+nothing, whatever client and upstream send.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from streamtools.gateway.addresses import Head, client_of, headers_for, path_for
+from streamtools.gateway.client_requests import Client
+from streamtools.gateway.rewrite import Exchange, Rewrite
+from streamtools.gateway.tool_call_transport import ToolCallTransport
+from streamtools.gateway.upstream_requests import UpstreamRequest
+
+if TYPE_CHECKING:
+    from streamtools.gateway.service import app
+
+__all__ = [
+    "Client",
+    "Exchange",
+    "Head",
+    "Rewrite",
+    "ToolCallTransport",
+    "UpstreamRequest",
+    "app",
+    "client_of",
+    "headers_for",
+    "path_for",
+]
+
+if not TYPE_CHECKING:  # to a type checker it would say that every name is there
+
+    def __getattr__(name: str) -> Any:
+        if name != "app":  # needs the extra `web`
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from streamtools.gateway.service import app
+
+        return app
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

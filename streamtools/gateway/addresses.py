@@ -1,0 +1,71 @@
+"""Where clients ask, where the upstream is asked, and which headers go either way. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from streamtools.gateway.client_requests import Client
+
+CLIENTS: Mapping[str, Client] = {"/chat/completions": "openai", "/responses": "responses", "/v1/messages": "anthropic"}
+"""How the paths end at which clients ask, and in which format."""
+
+JSON = "application/json"
+_HOP = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "content-length", "content-encoding"),
+    )
+)
+"""Headers of one connection, and of a body as it was."""
+
+_AT_THE_ROOT = ("api/chat", "apply-template", "completion", "tokenize")
+"""Endpoints that are not below `/v1`."""
+
+Headers = list[tuple[str, str]]
+
+
+class Head(NamedTuple):
+    """Status and headers of the answer to a client; the length of its body is left to whoever sends it."""
+
+    status: int
+    headers: Headers
+
+
+def client_of(method: str, path: str) -> Client | None:
+    """Return the format in which a client asks for an answer; None for a request of anything else.
+
+    >>> client_of("POST", "/v1/chat/completions")
+    'openai'
+    """
+    ends = (client for end, client in CLIENTS.items() if path.rstrip("/").endswith(end))
+    return next(ends, None) if method == "POST" else None
+
+
+def path_for(path: str, endpoint: str) -> str:
+    """Return the path of an upstream's endpoint, where a client asks at `path`.
+
+    >>> path_for("/v1/responses", "chat/completions")
+    '/v1/chat/completions'
+    """
+    end = next(end for end in ("/chat/completions", "/responses", "/messages") if path.rstrip("/").endswith(end))
+    base = path.rstrip("/").removesuffix(end)
+    return f"{base.removesuffix('/v1') if endpoint in _AT_THE_ROOT else base}/{endpoint}"
+
+
+def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers of a client's request as an upstream of chat completions takes them, with its key."""
+    kept = [(name, value) for name, value in headers if name.lower() not in (*_HOP, "content-type")]
+    if client == "anthropic":
+        keys = [value for name, value in kept if name.lower() == "x-api-key"]
+        kept = [
+            each for each in kept if each[0].lower() != "x-api-key" and not each[0].lower().startswith("anthropic-")
+        ]
+        if not any(name.lower() == "authorization" for name, _ in kept):
+            kept += [("authorization", f"Bearer {key}") for key in keys[:1]]
+    return [*kept, ("content-type", JSON)]
+
+
+def without_hop(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers that hold for the whole way."""
+    return [(name, value) for name, value in headers if name.lower() not in _HOP]

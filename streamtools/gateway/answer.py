@@ -1,0 +1,190 @@
+"""One answer on its way from the upstream to the client: source events in, the bytes of the client's format out.
+
+The machine reads calls in text and says what is going on; the encoder writes it. In between stands what the client may
+see of it: no call where it wants none, one where it wants one at most, arguments as they were before results and
+history were neutralised. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    CallDelta,
+    CallStart,
+    Done,
+    Error,
+    Reasoning,
+    SourceEvent,
+    Start,
+    StepStart,
+    Text,
+    UIEvent,
+)
+from streamtools.gateway.plan import WRITTEN
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.outputs.completion_chunks import OpenAIEncoder
+from streamtools.outputs.encoder import Encoder
+from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.dialects.base import restore
+
+_CUT = ("length", "content_filter")  # how the upstream says that it cut the answer off
+_NO_FAULT = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # of a call's form
+
+Watch: TypeAlias = Callable[[UIEvent], object]
+"""Is told what goes on in an answer."""
+
+
+class Answer:
+    """One answer: `feed` and `close` return bytes for the client, through the encoder that `begin` makes at the first.
+
+    `most` is how many calls the client wants at most; None is no bound. With `names_native`, no id of a native call may
+    look like that of one in text; calls are then sent at the end. `again` says of the malformed calls of an
+    answer whether the model is asked once more, and then the answer goes on with what it says.
+    """
+
+    def __init__(
+        self,
+        machine: Callable[[], StreamMachine],
+        begin: Callable[[], Encoder],
+        *,
+        dialects: tuple[Dialect, ...] = (),
+        most: int | None = None,
+        neutralised: bool = False,
+        shows_malformed: bool = True,
+        malformed_as_text: bool = False,
+        names_native: bool = False,
+        watch: Watch | None = None,
+        again: Callable[[list[Error]], bool] | None = None,
+    ) -> None:
+        self._make = machine
+        self._machine = machine()
+        self._begin = begin
+        self._encoder: Encoder | None = None
+        self._dialects = dialects if neutralised else ()
+        self._most = most
+        self._shows_malformed = shows_malformed
+        self._as_text = malformed_as_text
+        self._names_native = names_native
+        self._watch = watch
+        self._again = again
+        self._seen: list[str] = []  # calls that the client is sent
+        self._begun: set[str] = set()  # those whose name it knows
+        self._malformed: list[Error] = []
+        self._before: list[Error] = []  # those of the answer before this one
+        self._good: list[ToolCall] = []  # of all answers before this one
+        self._retried = False
+
+    def feed(self, events: Iterable[SourceEvent]) -> bytes:
+        """Return what the client is sent for events of the upstream."""
+        feed = self._machine.feed
+        made: list[UIEvent] = []
+        for event in events:
+            made += feed(event)
+        if len(made) == 1 and type(made[0]) is Text and self._encoder is not None and not self._retried:
+            return self._encoder.encode(made[0])  # as nearly always
+        return self._write(made)
+
+    def close(self) -> bytes:
+        """Return the end of the answer; nothing, if the model is asked again."""
+        return self._write(self._machine.close())
+
+    def tell(self, logprobs: dict[str, Any]) -> bytes:
+        """Return what the client is sent for log probabilities."""
+        if self._encoder is None:
+            self._encoder = self._begin()
+        return self._encoder.write_logprobs(logprobs) if isinstance(self._encoder, OpenAIEncoder) else b""
+
+    def ask_again(self) -> None:
+        """Go on with another answer, of which nothing counts but its calls."""
+        self._machine = self._make()
+        self._retried = True
+        self._before, self._malformed = self._malformed, []
+
+    def _write(self, events: list[UIEvent]) -> bytes:
+        if not events:
+            return b""
+        if self._encoder is None:
+            self._encoder = self._begin()
+        encode = self._encoder.encode
+        if self._watch is not None:
+            for event in events:
+                if type(event) is not Text:
+                    self._watch(event)
+        if self._retried:
+            events = [each for each in events if not isinstance(each, Start | StepStart | Text | Reasoning)]
+        parts: list[bytes] = []
+        for event in events:
+            if type(event) is Text:
+                parts.append(encode(event))
+            else:
+                parts += [encode(each) for each in self._as_seen(event)]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _as_seen(self, event: UIEvent) -> Iterable[UIEvent]:
+        """Return what the client is told of an event."""
+        match event:
+            case CallStart(call_id):
+                if not self._wants(call_id):
+                    return ()
+                self._begun.add(call_id)
+            case CallDelta(call_id):
+                return (event,) if self._wants(call_id) else ()
+            case Call(call):
+                return (Call(self._restored(call), event.seq),) if self._wants(call.id) else ()
+            case Error(call_id=None) if self._retried:  # what came before it still counts
+                return ()
+            case Error(call_id=str() as call_id, call=None):
+                if not self._wants(call_id):
+                    return ()
+                if event.code not in _NO_FAULT:
+                    self._malformed.append(event)
+                    return () if self._again else (event,)
+            case Done():
+                return self._end(event)
+        return (event,)
+
+    def _wants(self, call_id: str) -> bool:
+        if call_id in self._seen:
+            return True
+        if self._most is not None and len(self._seen) >= self._most:
+            return False
+        self._seen.append(call_id)
+        return True
+
+    def _restored(self, call: ToolCall) -> ToolCall:
+        if self._names_native and call.dialect == NATIVE:
+            call = msgspec.structs.replace(call, id=call.id.replace(WRITTEN, "", 1))  # one that the upstream gave none
+        if not self._dialects:
+            return call
+        return msgspec.structs.replace(call, arguments=restore(call.arguments, self._dialects))
+
+    def _end(self, done: Done) -> Iterable[UIEvent]:
+        """Return how the answer ends, truthfully: a call that was cut is none, nor is one that nobody could read."""
+        pending = [*self._good, *(self._restored(call) for call in done.pending if call.id in self._seen)]
+        if self._retried and done.reason == "failed":
+            self._malformed = self._before
+            done = msgspec.structs.replace(done, reason="finished", finish_reason="stop")
+        elif self._again and done.reason == "finished" and self._malformed and self._again(self._malformed):
+            self._good = pending
+            return ()
+        done = msgspec.structs.replace(done, pending=pending)
+        if done.reason == "failed" or done.finish_reason in _CUT:
+            return (done,)
+        if self._again and self._as_text:
+            return (*(Text(each.raw or "") for each in self._malformed), done)
+        return (*(self._malformed if self._again else ()), *self._fault(bool(pending)), done)
+
+    def _fault(self, others: bool) -> Iterable[UIEvent]:
+        """Return the error with which an answer ends that has no call to be answered, though the model began one."""
+        for each in self._malformed:
+            shown = self._shows_malformed and each.call_id in self._begun
+            if each.code is Code.TRUNCATED or not (shown or others):
+                return (Error(each.code, f"the model wrote a call that cannot be read: {each.message}"),)
+        return ()

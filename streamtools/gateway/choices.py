@@ -1,0 +1,102 @@
+"""Several answers to one request (`n`), and the log probabilities of tokens, which no source event holds. Sans-IO.
+
+An adapter reads the first choice of a chunk. Here each choice goes to an adapter of its own, as if it were the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from streamtools.events import SourceEvent
+from streamtools.limits import Limits
+from streamtools.sources import FrameAdapter, SSEDecoder, adapter
+from streamtools.sources.adapter import decode
+from streamtools.sources.detection import finished
+from streamtools.sources.frames import Frame, Framed
+
+MOST = 128
+"""Choices of one answer, which is what OpenAI allows."""
+
+Body = dict[str, Any]
+
+
+class Piece(NamedTuple):
+    """What came of one choice."""
+
+    choice: int
+    events: list[SourceEvent]
+    logprobs: Body | None = None
+
+
+class Choices:
+    """The stream of several choices. What is about none of them counts for each, and usage for the first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._frames = SSEDecoder(limits.frame)
+        self._limits = limits
+        self._readers: dict[int, FrameAdapter] = {}
+        self._reader(0)
+
+    @property
+    def identity(self) -> tuple[str | None, str | None]:
+        """The provider's names for the answer and for its model."""
+        return self._readers[0].identity
+
+    def feed(self, chunk: bytes) -> Iterator[Piece]:
+        """Yield what a piece of the body brings."""
+        return self._read(self._frames.feed(chunk))
+
+    def close(self, cause: str | None = None) -> Iterator[Piece]:
+        """Yield what the end of the body brings; `cause` says why it broke off, if it did."""
+        yield from self._read(self._frames.close())
+        for index, reader in self._readers.items():
+            yield Piece(index, reader.close(cause))
+
+    def _read(self, frames: Iterable[Framed]) -> Iterator[Piece]:
+        for frame in frames:
+            value = _value(frame)
+            if value is None or not isinstance(choices := value.get("choices"), list) or not choices:
+                for index, reader in self._readers.items():
+                    if not index or value is None or not value.get("usage"):
+                        yield Piece(index, reader.feed_frames([frame]))
+                continue
+            if value.get("usage"):
+                yield Piece(0, self._reader(0).take({**value, "choices": []}))
+            for index, choice in _apart(choices):
+                one = {**value, "choices": [{**choice, "index": 0}], "usage": None}
+                yield Piece(index, self._reader(index).take(one), logprobs_of(choice))
+
+    def _reader(self, index: int) -> FrameAdapter:
+        if index not in self._readers:
+            self._readers[index] = adapter("openai", self._limits)
+        return self._readers[index]
+
+
+def read_choices(value: Body, limits: Limits) -> Iterator[Piece]:
+    """Yield the choices of a whole answer."""
+    choices = value.get("choices")
+    for index, choice in _apart(choices if isinstance(choices, list) else []):
+        one = {**value, "choices": [{**choice, "index": 0}], "usage": None if index else value.get("usage")}
+        yield Piece(index, finished(one, limits), logprobs_of(choice))
+
+
+def logprobs_of(choice: Body) -> Body | None:
+    """Return the log probabilities beside a choice, if there are any."""
+    found = choice.get("logprobs")
+    return found if isinstance(found, dict) else None
+
+
+def _value(frame: Framed) -> Body | None:
+    try:
+        value = decode(frame.data) if isinstance(frame, Frame) else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _apart(choices: list[Any]) -> Iterator[tuple[int, Body]]:
+    for place, choice in enumerate(choices):
+        index = choice.get("index", place) if isinstance(choice, dict) else None
+        if type(index) is int and 0 <= index < MOST:
+            yield index, choice

@@ -1,0 +1,299 @@
+"""What a client asks for: a request of chat completions, Responses or Anthropic's Messages, in one form. Sans-IO.
+
+Whatever format it came in, it is a history, the tools that are the client's own, what is said about calling them, and
+the rest as `options` of chat completions, which nearly every server speaks. What needs something that is kept between
+requests, or a tool that the provider runs, is refused, with what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from streamtools.history import Message, read_messages
+from streamtools.history.content import given, read_content, text_in
+from streamtools.json_values import compact, writable
+from streamtools.sources.adapter import decode
+from streamtools.tools import Tool, ToolChoice
+from streamtools.tools.call_rules import parse_choice
+
+Client: TypeAlias = Literal["openai", "responses", "anthropic"]
+"""The formats in which clients ask: chat completions, Responses, Anthropic's Messages."""
+
+Body = dict[str, Any]
+
+
+class Refused(Exception):
+    """A request that cannot be answered; the message tells the client what to do, `param` what it is about."""
+
+    def __init__(self, message: str, param: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.status = status
+
+
+class Declaration(NamedTuple):
+    """A tool of the client's, as chat completions define it; the calls of a `custom` one hold a text."""
+
+    name: str
+    definition: Body
+    custom: bool = False
+
+
+class Asked(NamedTuple):
+    """One request of a client's."""
+
+    client: Client
+    model: str
+    history: list[Message]
+    tools: tuple[Declaration, ...]
+    choice: ToolChoice
+    allowed: tuple[str, ...] | None
+    """The tools of which alone calls are wanted, though the model knows all of them."""
+    parallel: bool
+    streamed: bool
+    include_usage: bool
+    options: Body
+    """What goes to the upstream as it is, in the words of chat completions."""
+    body: Body
+    """The request as it came."""
+
+
+def read_request(client: Client, content: bytes) -> Asked:
+    """Return what a client asks for in this format. Raises `Refused`."""
+    try:
+        body = decode(content)
+    except ValueError as error:
+        raise Refused(f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused("the body is no JSON object")
+    if not isinstance(body.get("model", ""), str):
+        raise Refused("the name of a model is a text", "model")
+    return _READERS[client](body)
+
+
+def _history(messages: object, param: str, system: object = None) -> list[Message]:
+    """Return the history that a list of messages is, with the system's words before it."""
+    if not isinstance(messages, list) or not messages:
+        raise Refused(f"{param} is a list of messages that is not empty", param)
+    before = [{"role": "system", "content": text}] if (text := text_in(read_content(system))) else []
+    try:
+        history = read_messages([*before, *messages], client=False)
+    except ValueError as error:
+        raise Refused(str(error), param) from None
+    if not history:
+        raise Refused(f"{param} holds results alone, whose calls it does not hold", param)
+    return history
+
+
+# Chat completions.
+
+_CHAT = frozenset(
+    (
+        *("messages", "model", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"),
+        *("functions", "function_call", "store"),
+    )
+)
+
+
+def _read_chat(body: Body) -> Asked:
+    for old in ("functions", "function_call"):
+        if body.get(old):
+            raise Refused(f"{old} is not taken; send the functions as `tools`", old)
+    tools = tuple(_declare(each, "function") for each in _tools(body))
+    choice, allowed = _choice(body.get("tool_choice"), tools)
+    wanted = body.get("stream_options")
+    return Asked(
+        client="openai",
+        model=body.get("model", ""),
+        history=_history(body.get("messages"), "messages"),
+        tools=tools,
+        choice=choice,
+        allowed=allowed,
+        parallel=body.get("parallel_tool_calls") is not False,
+        streamed=body.get("stream") is True,
+        include_usage=isinstance(wanted, dict) and wanted.get("include_usage") is True,
+        options={name: value for name, value in body.items() if name not in _CHAT},
+        body=body,
+    )
+
+
+# Responses.
+
+_KEPT = {
+    "previous_response_id": "send the items of the conversation in `input`",
+    "conversation": "send the items of the conversation in `input`",
+    "background": "leave it out, and read the answer as it comes",
+    "prompt": "send the prompt itself, in `instructions` and `input`",
+}
+"""What of Responses wants something that is kept here, and what to do instead."""
+
+_SAME = ("temperature", "top_p", "user", "service_tier", "prompt_cache_key", "safety_identifier", "seed")
+
+
+def _read_responses(body: Body) -> Asked:
+    for name, instead in _KEPT.items():
+        if body.get(name):
+            raise Refused(f"{name} is not taken, because nothing is kept between requests: {instead}", name)
+    tools = tuple(_declare(each, "responses") for each in _tools(body))
+    choice, allowed = _choice(body.get("tool_choice"), tools)
+    items = body.get("input")
+    options = _taken(body, *_SAME, max_output_tokens="max_tokens")
+    effort = body.get("reasoning")
+    if isinstance(effort, dict) and effort.get("effort"):
+        options["reasoning_effort"] = effort["effort"]
+    text = body.get("text")
+    if isinstance(text, dict) and isinstance(form := text.get("format"), dict) and form.get("type") != "text":
+        schema = {name: value for name, value in form.items() if name != "type"}
+        is_schema = form.get("type") == "json_schema"
+        options["response_format"] = {"type": form.get("type")} | ({"json_schema": schema} if is_schema else {})
+    return Asked(
+        client="responses",
+        model=body.get("model", ""),
+        history=_history(
+            [{"role": "user", "content": items}] if isinstance(items, str) else items, "input", body.get("instructions")
+        ),
+        tools=tools,
+        choice=choice,
+        allowed=allowed,
+        parallel=body.get("parallel_tool_calls") is not False,
+        streamed=body.get("stream") is True,
+        include_usage=True,
+        options=options,
+        body=body,
+    )
+
+
+# Anthropic's Messages.
+
+
+def _read_anthropic(body: Body) -> Asked:
+    if not isinstance(body.get("max_tokens"), int):
+        raise Refused("max_tokens is a number, and required", "max_tokens")
+    tools = tuple(_declare(each, "anthropic") for each in _tools(body))
+    wish = body.get("tool_choice")
+    choice, allowed = _choice(wish, tools)
+    options = _taken(body, "max_tokens", "temperature", "top_p", "top_k", "service_tier", stop_sequences="stop")
+    asked = body.get("output_config")
+    form = asked.get("format") if isinstance(asked, dict) else body.get("output_format")
+    if isinstance(form, dict) and form.get("type") == "json_schema":
+        schema = {"name": "answer", "schema": form.get("schema"), "strict": True}
+        options["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return Asked(
+        client="anthropic",
+        model=body.get("model", ""),
+        history=_history(body.get("messages"), "messages", body.get("system")),
+        tools=tools,
+        choice=choice,
+        allowed=allowed,
+        parallel=not (isinstance(wish, dict) and wish.get("disable_parallel_tool_use") is True),
+        streamed=body.get("stream") is True,
+        include_usage=True,
+        options=options,
+        body=body,
+    )
+
+
+_READERS: dict[str, Callable[[Body], Asked]] = {
+    "openai": _read_chat,
+    "responses": _read_responses,
+    "anthropic": _read_anthropic,
+}
+
+
+def _taken(body: Body, *same: str, **renamed: str) -> Body:
+    """Return members of a body that chat completions have too, some by another name."""
+    names = {**dict.fromkeys(same), **renamed}
+    return {(other or name): body[name] for name, other in names.items() if body.get(name) is not None}
+
+
+# Tools.
+
+
+def _tools(body: Body) -> list[Any]:
+    tools = body.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        raise Refused("tools is a list of definitions", "tools")
+    return tools or []
+
+
+def _declare(tool: object, form: Literal["function", "responses", "anthropic"]) -> Declaration:
+    """Return a tool as chat completions define it. Raises `Refused` for one that only the provider could run."""
+    kind = tool.get("type", "custom" if form == "anthropic" else "function") if isinstance(tool, Mapping) else None
+    if not isinstance(tool, Mapping) or kind not in ("function", "custom"):
+        raise Refused(
+            f"a tool of type {kind!r} is run by its provider, who is not asked here; "
+            "declare a function, and run it yourself",
+            "tools",
+        )
+    inner = tool.get(kind) if form == "function" else tool
+    name = given(inner, "name")
+    if not isinstance(inner, Mapping) or not name:
+        raise Refused("a tool has a name", "tools")
+    about = {"description": given(inner, "description")} if given(inner, "description") else {}
+    if kind == "custom" and form != "anthropic":
+        grammar = inner.get("format")
+        wanted = f"The input is a text in this form: {compact(grammar)}" if isinstance(grammar, dict) else ""
+        told = "\n".join(filter(None, [given(inner, "description"), wanted if "grammar" in wanted else ""]))
+        text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+        function = {"name": name, "description": told, "parameters": text}
+        return Declaration(name, {"type": "function", "function": function}, custom=True)
+    schema = inner.get("input_schema" if form == "anthropic" else "parameters")
+    strict = {"strict": True} if inner.get("strict") is True else {}
+    parameters = {"type": "object", "properties": {}} if schema is None else schema
+    return Declaration(
+        name, {"type": "function", "function": {"name": name, **about, "parameters": parameters, **strict}}
+    )
+
+
+def _choice(wish: Any, tools: tuple[Declaration, ...]) -> tuple[ToolChoice, tuple[str, ...] | None]:
+    """Return what is wished of calls, and the tools that it is wished of if not all."""
+    allowed: tuple[str, ...] | None = None
+    if isinstance(wish, dict) and wish.get("type") == "allowed_tools":
+        held = inner if isinstance(inner := wish.get("allowed_tools"), dict) else wish
+        listed = held.get("tools")
+        found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        names = (given(each, "name") or given(each.get(str(each.get("type"))), "name") for each in found)
+        allowed = tuple(filter(None, names))
+        wish = held.get("mode", "auto")
+    if isinstance(wish, dict) and wish.get("type") == "custom":
+        wish = given(wish.get("custom"), "name") or given(wish, "name")
+    try:
+        choice = parse_choice(wish)
+    except (ValueError, TypeError):
+        raise Refused(
+            f"tool_choice is auto, none, required or a tool's name, and not {wish!r}", "tool_choice"
+        ) from None
+    known = {each.name for each in tools}
+    for name in (*(allowed or ()), *([choice.name] if choice.name else [])):
+        if name not in known:
+            raise Refused(f"tool_choice names {name!r}, which is none of the tools", "tool_choice")
+    if choice.mode == "required" and not tools:
+        raise Refused("tool_choice requires a call, and there are no tools", "tool_choice")
+    return choice, allowed
+
+
+_NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
+
+
+def as_tools(declared: tuple[Declaration, ...]) -> tuple[Tool[..., Any], ...]:
+    """Return the tools that are declared, to be taught and told apart. Raises `Refused` for one that cannot be."""
+    return _made(msgspec.json.encode(writable([each.definition["function"] for each in declared])))
+
+
+@lru_cache(64)  # a client sends the same tools with each request
+def _made(definitions: bytes) -> tuple[Tool[..., Any], ...]:
+    made: dict[str, Tool[..., Any]] = {}
+    for each in msgspec.json.decode(definitions):
+        name, about, schema = each["name"], each.get("description", ""), each["parameters"]
+        if isinstance(schema, dict):  # whose alternatives at the top are refused by providers, and told here by parts
+            schema = {key: value for key, value in schema.items() if key not in _NOT_AT_THE_TOP}
+        try:
+            made[name] = Tool.declared(name, about, schema)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise Refused(str(error), "tools") from None
+    return tuple(made.values())

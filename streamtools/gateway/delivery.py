@@ -1,0 +1,218 @@
+"""One exchange of a gateway: the upstream is asked, and the client is sent what that makes of its answer.
+
+The client is sent its status as soon as that is certain. One that leaves, or takes nothing for too long, ends the
+request to the upstream; one that is slow slows the reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+
+import anyio
+import httpx
+from anyio.abc import TaskGroup
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Send
+
+from streamtools.gateway.addresses import JSON, Head, without_hop
+from streamtools.gateway.upstream_requests import UpstreamRequest
+from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
+from streamtools.outputs.whole_answers import write_fault
+from streamtools.serving.connection import Outlet, attend
+from streamtools.serving.shutdown import Shutdown
+
+GONE = 499
+"""The status under which a request is counted whose client did not wait for an answer."""
+
+_OURS = {"alt-svc", "date", "location", "server", "set-cookie", "strict-transport-security"}
+"""Headers of the upstream that would say something about this server."""
+
+
+class Asking(Protocol):
+    """What an `Exchange` of the rewrite is, as far as it matters here."""
+
+    @property
+    def request(self) -> UpstreamRequest | None: ...
+    @property
+    def head(self) -> Head | None: ...
+    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None: ...
+    def feed(self, chunk: bytes) -> bytes: ...
+    def close(self, cause: str | None = None) -> bytes: ...
+
+
+class Passing:
+    """A request whose answer passes as it is."""
+
+    def __init__(self, endpoint: str, body: bytes) -> None:
+        self.request: UpstreamRequest | None = UpstreamRequest(endpoint, body)
+        self.head: Head | None = None
+
+    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Take the status and the headers."""
+        self.request = None
+        self.head = Head(status, without_hop(headers))
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return the bytes as they are."""
+        return chunk
+
+    def close(self, cause: str | None = None) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+class Fault(NamedTuple):
+    """Why there is no answer."""
+
+    status: int
+    message: str
+
+
+class Route(NamedTuple):
+    """How the upstream is asked: `url` says where an endpoint is."""
+
+    client: httpx.AsyncClient
+    url: Callable[[str], httpx.URL]
+    headers: Sequence[tuple[str, str]]
+    longest: float
+    method: str = "POST"
+
+
+class Delivery:
+    """Sends one answer; `untouched` is one whose bytes pass as they are, and which can only break where those do."""
+
+    def __init__(self, exchange: Asking, route: Route, *, untouched: bool) -> None:
+        self.status = GONE
+        """The status that the client was told."""
+        self.first: float | None = None
+        """The clock when the first bytes left; None before."""
+        self._exchange = exchange
+        self._route = route
+        self._untouched = untouched
+        self._scope = anyio.CancelScope()
+        self._why = Fault(504, "the answer takes too long")
+        self._begun = self._broken = self._started = self._streams = self._sending = False
+        self._put: Callable[[Any], Awaitable[None]]
+
+    async def run(
+        self, receive: Receive, send: Send, shutdown: Shutdown | None, *, keep_alive: float | None, send_timeout: float
+    ) -> None:
+        """Ask and send, until all is sent or the client has gone. Raises what is nobody's fault but ours."""
+        outlet = Outlet(send, keep_alive=keep_alive, send_timeout=send_timeout)
+        self._put = outlet.put
+
+        async def listen(group: TaskGroup) -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        async def fill() -> None:
+            if self._streams:
+                await outlet.put({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+
+        fault = await attend(
+            self._deliver,
+            listen=listen,
+            watch=lambda: outlet.watch(fill),
+            leave=lambda: None,
+            shutdown=shutdown,
+            stop=self._stop,
+        )
+        if fault is not None:
+            raise fault
+
+    async def _stop(self) -> None:
+        self._why = Fault(503, "the server is about to end")
+        self._scope.cancel()
+
+    async def _deliver(self) -> None:
+        exchange = self._exchange
+        with suppress(OSError, ClientDisconnect):  # the client has gone, as servers since version 2.4 of ASGI tell
+            self._scope.deadline = anyio.current_time() + self._route.longest
+            with self._scope:
+                while exchange.request is not None and not self._broken:
+                    await self._ask(exchange.request)
+            if self._scope.cancelled_caught and not self._sending:
+                ends = self._end(self._why)
+                while exchange.request is not None:  # which is not asked again
+                    self._begun = False
+                    ends += self._end(self._why)
+                if not self._broken:
+                    await self._send(ends, more=False)
+
+    async def _ask(self, request: UpstreamRequest) -> None:
+        """Ask the upstream once, and send what comes of it."""
+        route, exchange = self._route, self._exchange
+        self._begun = False
+        fault: Fault | None = None
+        asked = (
+            {"content": request.body, "headers": route.headers}
+            if route.method == "POST"
+            else {"headers": route.headers}
+        )
+        try:
+            async with route.client.stream(
+                route.method, route.url(request.endpoint), **asked, follow_redirects=False
+            ) as response:
+                if 300 <= response.status_code < 400:
+                    fault = Fault(502, "the upstream redirects, which is not followed")
+                else:
+                    exchange.begin(response.status_code, _kept(response.headers.multi_items()))
+                    self._begun = True
+                    await self._send(b"")
+                    plain = "content-encoding" not in response.headers
+                    feed, put = exchange.feed, self._put
+                    async for chunk in response.aiter_raw() if plain else response.aiter_bytes():
+                        piece = feed(chunk)
+                        if not piece:
+                            continue
+                        if self.first is None:
+                            await self._send(piece)
+                            continue
+                        self._sending = True  # as `_send` does; a call less for each piece
+                        await put({"type": "http.response.body", "body": piece, "more_body": True})
+                        self._sending = False
+        except httpx.TimeoutException:
+            fault = Fault(504, "the upstream does not answer in time")
+        except httpx.RequestError as error:
+            fault = Fault(502, f"the upstream cannot be reached: {type(error).__name__}")
+        ends = self._end(fault)
+        if not self._broken:
+            await self._send(ends, more=exchange.request is not None)
+
+    def _end(self, fault: Fault | None) -> bytes:
+        """Return the end of what the upstream said, or what is said instead."""
+        exchange = self._exchange
+        if self._begun or fault is None:
+            self._broken = self._untouched and fault is not None
+            return exchange.close("transport" if fault is not None else None)
+        exchange.begin(fault.status, [("content-type", JSON)])
+        return exchange.feed(write_fault("openai", fault.status, fault.message)) + exchange.close()
+
+    async def _send(self, piece: bytes, *, more: bool = True) -> None:
+        if self._started:
+            if piece or not more:
+                self._sending = True
+                await self._put({"type": "http.response.body", "body": piece, "more_body": more})
+                self._sending = False
+                if piece and self.first is None:
+                    self.first = monotonic()
+            return
+        head = self._exchange.head
+        if head is None:
+            return
+        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
+        if not more:
+            headers.append((b"content-length", b"%d" % len(piece)))
+        self._sending = True
+        await self._put({"type": "http.response.start", "status": head.status, "headers": headers})
+        self._sending = False
+        self._started, self.status = True, head.status
+        self._streams = more and not self._untouched and (b"content-type", EVENT_STREAM.encode()) in headers
+        await self._send(piece, more=more)
+
+
+def _kept(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [each for each in headers if each[0] not in _OURS and not each[0].startswith("access-control-")]

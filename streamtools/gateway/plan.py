@@ -1,0 +1,143 @@
+"""How the model of one request is to call tools: natively, or in which text, and what it is told of that. Sans-IO.
+
+What is told and how the history is written depends on the messages alone, each on its own: the next request of the
+conversation begins with this one, and the upstream finds it in its cache. Only what is wished of this one answer stands
+at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from streamtools.calls import ToolCall
+from streamtools.conversation.models.http_model import calls_natively_at
+from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot
+from streamtools.gateway.client_requests import Asked, as_tools
+from streamtools.history import (
+    Assistant,
+    Message,
+    System,
+    TextPart,
+    User,
+    calls_as_text,
+    read_messages,
+    settle,
+)
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, Dialect, Dialects, choose_dialects, dialects_for
+from streamtools.parsing.dialects.base import neutralise
+
+Mode: TypeAlias = Literal["text", "native", "auto"]
+"""How models are made to call: taught in text, by the upstream, or by the upstream unless calls leak into its text."""
+
+WRITTEN = "text_"
+"""What the ids of calls in text hold: a history tells by them that its calls are none that the upstream has made."""
+
+
+class Plan(NamedTuple):
+    """How the calls of one answer are asked for, and read."""
+
+    dialects: tuple[Dialect, ...]
+    """Those that are read."""
+    taught: Dialect | None
+    """The one that is taught, and in which the history is written; None: the upstream is sent the tools."""
+
+    @property
+    def native(self) -> bool | None:
+        """Whether native calls count: as the machine wants to know it."""
+        return False if self.taught else None if self.dialects else True
+
+
+def make_plan(mode: Mode, dialects: Dialects, asked: Asked, host: str | None) -> Plan:
+    """Return how this request is to be answered by the upstream at `host`."""
+    if mode == "text":
+        return teaching(dialects)
+    if mode == "native":
+        return Plan(() if dialects is None else choose_dialects(dialects), None)
+    if calls_natively_at(host or "") or _holds_native(asked.history):
+        return Plan((), None)
+    return Plan(choose_dialects(dialects_for(asked.model) if dialects is None else dialects), None)
+
+
+def teaching(dialects: Dialects) -> Plan:
+    """Return the plan of mode `"text"`: the first of the dialects is taught. Raises ValueError for one that cannot."""
+    chosen = choose_dialects(DEFAULT_DIALECTS[::-1] if dialects is None else dialects)
+    if not chosen or not chosen[0].teachable:
+        named = f"{chosen[0].id!r} cannot" if chosen else "none can"
+        raise ValueError(f"mode 'text' teaches the first of the dialects, and {named} be taught; 'tilde_fence' can")
+    return Plan(chosen, chosen[0])
+
+
+def _holds_native(history: Iterable[Message]) -> bool:
+    """Return whether the upstream has made native calls before: their ids are not ours."""
+    calls: Iterable[ToolCall] = (call for each in history if isinstance(each, Assistant) for call in each.calls)
+    return any(WRITTEN not in call.id for call in calls)
+
+
+def history_for(asked: Asked, plan: Plan, examples: bool | Sequence[Example]) -> list[Message]:
+    """Return the history as the upstream is to read it."""
+    history = [_plain(each, plan.dialects) for each in asked.history] if plan.dialects else asked.history
+    if plan.taught is None:
+        return history
+    return calls_as_text(_teach(settle(history, "cancelled"), asked, plan.taught, examples), plan.taught)
+
+
+def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
+    """Return a message whose text the model may repeat without calling anything; results are neutralised in place."""
+    if isinstance(message, User):
+        content = message.content
+        if isinstance(content, str):
+            return User(neutralise(content, dialects))
+        told = [(each, each.get("text")) for each in content]
+        return User(
+            [each | {"text": neutralise(text, dialects)} if isinstance(text, str) else each for each, text in told]
+        )
+    if isinstance(message, Assistant):
+        said = (
+            each._replace(text=neutralise(each.text, dialects)) if isinstance(each, TextPart) else each
+            for each in message.parts
+        )
+        return replace(message, parts=tuple(said))
+    return message
+
+
+def _teach(history: list[Message], asked: Asked, dialect: Dialect, examples: bool | Sequence[Example]) -> list[Message]:
+    """Return the history with the tools in its system prompt, unless none may be called."""
+    if asked.choice.mode == "none" or not asked.tools:
+        return history
+    tools = as_tools(asked.tools)
+    first = history[0] if history else None
+    base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
+    given = () if isinstance(examples, bool) else examples
+    shown = read_messages(few_shot(dialect, tools, given)) if examples else []
+    return [System(augment_system_prompt(base, tools, dialect)), *shown, *rest]
+
+
+def wish_of(asked: Asked) -> str:
+    """Return what a model that is taught in text is told of this one answer; "" if there is nothing to be told."""
+    if not asked.tools or asked.choice.mode == "none":
+        return ""
+    told = []
+    if asked.allowed is not None:
+        told.append(f"Of the tools, use none but these in your answer: {', '.join(asked.allowed)}.")
+    if asked.choice.mode == "tool":
+        told.append(f"Your answer has to be a call of the tool {asked.choice.name}, in the form that you were told.")
+    elif asked.choice.mode == "required":
+        told.append("Your answer has to call a tool, in the form that you were told.")
+    if not asked.parallel:
+        told.append("Make one call at most.")
+    return " ".join(told)
+
+
+def add_wish(messages: list[dict[str, Any]], wish: str) -> None:
+    """Put what is wished of this answer behind the user's last words, or behind all, if those are not the last."""
+    last = messages[-1] if messages else {}
+    if not wish:
+        return
+    if last.get("role") != "user":
+        messages.append({"role": "user", "content": wish})
+    elif isinstance(last["content"], str):
+        last["content"] = f"{last['content']}\n\n{wish}"
+    else:
+        last["content"].append({"type": "text", "text": wish})

@@ -1,0 +1,374 @@
+"""The rewrite: a client's request into one for the upstream, and the upstream's answer into the client's. Sans-IO.
+
+`Rewrite` holds what is the same for all requests; `begin` makes an `Exchange` of one. Whoever has a network sends what
+`request` says, and hands over what comes:
+
+    exchange = rewrite.begin(client, body)
+    while (request := exchange.request) is not None:  # a second time where the model is asked again
+        response = send(request)
+        exchange.begin(response.status, response.headers)
+        for chunk in response:
+            send_to_client(exchange.feed(chunk))
+        send_to_client(exchange.close())
+
+Status and headers for the client are in `head` as soon as they are certain: where the answer is streamed, when the
+model begins to answer, else when it has. A request that is refused has no `request`: its `head` is there at once, and
+`close` returns its body.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from streamtools.calls import IdFactory
+from streamtools.conversation.prompts import Example
+from streamtools.events import Error, SourceEvent, TextDelta
+from streamtools.gateway.addresses import JSON, Head, without_hop
+from streamtools.gateway.answer import Answer, Watch
+from streamtools.gateway.choices import Choices, Piece, read_choices
+from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
+from streamtools.gateway.plan import WRITTEN, Mode, make_plan, teaching
+from streamtools.gateway.template_route import NO_TEMPLATE, Template, fits_template, template_of
+from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest, write_request
+from streamtools.history.messages import fit
+from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.outputs.completion_chunks import OpenAIEncoder
+from streamtools.outputs.encoder import DONE, EVENT_STREAM, EVENT_STREAM_HEADERS, Encoder
+from streamtools.outputs.message_events import AnthropicEncoder
+from streamtools.outputs.response_events import ResponsesEncoder
+from streamtools.outputs.whole_answers import write_fault, write_whole
+from streamtools.parsing.dialects import Dialects
+from streamtools.sources import adapter
+from streamtools.sources.adapter import decode, interrupted
+from streamtools.sources.detection import finished
+from streamtools.sources.provider_terms import read_fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """What holds for all requests.
+
+    `mode` says how models are made to call tools: `"text"` teaches them the first of the `dialects` (by default
+    `tilde_fence`), with examples if `few_shot`; `"native"` sends the upstream the tools and reads no text, unless
+    `dialects` are named: then the calls that leak in those; `"auto"` does so in the dialects that a model of that name
+    is known to write, unless the host or the history shows that it makes native calls. A malformed call reaches the
+    client as text, or as an error (`on_malformed`), after the model has been asked `ask_again` times to write it anew:
+    then calls leave when they are complete. `upstream` is what is spoken there: chat completions, Ollama's own form,
+    or, where dialects are read, the template of `"llama.cpp"` or `"vllm"` without the parser behind it. `new_id` (of
+    calls), `new_answer_id` (where the upstream gives none) and `now` (seconds since 1970) make answers repeat. Raises
+    ValueError for a value that is not allowed.
+    """
+
+    mode: Mode = "text"
+    dialects: Dialects = None
+    few_shot: bool | Sequence[Example] = False
+    on_malformed: Literal["text", "error"] = "error"
+    ask_again: int = 0
+    upstream: Upstream = "openai"
+    limits: Limits = DEFAULT_LIMITS
+    new_id: IdFactory | None = None
+    new_answer_id: IdFactory | None = None
+    now: Callable[[], int] | None = None
+    parsing: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("mode", Mode), ("upstream", Upstream)):
+            if getattr(self, name) not in get_args(kinds):
+                raise ValueError(f"{name} is one of {', '.join(get_args(kinds))}, not {getattr(self, name)!r}")
+        if self.on_malformed not in ("text", "error"):
+            raise ValueError(f"on_malformed is 'text' or 'error', not {self.on_malformed!r}")
+        if self.mode == "text":
+            teaching(self.dialects)
+
+    def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: Watch | None = None) -> Exchange:
+        """Return the exchange of one request in a client's format; `host` is the upstream's. Never raises.
+
+        `watch` is called with the events of the answer, other than those of text, before the client sees them.
+        """
+        return Exchange(self, client, body, host, watch)
+
+
+class Exchange:
+    """One request and its answer; see the module."""
+
+    def __init__(
+        self, rewrite: Rewrite, client: Client, body: bytes, host: str | None, watch: Watch | None = None
+    ) -> None:
+        self.request: UpstreamRequest | None = None
+        """What is to be sent to the upstream; None while its answer is read, and at the end."""
+        self.head: Head | None = None
+        """Status and headers for the client, once they are certain."""
+        self.client: Client = client
+        self._rewrite = rewrite
+        self._host = host
+        self._watch = watch
+        self._failed = self._untouched = self._whole = False
+        self._held = bytearray()  # the body of an answer that is read when it is whole
+        self._parts: list[bytes] = []  # of the stream that becomes one body for the client
+        self._answers: dict[int, Answer] = {}  # one of each choice
+        self._more: list[dict[str, Any]] = []  # what is said when the model is asked again
+        self._tries = 0
+        self._said: list[str] = []  # by the model, in this try
+        self._identity: tuple[str | None, str | None] = None, None
+        self._template: Template | None = None
+        self._preparing = self._in_reasoning = False
+        speaks = "ollama" if rewrite.upstream == "ollama" else "openai"
+        try:
+            self._asked = read_request(client, body)
+            self._plan = make_plan(rewrite.mode, rewrite.dialects, self._asked, host)
+            as_it_came = client == speaks and not self._plan.dialects and self._plan.taught is None
+            if as_it_came:
+                self._untouched = True
+                self.request = UpstreamRequest("chat/completions", body)
+            else:
+                self._template = template_of(rewrite.upstream) if fits_template(self._asked, self._plan) else None
+                self.request = self._write()
+                written = self.request.body
+                self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
+                self._answers[0] = self._make_answer(0)
+        except (Refused, ValueError, RecursionError) as error:
+            if client == speaks and rewrite.mode != "text" and not rewrite.dialects:  # it is for the upstream to say
+                self._untouched = True
+                self.request = UpstreamRequest("chat/completions", body)
+                return
+            refused = error if isinstance(error, Refused) else Refused(str(error))
+            self.head = Head(refused.status, [("content-type", JSON)])
+            self._held += write_fault(client, refused.status, refused.message, refused.param)
+            self._untouched = True
+            self.request = None
+
+    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Take what the upstream's response begins with: its status, and its headers."""
+        self.request = None
+        if not self._tries:
+            self._passed = without_hop(headers)
+        if self._untouched:
+            self.head = Head(status, self._passed)
+            return
+        declared = next((value for name, value in headers if name.lower() == "content-type"), "")
+        self._passed = [each for each in self._passed if each[0].lower() != "content-type"]
+        self._status = status
+        self._failed = not 200 <= status < 300
+        self._whole = self._failed or not self._asked.streamed or declared.startswith(JSON)
+        if self._preparing:
+            self._whole = True
+            return
+        self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)
+        if self._template is not None:
+            self._adapter = self._template.adapter(self._rewrite.limits)
+        self._choices = Choices(self._rewrite.limits) if self._apart else None
+        if self._asked.streamed and not self._failed and self.head is None:
+            own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
+            names = {name for name, _ in own}
+            self.head = Head(200, [*(each for each in self._passed if each[0].lower() not in names), *own])
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return what goes to the client for bytes of the upstream's body, without its content encoding."""
+        if self._untouched:
+            return chunk
+        if self._whole:
+            if len(self._held) <= self._rewrite.limits.frame:
+                self._held += chunk
+            return b""
+        if self._choices is not None:
+            return self._send_all(self._choices.feed(chunk))
+        events = self._adapter.take(chunk)
+        if not events:
+            return b""
+        if self._identity[1] is None:
+            self._identity = self._adapter.identity
+        return self._send(events) if self._rewrite.ask_again else self._answers[0].feed(events)
+
+    def close(self, cause: str | None = None) -> bytes:
+        """Return the end of the client's body; `cause` says why the upstream's broke off, if it did."""
+        if self._untouched:
+            held, self._held = bytes(self._held), bytearray()
+            return held
+        if self._preparing and self._prepared():
+            return b""
+        if self._failed and self.head is None and not self._tries:
+            return self._refuse()
+        if self._failed:
+            sent = self._send([read_fault(None).event()])  # when the model was asked again: what it said before counts
+        elif self._whole:
+            sent = self._read_whole(cause)
+        elif self._choices is not None:
+            sent = self._send_all(self._choices.close(cause))
+        else:
+            sent = self._send(self._adapter.close(cause))
+        ends = b"".join(self._answers[index].close() for index in sorted(self._answers, reverse=True))
+        if len(self._answers) > 1:  # the first comes last, because it has the usage
+            ends = ends.replace(DONE, b"") + DONE
+        sent += self._keep(ends)
+        if self.request is not None:
+            self._answers[0].ask_again()
+            return sent
+        if self._asked.streamed:
+            return sent
+        status, body = write_whole(self.client, b"".join(self._parts))
+        self.head = Head(status, [*self._passed, ("content-type", JSON)])
+        return body
+
+    # The way up.
+
+    def _write(self) -> UpstreamRequest:
+        rewrite = self._rewrite
+        self._chat = write_request(
+            self._asked, self._plan, rewrite.upstream, examples=rewrite.few_shot, host=self._host, more=self._more
+        )
+        self._preparing = self._template is not None
+        return self._chat if self._template is None else self._template.ask(self._chat.body)
+
+    def _prepared(self) -> bool:
+        """Ask the model itself, now that its server has told the prompt; return whether there is something to ask.
+
+        A server that has no such endpoint is asked for chat completions.
+        """
+        assert self._template is not None
+        self._preparing = False
+        held, self._held = bytes(self._held), bytearray()
+        if self._status in NO_TEMPLATE:
+            self._template = None
+            self.request = self._chat
+            return True
+        made = None if self._failed else self._template.complete(held, self._chat.body, self._plan.dialects)
+        if made is None:
+            self._held += held
+            self._failed, self._status = True, self._status if self._failed else 502
+            return False
+        self.request, self._in_reasoning = made
+        self._answers = self._answers if self._tries else {0: self._make_answer(0)}
+        return True
+
+    def _ask_again(self, malformed: list[Error]) -> bool:
+        """Have the model write malformed calls anew, unless it has been asked often enough; return whether it is."""
+        if self._tries >= self._rewrite.ask_again:
+            return False
+        self._tries += 1
+        faults = "; ".join(dict.fromkeys(each.message for each in malformed))
+        told = f"A call of yours cannot be read: {faults}. Write it once more, in the right form, and nothing else."
+        self._more += [{"role": "assistant", "content": "".join(self._said)}, {"role": "user", "content": told}]
+        self._said.clear()
+        self._held.clear()
+        self.request = self._write()
+        return True
+
+    # The way down.
+
+    @property
+    def _apart(self) -> bool:
+        """Whether choices are read one by one: there are several, or they hold what no event does."""
+        options = self._asked.options
+        several = isinstance(n := options.get("n"), int) and n > 1
+        return self._rewrite.upstream != "ollama" and (several or options.get("logprobs") is True)
+
+    def _make_answer(self, index: int) -> Answer:
+        rewrite, asked, plan = self._rewrite, self._asked, self._plan
+        taught = plan.taught is not None
+        tools = as_tools(asked.tools) if plan.dialects else ()
+        again = rewrite.ask_again > 0 and not self._apart
+        holds = self._neutralised or again  # calls, until they are whole
+        most = 0 if asked.choice.mode == "none" and taught else None if asked.parallel else 1
+        options = {
+            "call_deltas": not holds,
+            "in_reasoning": self._in_reasoning,
+            "on_malformed": "error" if again else rewrite.on_malformed,
+            "limits": rewrite.limits,
+            "new_id": rewrite.new_id or self._new_id,
+            **rewrite.parsing,
+        }
+
+        def machine() -> StreamMachine:
+            return StreamMachine(
+                dialects=plan.dialects, tools=tools, execute="never", native_tool_calls=plan.native, **options
+            )
+
+        return Answer(
+            machine,
+            lambda: self._make_encoder(index, call_deltas=plan.native is not None and not again),
+            dialects=plan.dialects,
+            most=most,
+            neutralised=self._neutralised,
+            shows_malformed=asked.client != "anthropic",
+            malformed_as_text=rewrite.on_malformed == "text",
+            names_native=plan.native is None,
+            watch=self._watch,
+            again=self._ask_again if again else None,
+        )
+
+    def _make_encoder(self, index: int, *, call_deltas: bool) -> Encoder:
+        id, model = self._identity
+        id = id or (self._rewrite.new_answer_id() if self._rewrite.new_answer_id else None)
+        asked = self._asked
+        custom = frozenset(each.name for each in asked.tools if each.custom)
+        known: dict[str, Any] = {"model": model or asked.model, "custom": custom, "call_deltas": call_deltas}
+        created = self._rewrite.now() if self._rewrite.now else None
+        if asked.client == "anthropic":
+            return AnthropicEncoder(**known, id=id and f"msg_{fit(id)}")
+        if asked.client == "responses":
+            return ResponsesEncoder(**known, id=id and fit(id), created=created, request=asked.body)
+        include_usage = not index and (asked.include_usage or not asked.streamed)
+        return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage, index=index)
+
+    def _new_id(self) -> str:
+        begin = "toolu_" if self.client == "anthropic" else "call_"
+        return begin + (WRITTEN if self._plan.dialects else "") + secrets.token_hex(9)
+
+    def _send(self, events: list[SourceEvent], index: int = 0) -> bytes:
+        if not events:
+            return b""
+        if index not in self._answers:
+            self._answers[index] = self._make_answer(index)
+        if self._rewrite.ask_again:
+            self._said += (each.text for each in events if isinstance(each, TextDelta))
+        return self._keep(self._answers[index].feed(events))
+
+    def _send_all(self, pieces: Iterable[Piece]) -> bytes:
+        """Return what is sent at once of several choices."""
+        parts = []
+        for index, events, logprobs in pieces:
+            if self._choices is not None:
+                self._identity = self._choices.identity
+            parts.append(self._send(events, index))
+            if logprobs is not None and index in self._answers:
+                parts.append(self._keep(self._answers[index].tell(logprobs)))
+        return b"".join(parts)
+
+    def _keep(self, written: bytes) -> bytes:
+        """Return what is sent at once; of an answer that is not streamed nothing is."""
+        if self._asked.streamed:
+            return written
+        self._parts.append(written)
+        return b""
+
+    def _read_whole(self, cause: str | None) -> bytes:
+        """Return what is sent at once of an answer that came as one JSON body."""
+        try:
+            value = decode(bytes(self._held))
+        except ValueError:
+            return self._send([interrupted(cause or "no_json")])
+        if not isinstance(value, dict) or value.get("error"):
+            return self._send([read_fault(value).event()])
+        if self._template is not None:
+            value = self._template.read(value)
+        names = [name if isinstance(name := value.get(key), str) else None for key in ("id", "model")]
+        self._identity = names[0], names[1]
+        if self._apart:
+            self._choices = None
+            return self._send_all(read_choices(value, self._rewrite.limits))
+        return self._send(finished(value, self._rewrite.limits))
+
+    def _refuse(self) -> bytes:
+        """Return the upstream's refusal, in the client's form."""
+        try:
+            value = decode(bytes(self._held))
+        except ValueError:
+            value = None
+        message = read_fault(value).message or f"the upstream answered with status {self._status}"
+        self.head = Head(self._status, [*self._passed, ("content-type", JSON)])
+        as_it_is = self.client == "openai" and isinstance(value, dict) and "error" in value
+        return bytes(self._held) if as_it_is else write_fault(self.client, self._status, message)

@@ -1,0 +1,367 @@
+"""The gateway in front of any client: an ASGI application with tools for a model that writes its calls into the text.
+
+    POST /v1/chat/completions, /v1/responses, /v1/messages
+    POST /v1/messages/count_tokens      where the upstream can count
+    POST /v1/embeddings, /v1/completions, /v1/audio/…; GET /v1/models, /v1/models/{id}      as they are
+    GET  /health                        open to all
+    GET  /metrics, /                    for Prometheus, and for people
+
+Needs the extra `web`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from ipaddress import ip_address
+from time import monotonic
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+
+import httpx
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from streamtools.conversation.prompts import Example
+from streamtools.gateway.addresses import CLIENTS, JSON, headers_for, path_for
+from streamtools.gateway.client_requests import Client
+from streamtools.gateway.counters import STYLE, Counters
+from streamtools.gateway.delivery import Delivery, Passing, Route
+from streamtools.gateway.plan import Mode
+from streamtools.gateway.rewrite import Exchange, Rewrite
+from streamtools.gateway.upstream_requests import Upstream
+from streamtools.outputs.whole_answers import write_fault
+from streamtools.parsing.dialects import Dialects
+from streamtools.recording import RecordingTransport
+from streamtools.recording.file_writer import Target
+from streamtools.serving.guard import Guard, digest
+from streamtools.serving.requests import read_body
+from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
+
+__all__ = ["app"]
+
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes of a request's body, which may hold images."""
+
+PASSED = ("/v1/embeddings", "/v1/completions", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations")
+"""Paths whose requests and answers pass as they are."""
+
+_FORMS = PASSED[-2:]  # which take files
+_ASKED: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
+_COUNT = "/v1/messages/count_tokens"
+_MODELS = "/v1/models"
+_MODEL = re.compile(rf"{_MODELS}/(?!\.{{1,2}}\Z).+")  # dots alone lead elsewhere
+_PASSED_HEADERS = {
+    "accept",
+    "authorization",
+    "user-agent",
+    "x-api-key",
+    "x-request-id",
+    "idempotency-key",
+    "traceparent",
+}
+"""Headers of the client's that the upstream is sent, beside OpenAI's own."""
+
+
+def app(
+    upstream: str,
+    *,
+    mode: Mode = "text",
+    dialects: Dialects = None,
+    few_shot: bool | Sequence[Example] = False,
+    on_malformed: Literal["text", "error"] = "error",
+    ask_again: int = 0,
+    api: Upstream = "openai",
+    rewrite: Rewrite | None = None,
+    key: str | None = None,
+    client_key: str | None = None,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    record: Target | None = None,
+    max_body: int = MAX_BODY,
+    max_running: int = 256,
+    timeout: float = 600.0,
+    longest: float = 3600.0,
+    keep_alive: float | None = 15.0,
+    send_timeout: float = 60.0,
+    drain: float = 0.0,
+) -> ASGIApp:
+    """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and no other.
+
+    `mode` to `ask_again`, and `rewrite` instead of them, are those of `Rewrite`; `api` is its `upstream`. `key` is sent
+    upstream in place of the client's; `client_key` is what clients have to send then, unless all of them are on this
+    machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside `localhost` and
+    addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without keys, of what
+    the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are answered at a
+    time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and `send_timeout`
+    those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises ValueError for a
+    value that is not allowed, OSError for a recording that cannot be written.
+    """
+    rewrite = rewrite or Rewrite(
+        mode=mode, dialects=dialects, few_shot=few_shot, on_malformed=on_malformed, ask_again=ask_again, upstream=api
+    )
+    url = httpx.URL(upstream)
+    if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
+        raise ValueError("upstream is a URL such as http://127.0.0.1:8080/v1, without a key or a query")
+    for name, value in (("key", key), ("client_key", client_key)):
+        if value is not None and not (value and value.isascii() and value.isprintable() and " " not in value):
+            raise ValueError(f"{name} is empty, or holds what no header takes")
+    gateway = _Gateway(
+        rewrite, url, _Limits(max_body, max_running, timeout, longest, keep_alive, send_timeout, drain), record
+    )
+    gateway.key, gateway.client_key = key, client_key
+    inner: ASGIApp = gateway
+    if origins:
+        inner = CORSMiddleware(inner, allow_origins=[*origins], allow_methods=["GET", "POST"], allow_headers=["*"])
+    policy = (
+        f"default-src 'none'; style-src {digest(STYLE)}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return Guard(
+        inner,
+        policy=policy,
+        max_body=max_body,
+        hosts=hosts,
+        origins=origins,
+        forms=_FORMS,
+        refusal=partial(_refuse, "openai"),
+    )
+
+
+class _Limits(NamedTuple):
+    body: int
+    running: int
+    timeout: float
+    longest: float
+    keep_alive: float | None
+    send_timeout: float
+    drain: float
+
+
+class _Gateway:
+    key: str | None
+    client_key: str | None
+
+    def __init__(self, rewrite: Rewrite, upstream: httpx.URL, limits: _Limits, record: Target | None) -> None:
+        self._rewrite = rewrite
+        self._upstream = upstream
+        self._base = upstream.path.rstrip("/")
+        self._limits = limits
+        self._counters = Counters()
+        self._shutdown: Shutdown | None = None
+        transport: Any = httpx.AsyncHTTPTransport(
+            limits=httpx.Limits(max_connections=limits.running, max_keepalive_connections=20)
+        )
+        if record is not None:
+            transport = RecordingTransport(transport, record)
+        waits = httpx.Timeout(limits.timeout, connect=min(10.0, limits.timeout))
+        self._others = Starlette(lifespan=self.lifespan)
+        self._client = httpx.AsyncClient(transport=transport, timeout=waits, trust_env=False)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Any) -> AsyncIterator[None]:
+        """Hold the connections, and hear of the server's end."""
+        async with self._client, shutdown_signal(drain=self._limits.drain) as self._shutdown:
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._others(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        method, path = scope["method"], scope["path"]
+        client = _ASKED.get(path) if method == "POST" else None
+        form: Client = "anthropic" if path.startswith("/v1/messages") else client or "openai"
+        if (method, path) == ("GET", "/health"):
+            await PlainTextResponse("ok\n")(scope, receive, send)
+            return
+        kind = path.removeprefix("/v1/")
+        if refused := self._forbidden(request, form):
+            await refused(scope, receive, send)
+        elif (method, path) == ("GET", "/metrics"):
+            text = PlainTextResponse(self._counters.metrics(), media_type="text/plain; version=0.0.4")
+            await text(scope, receive, send)
+        elif (method, path) == ("GET", "/"):
+            await HTMLResponse(self._counters.page(str(self._upstream)))(scope, receive, send)
+        elif client is not None:
+            begin = partial(self._rewrite.begin, client, host=self._upstream.host, watch=self._counters.see)
+            await self._answer(kind, form, request, partial(self._begin, begin), send)
+        elif (method, path) == ("POST", _COUNT):
+            await self._answer(kind, form, request, self._count, send)
+        elif method == "POST" and path in PASSED:
+            await self._answer(kind, form, request, partial(self._pass, kind), send)
+        elif method == "GET" and (path == _MODELS or _MODEL.fullmatch(path)):
+            name = path.removeprefix(_MODELS).removeprefix("/")
+            endpoint = f"models/{quote(name, safe='')}" if name else "models"
+            await self._answer("models", form, request, partial(self._pass, endpoint), send)
+        else:
+            told = f"the gateway has no {method} {path[:100]}; what it has is in its documentation"
+            await _refuse(form, 404, told)(scope, receive, send)
+
+    def _forbidden(self, request: Request, form: Client) -> Response | None:
+        """Return the refusal of a client that has no right to ask."""
+        if self.client_key is None:
+            if self.key is None or _is_here(request):
+                return None
+            return _refuse(form, 403, "this gateway has a key of its own, and answers this machine alone")
+        given = [request.headers.get("x-api-key", "")]
+        scheme, _, rest = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given.append(rest.strip())
+        elif scheme.lower() == "basic":  # of a browser, for the status page; the user's name is any
+            with suppress(ValueError):
+                given.append(b64decode(rest, validate=True).decode().partition(":")[2])
+        if any(secrets.compare_digest(each.encode(), self.client_key.encode()) for each in given):
+            return None
+        refused = _refuse(form, 401, "the key is not that of this gateway")
+        refused.headers["www-authenticate"] = "Basic" if request.scope["path"] in ("/", "/metrics") else "Bearer"
+        return refused
+
+    async def _answer(
+        self, kind: str, form: Client, request: Request, answer: Callable[[Request, Send], Awaitable[int]], send: Send
+    ) -> None:
+        """Answer within the limits, and count it."""
+        counters = self._counters
+        refused = None
+        if self._shutdown is not None and self._shutdown.begun:
+            refused = _refuse(form, 503, "the server is about to end")
+        elif counters.running >= self._limits.running:
+            refused = _refuse(form, 503, "too many requests are being answered at the same time")
+        if refused is not None:
+            refused.headers["retry-after"] = str(RETRY_AFTER)
+            counters.requests[kind, 503] += 1
+            await refused(request.scope, request.receive, send)
+            return
+        counters.running += 1
+        status = 500
+        try:
+            status = await answer(request, send)
+        except HTTPException as error:
+            status = error.status_code
+            await _refuse(form, status, error.detail)(request.scope, request.receive, send)
+        finally:
+            counters.running -= 1
+            counters.requests[kind, status] += 1
+
+    async def _begin(self, begin: Callable[[bytes], Exchange], request: Request, send: Send) -> int:
+        """Answer by the model."""
+
+        def read(body: bytes) -> tuple[Exchange, bool]:
+            exchange = begin(body)
+            return exchange, exchange.request is not None and exchange.request.body is body
+
+        started = monotonic()
+        exchange, untouched = await read_body(request, read, max_body=self._limits.body)
+        if exchange.request is None:
+            body = exchange.close()
+            assert exchange.head is not None
+            await Response(body, exchange.head.status, dict(exchange.head.headers))(
+                request.scope, request.receive, send
+            )
+            return exchange.head.status
+        delivery = Delivery(exchange, self._route(request, exchange.client), untouched=untouched)
+        status = await self._deliver(delivery, request, send)
+        if delivery.first is not None:
+            self._counters.first_token(delivery.first - started)
+        return status
+
+    async def _pass(self, endpoint: str, request: Request, send: Send) -> int:
+        """Answer with what the upstream answers."""
+        body = (
+            await read_body(request, bytes, max_body=self._limits.body, max_values=None)
+            if request.method == "POST"
+            else b""
+        )
+        route = self._route(request, "openai")._replace(method=request.method)
+        return await self._deliver(Delivery(Passing(endpoint, body), route, untouched=True), request, send)
+
+    async def _deliver(self, delivery: Delivery, request: Request, send: Send) -> int:
+        limits = self._limits
+        await delivery.run(
+            request.receive, send, self._shutdown, keep_alive=limits.keep_alive, send_timeout=limits.send_timeout
+        )
+        return delivery.status
+
+    async def _count(self, request: Request, send: Send) -> int:
+        """Count the tokens of what the model would be asked, where the upstream has its template and its tokens."""
+
+        def read(body: bytes) -> Exchange:
+            asked = msgspec.json.decode(body, type=dict[str, Any])
+            return self._rewrite.begin(
+                "anthropic", msgspec.json.encode({**asked, "max_tokens": 1}), host=self._upstream.host
+            )
+
+        exchange = await read_body(request, read, max_body=self._limits.body)
+        wanted = exchange.request
+        if wanted is None:
+            raise HTTPException(400, _message(exchange.close()))
+        if wanted.endpoint not in ("apply-template", "tokenize"):
+            raise HTTPException(404, "the upstream has no tokens to count; see the option api")
+        route = self._route(request, "anthropic")
+        made = await self._ask(route, wanted.endpoint, wanted.body)
+        if wanted.endpoint == "apply-template":
+            text = {"content": made.get("prompt"), "add_special": False, "parse_special": True}
+            made = await self._ask(route, "tokenize", msgspec.json.encode(text))
+        tokens = made.get("tokens")
+        if not isinstance(tokens, list):
+            raise HTTPException(404, "the upstream does not count tokens")
+        body = msgspec.json.encode({"input_tokens": len(tokens)})
+        await Response(body, media_type=JSON)(request.scope, request.receive, send)
+        return 200
+
+    async def _ask(self, route: Route, endpoint: str, body: bytes) -> dict[str, Any]:
+        try:
+            response = await route.client.post(route.url(endpoint), content=body, headers=list(route.headers))
+            if response.status_code != 200:
+                raise HTTPException(
+                    response.status_code if response.status_code >= 400 else 502, "the upstream does not count tokens"
+                )
+            return msgspec.json.decode(response.content, type=dict[str, Any])
+        except (httpx.RequestError, ValueError) as error:
+            raise HTTPException(502, f"the upstream does not count tokens: {type(error).__name__}") from None
+
+    def _route(self, request: Request, client: Client) -> Route:
+        """Return how the upstream is asked for a client, with whose key."""
+        own = self.key is not None or self.client_key is not None
+        headers = [
+            (name, value)
+            for name, value in request.headers.items()
+            if (name in _PASSED_HEADERS or name.startswith("openai-"))
+            and not (own and name in ("authorization", "x-api-key"))
+        ]
+        if request.headers.get("authorization", "")[:6].lower() == "basic ":
+            headers = [each for each in headers if each[0] != "authorization"]
+        kind = request.headers.get("content-type", JSON)
+        headers = [each for each in headers_for(client, headers) if each[0] != "content-type"]
+        if self.key is not None:
+            headers.append(("authorization", f"Bearer {self.key}"))
+        headers += [("content-type", kind), ("accept-encoding", "identity")]
+        return Route(self._client, self._url, headers, self._limits.longest)
+
+    def _url(self, endpoint: str) -> httpx.URL:
+        path = path_for(f"{self._base}/chat/completions", endpoint)
+        return self._upstream.copy_with(raw_path=path.encode())
+
+
+def _is_here(request: Request) -> bool:
+    """Whether a client is on this machine."""
+    try:
+        return request.client is not None and ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse(form: str, status: int, message: str) -> Response:
+    return Response(write_fault(form, status, message), status, media_type=JSON)
+
+
+def _message(fault: bytes) -> str:
+    return str(msgspec.json.decode(fault)["error"]["message"])

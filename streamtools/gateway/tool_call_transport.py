@@ -1,0 +1,241 @@
+"""A transport under any SDK: tools for a model that writes its calls into the text, without a change elsewhere.
+
+    client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=ToolCallTransport(mode="text")), …)
+
+It is a transport of asynchronous clients and of blocking ones, of httpx and of httpx2; neither is imported here, since
+who asks has imported it. Requests that ask for no answer of a model pass as they are, and so does whatever else the
+SDK relies on: statuses, headers, timeouts, and what the network raises.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, Literal, Self
+
+from streamtools.conversation.prompts import Example
+from streamtools.gateway.addresses import client_of, headers_for, path_for
+from streamtools.gateway.plan import Mode
+from streamtools.gateway.rewrite import Exchange, Rewrite
+from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
+from streamtools.parsing.dialects import Dialects
+from streamtools.recording.transports import Transport, library_of, of_library
+from streamtools.sources.source import unwind
+
+
+class ToolCallTransport(Transport):
+    """Asks `inner`, and makes native calls of those in the text of its answers.
+
+    `inner` is a transport of the client's own library; None is that library's usual one, made when the first request
+    shows which it is. The other parameters are those of `Rewrite`; `rewrite` is one that is made already. An SDK of
+    Responses or of Anthropic's Messages asks the same upstream, at the path of its chat completions. Raises ValueError
+    for a value that is not allowed; TypeError, at the first request, for an `inner` of another library.
+    """
+
+    def __init__(
+        self,
+        inner: Any = None,
+        *,
+        mode: Mode = "text",
+        dialects: Dialects = None,
+        few_shot: bool | Sequence[Example] = False,
+        on_malformed: Literal["text", "error"] = "error",
+        ask_again: int = 0,
+        upstream: Upstream = "openai",
+        rewrite: Rewrite | None = None,
+    ) -> None:
+        self._inner = inner
+        self._rewrite = rewrite or Rewrite(
+            mode=mode,
+            dialects=dialects,
+            few_shot=few_shot,
+            on_malformed=on_malformed,
+            ask_again=ask_again,
+            upstream=upstream,
+        )
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Return the response of the upstream, as the client of `request` would have it from a model with tools."""
+        library = library_of(request)
+        inner = self._transport(library, "AsyncHTTPTransport", "handle_async_request")
+        client = client_of(request.method, request.url.path)
+        if client is None:
+            return await inner.handle_async_request(request)
+        content = await request.aread()
+        exchange = self._rewrite.begin(client, content, host=request.url.host)
+        if exchange.request is None:
+            return _response(library, exchange, exchange.close(), {})
+        if exchange.request.body is content:
+            return await inner.handle_async_request(request)
+
+        async def ask(wanted: UpstreamRequest) -> Any:
+            asked = _request(library, request, exchange, wanted)
+            response = await inner.handle_async_request(asked)
+            response.request = asked
+            exchange.begin(response.status_code, response.headers.multi_items())
+            return response
+
+        first = await ask(exchange.request)
+        body: _AsyncBody = of_library(_AsyncBody, library)(exchange, first, ask)
+        try:
+            while exchange.head is None and (piece := await anext(body, None)) is not None:
+                body.ahead.append(piece)
+        except BaseException:
+            await body.aclose()
+            raise
+        return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
+
+    def handle_request(self, request: Any) -> Any:
+        """Do as `handle_async_request`, for a blocking client."""
+        library = library_of(request)
+        inner = self._transport(library, "HTTPTransport", "handle_request")
+        client = client_of(request.method, request.url.path)
+        if client is None:
+            return inner.handle_request(request)
+        content = request.read()
+        exchange = self._rewrite.begin(client, content, host=request.url.host)
+        if exchange.request is None:
+            return _response(library, exchange, exchange.close(), {})
+        if exchange.request.body is content:
+            return inner.handle_request(request)
+
+        def ask(wanted: UpstreamRequest) -> Any:
+            asked = _request(library, request, exchange, wanted)
+            response = inner.handle_request(asked)
+            response.request = asked
+            exchange.begin(response.status_code, response.headers.multi_items())
+            return response
+
+        first = ask(exchange.request)
+        body: _Body = of_library(_Body, library)(exchange, first, ask)
+        try:
+            while exchange.head is None and (piece := next(body, None)) is not None:
+                body.ahead.append(piece)
+        except BaseException:
+            body.close()
+            raise
+        return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
+
+    def _release(self) -> None:
+        """Hold nothing."""
+
+    def _transport(self, library: ModuleType, usual: str, method: str) -> Any:
+        """Return the transport behind this one. Raises TypeError for one of another library, or of another kind."""
+        if self._inner is None:
+            self._inner = getattr(library, usual)()
+        homes = {kind.__module__.partition(".")[0] for kind in type(self._inner).__mro__}
+        others = [name for name in homes - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
+        if others and library.__name__ not in homes:
+            raise TypeError(
+                f"the client is one of {library.__name__}, and the transport inside of ToolCallTransport one of "
+                f"{others[0]}; give it {library.__name__}.{usual}(), or none"
+            )
+        if not hasattr(self._inner, method):
+            raise TypeError(f"{type(self._inner).__name__} has no {method}(): this client wants a {usual}")
+        return self._inner
+
+
+def _request(library: ModuleType, request: Any, exchange: Exchange, wanted: UpstreamRequest) -> Any:
+    url = request.url.copy_with(path=path_for(request.url.path, wanted.endpoint))
+    headers = headers_for(exchange.client, request.headers.multi_items())
+    return library.Request("POST", url, headers=headers, content=wanted.body, extensions=request.extensions)
+
+
+def _pieces_of(response: Any, decoded: str) -> Any:
+    """Return what iterates over the decoded body of a response: its own method, or faster where nothing is encoded."""
+    if "content-encoding" in response.headers:
+        return getattr(response, decoded)()
+    return aiter(response.stream) if decoded == "aiter_bytes" else iter(response.stream)
+
+
+def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: dict[str, Any]) -> Any:
+    assert exchange.head is not None
+    status, headers = exchange.head
+    given = {"content": body} if isinstance(body, bytes) else {"stream": body}
+    return library.Response(status, headers=headers, extensions=extensions, **given)
+
+
+class _AsyncBody:
+    """The client's body while the upstream's is read; where the model is asked again, one behind the other."""
+
+    def __init__(self, exchange: Exchange, response: Any, ask: Callable[[UpstreamRequest], Awaitable[Any]]) -> None:
+        self._exchange = exchange
+        self._ask = ask
+        self._response = response
+        self._pieces: AsyncIterator[bytes] | None = _pieces_of(response, "aiter_bytes")
+        self.ahead: list[bytes] = []  # read before the client was told the status
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been read."""
+        return self._pieces is None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self.ahead and self._exchange.head is not None:
+            return self.ahead.pop(0)
+        while self._pieces is not None:
+            try:
+                piece = self._exchange.feed(await anext(self._pieces))
+            except StopAsyncIteration:
+                piece = self._exchange.close()
+                await self._response.aclose()
+                self._pieces = None
+                if self._exchange.request is not None:
+                    self._response = await self._ask(self._exchange.request)
+                    self._pieces = _pieces_of(self._response, "aiter_bytes")
+            if piece:
+                return piece
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Leave the answer."""
+        pieces, self._pieces = self._pieces, None
+        await self._response.aclose()
+        if pieces is not None:
+            await unwind(pieces)
+
+
+class _Body:
+    """The same for a blocking client."""
+
+    def __init__(self, exchange: Exchange, response: Any, ask: Callable[[UpstreamRequest], Any]) -> None:
+        self._exchange = exchange
+        self._ask = ask
+        self._response = response
+        self._pieces: Iterator[bytes] | None = _pieces_of(response, "iter_bytes")
+        self.ahead: list[bytes] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been read."""
+        return self._pieces is None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        if self.ahead and self._exchange.head is not None:
+            return self.ahead.pop(0)
+        while self._pieces is not None:
+            chunk = next(self._pieces, None)
+            if chunk is not None:
+                piece = self._exchange.feed(chunk)
+            else:
+                piece = self._exchange.close()
+                self._response.close()
+                self._pieces = None
+                if self._exchange.request is not None:
+                    self._response = self._ask(self._exchange.request)
+                    self._pieces = _pieces_of(self._response, "iter_bytes")
+            if piece:
+                return piece
+        raise StopIteration
+
+    def close(self) -> None:
+        """Leave the answer."""
+        self._pieces = None
+        self._response.close()

@@ -1,0 +1,90 @@
+"""What the upstream is asked, in chat completions or in Ollama's own `/api/chat`. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from streamtools.conversation.models import OLLAMA_NAMES
+from streamtools.conversation.models.http_model import place
+from streamtools.conversation.prompts import Example
+from streamtools.gateway.client_requests import Asked
+from streamtools.gateway.plan import Plan, add_wish, history_for, wish_of
+from streamtools.history import Origin, write_messages
+from streamtools.outputs.encoder import to_json
+
+Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
+"""What an upstream speaks: chat completions, or Ollama's own form; of the last two, the template can be had too."""
+
+
+class UpstreamRequest(NamedTuple):
+    """A POST of JSON to an endpoint of the upstream."""
+
+    endpoint: str
+    body: bytes
+
+
+def write_request(
+    asked: Asked,
+    plan: Plan,
+    upstream: Upstream = "openai",
+    *,
+    examples: bool | Sequence[Example] = False,
+    host: str | None = None,
+    more: Sequence[dict[str, Any]] = (),
+) -> UpstreamRequest:
+    """Return the request for the upstream; `more` messages, of chat completions, go on with the conversation.
+
+    Raises `Refused` for tools that cannot be taught, and for what the upstream has no place for.
+    """
+    history = history_for(asked, plan, examples)
+    body: dict[str, Any] = {"model": asked.model} if asked.model else {}
+    form: Literal["openai", "ollama"] = "ollama" if upstream == "ollama" else "openai"
+    body["messages"] = write_messages(history, form, dialects=plan.dialects, provider=Origin(form, host))
+    if plan.taught is not None:
+        add_wish(body["messages"], wish_of(asked))
+    body["messages"] += more
+    if plan.taught is None:
+        body |= _tools(asked)
+    if form == "openai":
+        body |= asked.options | {"stream": asked.streamed}
+        if asked.streamed and asked.include_usage:
+            wanted = asked.body.get("stream_options") if asked.client == "openai" else None
+            body["stream_options"] = {**(wanted if isinstance(wanted, dict) else {}), "include_usage": True}
+    else:
+        body |= _for_ollama(asked, body)
+    return UpstreamRequest("api/chat" if form == "ollama" else "chat/completions", to_json(body))
+
+
+def _tools(asked: Asked) -> dict[str, Any]:
+    """Return what an upstream that calls natively is sent of tools."""
+    if not asked.tools:
+        return {}
+    as_they_came = ("tools", "tool_choice", "parallel_tool_calls")
+    if asked.client == "openai":
+        return {name: asked.body[name] for name in as_they_came if asked.body.get(name) is not None}
+    tools = [each for each in asked.tools if asked.allowed is None or each.name in asked.allowed]
+    named = {"type": "function", "function": {"name": asked.choice.name}}
+    choice: Any = named if asked.choice.mode == "tool" else asked.choice.mode
+    return {
+        "tools": [each.definition for each in tools],
+        **({} if choice == "auto" else {"tool_choice": choice}),
+        **({} if asked.parallel else {"parallel_tool_calls": False}),
+    }
+
+
+def _for_ollama(asked: Asked, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the rest of a request for Ollama, which has no `tool_choice`, and its options in an object."""
+    options = {key: value for key, value in asked.options.items() if key not in ("response_format", "stream_options")}
+    form = asked.options.get("response_format")
+    schema = form.get("json_schema") if isinstance(form, dict) else None
+    if isinstance(schema, dict):
+        options["format"] = schema.get("schema")
+    elif isinstance(form, dict) and form.get("type") == "json_object":
+        options["format"] = "json"
+    tools = body.pop("tools", None) if asked.choice.mode == "none" else body.get("tools")
+    if tools and asked.choice.mode == "tool":
+        body["tools"] = [each for each in tools if each["function"]["name"] == asked.choice.name]
+    for name in ("tool_choice", "parallel_tool_calls"):
+        body.pop(name, None)
+    return place(options, "options", OLLAMA_NAMES) | {"stream": asked.streamed}

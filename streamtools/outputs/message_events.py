@@ -1,0 +1,130 @@
+"""A run as one message of Anthropic's, streamed: blocks of text, of thinking and of calls, each with its beginning and
+its end.
+
+The input of a call is an object, and clients fail on what is none: a malformed call ends the message with an error.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from typing import Any
+
+from streamtools import events
+from streamtools.errors import Code
+from streamtools.outputs.completions import CompletionEncoder
+from streamtools.outputs.encoder import present, to_json
+
+STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+
+
+class AnthropicEncoder(CompletionEncoder):
+    """Writes the events of Anthropic's Messages, in which calls in text have become blocks.
+
+    The parameters are those of `OpenAIEncoder`. Of thinking, what is not signed has an empty signature.
+    """
+
+    _takes_any_arguments = False
+
+    def __init__(
+        self,
+        *,
+        model: str = "streamtools",
+        call_deltas: bool = False,
+        id: str | None = None,
+        custom: Collection[str] = (),
+    ) -> None:
+        super().__init__(call_deltas=call_deltas, custom=custom)
+        self._model = model
+        self._id = id or "msg_" + secrets.token_hex(12)
+        self._begun = False
+        self._blocks = 0
+        self._open: str | None = None  # the type of the block that is open, if it is none of a call
+        self._index = 0  # and its place
+        self._before = b""  # what stands before the JSON of a delta of that block
+        self._calls: dict[str, int] = {}  # their blocks
+
+    def _begin(self) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        message: dict[str, Any] = {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _write_usage(None),
+        }
+        return _event("message_start", message=message)
+
+    def _write_text(self, text: str) -> bytes:
+        opened = b"" if self._open == "text" else self._open_block({"type": "text", "text": ""}, "text_delta", "text")
+        return b"%b%b%b}}\n\n" % (opened, self._before, to_json(text))
+
+    def _write_reasoning(self, event: events.Reasoning) -> bytes:
+        if event.redacted or not event.text:
+            return b""
+        opened = b""
+        if self._open != "thinking":
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+            opened = self._open_block(block, "thinking_delta", "thinking")
+        return b"%b%b%b}}\n\n" % (opened, self._before, to_json(event.text))
+
+    def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
+        written = self._begin() + self._close_block()
+        self._calls[call_id] = index = self._next_block()
+        block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+        written += _event("content_block_start", index=index, content_block=block)
+        return written + (self._write_arguments(call_id, arguments) if arguments else b"")
+
+    def _write_arguments(self, call_id: str, text: str) -> bytes:
+        delta = {"type": "input_json_delta", "partial_json": text}
+        return _event("content_block_delta", index=self._calls[call_id], delta=delta)
+
+    def _write_call_end(self, call_id: str, name: str, arguments: str) -> bytes:
+        return _event("content_block_stop", index=self._calls.pop(call_id))
+
+    def _write_end(self, finish: str) -> bytes:
+        parts = [self._close_block(), *(_event("content_block_stop", index=each) for each in self._calls.values())]
+        delta = {"stop_reason": STOP_REASONS[finish], "stop_sequence": None}
+        parts.append(_event("message_delta", delta=delta, usage=_write_usage(self._usage)))
+        return b"".join((*parts, _event("message_stop")))
+
+    def _write_error(self, code: Code, message: str) -> bytes:
+        return _event("error", error={"type": "api_error", "message": message})
+
+    def _open_block(self, block: dict[str, Any], delta: str, member: str) -> bytes:
+        written = self._begin() + self._close_block()
+        self._open = block["type"]
+        self._index = index = self._next_block()
+        head = {"type": "content_block_delta", "index": index, "delta": {"type": delta}}
+        self._before = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % member.encode()
+        return written + _event("content_block_start", index=index, content_block=block)
+
+    def _close_block(self) -> bytes:
+        if self._open is None:
+            return b""
+        self._open = None
+        return _event("content_block_stop", index=self._index)
+
+    def _next_block(self) -> int:
+        self._blocks += 1
+        return self._blocks - 1
+
+
+def _event(type: str, **members: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (type.encode(), to_json({"type": type, **members}))
+
+
+def _write_usage(usage: events.Usage | None) -> dict[str, Any]:
+    if usage is None:
+        return {"input_tokens": 0, "output_tokens": 0}
+    cached = (usage.cache_read or 0) + (usage.cache_write or 0)
+    return {
+        **present(cache_read_input_tokens=usage.cache_read, cache_creation_input_tokens=usage.cache_write),
+        "input_tokens": max(0, (usage.input or 0) - cached),
+        "output_tokens": usage.output or 0,
+    }

@@ -1,0 +1,210 @@
+"""A run as one response of OpenAI's Responses, streamed: items of reasoning, of text and of calls, one after the other.
+
+Nothing is kept: the response says `store: false`, and all of it stands in its last event.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from streamtools import events
+from streamtools.errors import Code
+from streamtools.outputs.completions import CompletionEncoder, input_in
+from streamtools.outputs.encoder import to_json
+
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_USUAL: Mapping[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "text": None,
+    "reasoning": None,
+    "temperature": None,
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "user": None,
+    "truncation": "disabled",
+}
+"""What a response repeats of its request, and how it stands there if the request does not say."""
+
+
+class ResponsesEncoder(CompletionEncoder):
+    """Writes the events of Responses, in which calls in text have become items.
+
+    `request` is the body of the client's request, of which a response repeats a part. The other parameters are those of
+    `OpenAIEncoder`.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str = "streamtools",
+        call_deltas: bool = False,
+        id: str | None = None,
+        created: int | None = None,
+        custom: Collection[str] = (),
+        request: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(call_deltas=call_deltas, custom=custom)
+        token = id or secrets.token_hex(12)
+        repeated = {name: (request or {}).get(name, usual) for name, usual in _USUAL.items()}
+        self._response: dict[str, Any] = {
+            "id": "resp_" + token,
+            "object": "response",
+            "status": "in_progress",
+            "model": model,
+            "created_at": int(time.time()) if created is None else created,
+            "error": None,
+            "incomplete_details": None,
+            "output": [],
+            "usage": None,
+            "background": False,
+            "previous_response_id": None,
+            "store": False,
+            **repeated,
+        }
+        self._token = token
+        self._number = 0
+        self._open: dict[str, Any] | None = None  # the item that is open, if it is none of a call
+        self._pieces: list[str] = []  # its text
+        self._where = b""  # it, in its deltas
+        self._calls: dict[str, tuple[int, list[str]]] = {}  # the places of those that are open, and their arguments
+
+    def _begin(self) -> bytes:
+        if self._number:
+            return b""
+        return self._event("response.created", response=self._response) + self._event(
+            "response.in_progress", response=self._response
+        )
+
+    def _event(self, type: str, **members: Any) -> bytes:
+        self._number += 1
+        data = {"type": type, "sequence_number": self._number - 1, **members}
+        return b"event: %b\ndata: %b\n\n" % (type.encode(), to_json(data))
+
+    # Text and reasoning.
+
+    def _write_text(self, text: str) -> bytes:
+        opened = b"" if self._open and self._open["type"] == "message" else self._open_item("message", "msg")
+        return opened + self._delta("output_text", text)
+
+    def _write_reasoning(self, event: events.Reasoning) -> bytes:
+        if not event.text:
+            return b""
+        opened = b"" if self._open and self._open["type"] == "reasoning" else self._open_item("reasoning", "rs")
+        return opened + self._delta("reasoning_text", event.text)
+
+    def _delta(self, kind: str, text: str) -> bytes:
+        self._pieces.append(text)
+        self._number += 1
+        name = b"response.%b.delta" % kind.encode()
+        head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, self._number - 1)
+        return b'%b%b"delta":%b}\n\n' % (head, self._where, to_json(text))
+
+    def _open_item(self, type: str, prefix: str) -> bytes:
+        written = self._begin() + self._close_item()
+        output = self._response["output"]
+        place, id = len(output), f"{prefix}_{self._token}_{len(output)}"
+        item: dict[str, Any] = {"id": id, "type": type, "status": "in_progress"}
+        item |= {"role": "assistant", "content": []} if type == "message" else {"summary": [], "content": []}
+        output.append(item)
+        self._open = item
+        self._pieces = []
+        where: dict[str, Any] = {"item_id": id, "output_index": place, "content_index": 0}
+        beside: dict[str, Any] = {"logprobs": []} if type == "message" else {}
+        self._where = b"," + to_json(where | beside)[1:-1] + b","
+        written += self._event("response.output_item.added", output_index=place, item=item)
+        return written + self._event("response.content_part.added", **where, part=_part(type, ""))
+
+    def _close_item(self, status: str = "completed") -> bytes:
+        if self._open is None:
+            return b""
+        item, self._open = self._open, None
+        type, text = item["type"], "".join(self._pieces)
+        place = next(place for place, each in enumerate(self._response["output"]) if each is item)
+        where: dict[str, Any] = {"item_id": item["id"], "output_index": place, "content_index": 0}
+        kind = "output_text" if type == "message" else "reasoning_text"
+        beside: dict[str, Any] = {"logprobs": []} if type == "message" else {}
+        written = self._event(f"response.{kind}.done", **where, text=text, **beside)
+        part = _part(type, text)
+        written += self._event("response.content_part.done", **where, part=part)
+        item["content"] = [part]
+        item["status"] = status
+        return written + self._event("response.output_item.done", output_index=place, item=item)
+
+    # Calls.
+
+    def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
+        written = self._begin() + self._close_item()
+        output = self._response["output"]
+        custom = name in self._custom
+        type, prefix = ("custom_tool_call", "ctc") if custom else ("function_call", "fc")
+        item = {"id": f"{prefix}_{self._token}_{len(output)}", "type": type, "call_id": call_id, "name": name}
+        item |= {"input": ""} if custom else {"arguments": ""}
+        item["status"] = "in_progress"
+        self._calls[call_id] = len(output), []
+        output.append(item)
+        written += self._event("response.output_item.added", output_index=len(output) - 1, item=item)
+        return written + (self._write_arguments(call_id, arguments) if arguments else b"")
+
+    def _write_arguments(self, call_id: str, text: str) -> bytes:
+        place, pieces = self._calls[call_id]
+        item = self._response["output"][place]
+        pieces.append(text)
+        custom = item["type"] == "custom_tool_call"
+        kind = "custom_tool_call_input" if custom else "function_call_arguments"
+        delta = input_in(text) if custom else text
+        return self._event(f"response.{kind}.delta", item_id=item["id"], output_index=place, delta=delta)
+
+    def _write_call_end(self, call_id: str, name: str, arguments: str, status: str = "completed") -> bytes:
+        place, pieces = self._calls.pop(call_id)
+        item, text = self._response["output"][place], "".join(pieces)
+        if item["type"] == "custom_tool_call":
+            item["input"] = input_in(text)
+            kind, held = "custom_tool_call_input", {"input": item["input"]}
+        else:
+            item["arguments"] = text
+            kind, held = "function_call_arguments", {"arguments": text, "name": item["name"]}
+        item["status"] = status
+        written = self._event(f"response.{kind}.done", item_id=item["id"], output_index=place, **held)
+        return written + self._event("response.output_item.done", output_index=place, item=item)
+
+    # The end.
+
+    def _write_end(self, finish: str) -> bytes:
+        reason = _INCOMPLETE.get(finish)
+        status = "incomplete" if reason else "completed"
+        parts = [self._close_item(status)]
+        parts += [self._write_call_end(call_id, "", "", "incomplete") for call_id in list(self._calls)]
+        self._response["status"] = status
+        self._response["incomplete_details"] = {"reason": reason} if reason else None
+        self._response["usage"] = None if self._usage is None else _write_usage(self._usage)
+        return b"".join((*parts, self._event(f"response.{status}", response=self._response)))
+
+    def _write_error(self, code: Code, message: str) -> bytes:
+        begun = self._begin() + self._close_item("incomplete")
+        self._response["status"] = "failed"
+        self._response["error"] = {"code": "server_error", "message": message}
+        return begun + self._event("response.failed", response=self._response)
+
+
+def _part(type: str, text: str) -> dict[str, Any]:
+    if type == "message":
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "reasoning_text", "text": text}
+
+
+def _write_usage(usage: events.Usage) -> dict[str, Any]:
+    given, made = usage.input or 0, usage.output or 0
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {"cached_tokens": usage.cache_read or 0, "cache_write_tokens": usage.cache_write or 0},
+        "output_tokens": made,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": given + made if usage.total is None else usage.total,
+    }

@@ -1,0 +1,185 @@
+"""Google's Interactions API, whose events have an `event_type`: steps start, grow and stop.
+
+A step is a thought, a piece of the model's output, a function call, or work of Google's own tools; its index tells
+which one a delta belongs to. What Google's tools have done, and images, pass as whole steps, as they go back with the
+next request. `interaction.completed` is the terminator, and its status is why the turn ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streamtools.events import SourceEvent, SourceRaw, Usage
+from streamtools.limits import Limits
+from streamtools.sources.adapter import FrameAdapter
+from streamtools.sources.frames import EventsOrArray
+from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.provider_terms import read_usage, text_in
+
+_FORMAT = "interactions"
+_COUNTS = {
+    "input": ("total_input_tokens",),
+    "output": ("total_output_tokens",),
+    "total": ("total_tokens",),
+    "cache_read": ("total_cached_tokens",),
+}
+_BESIDES = {
+    "input": ("total_tool_use_tokens",),
+    "output": ("total_thought_tokens",),
+    "reasoning": ("total_thought_tokens",),
+}
+_BOOKKEEPING = ("interaction.created", "interaction.status_update")
+
+
+class Interactions(FrameAdapter):
+    """Reads these events. `_status` is None until the interaction has completed, and the usage is the last one."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(EventsOrArray(limits.frame), limits)
+        self._steps: dict[str | None, OpenCall] = {}  # function calls whose step has not stopped, by its index
+        self._hosted: dict[str | None, _Hosted] = {}  # likewise, steps of Google's own tools
+        self._room = limits.text  # bytes of events that these may still hold
+        self._begun = 0
+        self._status: str | None = None
+        self._usage: Usage | None = None
+
+    def _read_interaction(self, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
+        """Append what one event says, which is `size` bytes long."""
+        self.format = _FORMAT
+        kind, interaction, step, delta = (value.get(name) for name in ("event_type", "interaction", "step", "delta"))
+        index = None if value.get("index") is None else str(value["index"])
+        if not isinstance(interaction, dict):
+            interaction = {}
+        self._usage = read_sums(interaction.get("usage", value.get("usage")), _COUNTS, _BESIDES) or self._usage
+        self._name_response(interaction.get("id"), interaction.get("model"))
+        if kind == "error" or (kind == "interaction.completed" and interaction.get("status") == "failed"):
+            self._report(value.get("error") or interaction.get("error"), events)
+        elif kind == "interaction.completed":
+            self._status = self._status or text_in(interaction, "status") or "completed"
+            for each in [*self._hosted]:
+                self._end_hosted(each, events)
+        elif kind == "step.start" and isinstance(step, dict):
+            self._start_step(index, step, value, size, events)
+        elif kind == "step.delta":
+            self._add_to_step(index, delta if isinstance(delta, dict) else {}, value, size, events)
+        elif kind == "step.stop":
+            if (call := self._steps.pop(index, None)) is not None:
+                call.add(call.pairs.close(), events)
+                call.end(call.given, events)
+            self._end_hosted(index, events)
+        elif kind not in _BOOKKEEPING:
+            self._pass_raw(value, events)
+
+    def _start_step(
+        self, index: str | None, step: dict[str, Any], value: Any, size: int, events: list[SourceEvent]
+    ) -> None:
+        signature, given = text_in(step, "signature"), step.get("arguments")
+        self._end_hosted(index, events)
+        match step.get("type"):
+            case "function_call":
+                self._begun += 1
+                given = None if given in ("", {}) else given  # {} says that they are to come
+                call = OpenCall(f"step {self._begun}", text_in(step, "id"), text_in(step, "name"), given, signature)
+                if index in self._steps or len(self._steps) < self._limits.calls:
+                    self._steps[index] = call
+                    call.start(events)
+                else:
+                    call.refuse(events)
+            case "thought":
+                self._think("".join(_texts(step.get("summary"))), events, signature)
+            case "model_output":
+                content = step.get("content")
+                for part in content if isinstance(content, list) else (content,):
+                    if isinstance(part, dict) and part.get("type") == "image" and (part.get("data") or part.get("uri")):
+                        self._pass_step({"type": "model_output", "content": [part]}, events)
+                    for text in _texts(part):
+                        self._say(text, events)
+            case str() if size <= self._room and len(self._hosted) < self._limits.calls:
+                self._room -= size
+                self._hosted[index] = _Hosted(step)
+            case _:
+                self._pass_raw(value, events)
+
+    def _add_to_step(
+        self, index: str | None, delta: dict[str, Any], value: Any, size: int, events: list[SourceEvent]
+    ) -> None:
+        call, signature, arguments = self._steps.get(index), text_in(delta, "signature"), delta.get("arguments")
+        hosted = self._hosted.get(index)
+        match delta.get("type"):
+            case "text" if isinstance(delta.get("text"), str):
+                self._say(delta["text"], events)
+            case "thought_summary":
+                self._think("".join(_texts(delta.get("content"))), events)
+            case "thought_signature" if call is not None:
+                call.signature = signature
+            case "thought_signature":
+                self._think("", events, signature)
+            case "arguments_delta" if call is not None and isinstance(arguments, str):
+                if arguments:
+                    call.given = None  # what it began with is only its beginning
+                    call.add(arguments, events)
+            case "image" if delta.get("data") or delta.get("uri"):
+                self._pass_step({"type": "model_output", "content": [delta]}, events)
+            case kind if hosted is not None and kind == hosted.step["type"] and size <= self._room:
+                self._room -= size
+                hosted.add(delta)
+            case other:
+                if arguments is not None or not isinstance(other, str):
+                    end_doubtful(self._steps, index, events)
+                if hosted is not None and other == hosted.step["type"]:  # there is no room for the whole of it
+                    self._pass_raw(self._hosted.pop(index).whole(), events)
+                self._pass_raw(value, events)
+
+    def _end_hosted(self, index: str | None, events: list[SourceEvent]) -> None:
+        if (hosted := self._hosted.pop(index, None)) is not None:
+            self._pass_step(hosted.whole(), events)
+
+    def _pass_step(self, step: dict[str, Any], events: list[SourceEvent]) -> None:
+        """Append a step that is nobody's text, and goes back with the next request."""
+        self._pass_raw(step, events)
+        if isinstance(events[-1], SourceRaw):
+            events[-1] = SourceRaw(step, _FORMAT)
+
+
+class _Hosted:
+    """A step of Google's own tools, which grows: by results that follow one another, and by members that come late."""
+
+    def __init__(self, step: dict[str, Any]) -> None:
+        self.step = dict(step)
+        self._texts: list[str] = []  # pieces of a result that is text
+
+    def add(self, delta: dict[str, Any]) -> None:
+        """Add what one delta says."""
+        for name, value in delta.items():
+            held = self.step.get(name)
+            if name == "result" and isinstance(value, str) and isinstance(held, str | None):
+                if not self._texts:
+                    self._texts.append(held or "")
+                self._texts.append(value)
+                self.step[name] = held or ""
+            elif isinstance(value, list) and isinstance(held, list):
+                held += value
+            elif isinstance(value, dict) and isinstance(held, dict):
+                held.update(value)
+            elif value not in (None, ""):
+                self.step[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        """Return the step as it stands."""
+        return self.step | ({"result": "".join(self._texts)} if self._texts else {})
+
+
+def read_sums(
+    value: Any, counts: Mapping[str, tuple[str, ...]], besides: Mapping[str, tuple[str, ...]]
+) -> Usage | None:
+    """Return the usage that `value` holds, where some fields are the sum of two counts of which each may be missing."""
+    usage, more = read_usage(value, counts), read_usage(value, besides)
+    return usage + more if usage and more else usage or more
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """Yield the text of a content, or of a list of them."""
+    for part in content if isinstance(content, list) else (content,):
+        if isinstance(part, dict) and (text := text_in(part, "text")):
+            yield text

@@ -1,0 +1,24 @@
+"""A suite for every parser of calls in text: what leaks, what is lost, and what is executed that was never called.
+
+`cases` makes the cases, `run` puts them to a parser, and `table` shows what came of it; `python -m
+streamtools.testing.conformance` does all three. A parser is a function, a command, or a server.
+
+>>> def parse(deltas, dialect, tools):
+...     return {"text": "".join(deltas), "calls": []}
+>>> first = next(run(function(parse), cases(["hermes_json"])))
+>>> first.case.rule, sorted(first.kinds)
+('one call', ['leak', 'lost call'])
+"""
+
+from __future__ import annotations
+
+from streamtools.testing.conformance.cases import Case, Cut, Outcome, WrittenCall, deltas, read_lines, schema, to_line
+from streamtools.testing.conformance.construction import cases
+from streamtools.testing.conformance.scores import CUTS, Result, Score, run, table
+from streamtools.testing.conformance.subjects import Command, Parse, Server, Subject, function, ours
+from streamtools.testing.conformance.verdicts import FAULTS, Told, judge
+
+__all__ = [
+    "CUTS", "FAULTS", "Case", "Command", "Cut", "Outcome", "Parse", "Result", "Score", "Server", "Subject", "Told",
+    "WrittenCall", "cases", "deltas", "function", "judge", "ours", "read_lines", "run", "schema", "table", "to_line",
+]  # fmt: skip

@@ -1,0 +1,106 @@
+"""A run of the suite: each case in each of its cuts, the faults of each, and a table of them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import get_args
+
+from streamtools.testing.conformance.cases import Case, Cut, deltas
+from streamtools.testing.conformance.subjects import Subject
+from streamtools.testing.conformance.verdicts import FAULTS, Told, judge
+
+CUTS: tuple[Cut, ...] = get_args(Cut)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a case: its faults by the way in which it was cut; those without any stand there, too."""
+
+    case: Case
+    faults: dict[Cut, Counter[str]]
+    example: tuple[list[str], Told | str] | None = None
+    """The deltas of the first cut with a fault, and the answer to it, or what was raised."""
+
+    @property
+    def right(self) -> bool:
+        """Whether there is no fault, however the text was cut."""
+        return not any(self.faults.values())
+
+    @property
+    def kinds(self) -> set[str]:
+        """The names of its faults."""
+        return {kind for faults in self.faults.values() for kind in faults}
+
+
+def run(subject: Subject, cases: Iterable[Case], cuts: Collection[Cut] = CUTS) -> Iterator[Result]:
+    """Yield the result of each case in a dialect that the parser reads, in those of its cuts that are among `cuts`.
+
+    An exception of the parser is a fault, and its verdict is the same for every parser.
+    """
+    for case in cases:
+        faults: dict[Cut, Counter[str]] = {}
+        example: tuple[list[str], Told | str] | None = None
+        for cut in case.cuts:
+            if cut not in cuts:
+                continue
+            faults[cut] = Counter()
+            for pieces in deltas(case.text, cut):
+                found, told = _ask(subject, case, pieces)
+                if told is None:
+                    break
+                faults[cut] |= found
+                if found and example is None:
+                    example = pieces, told
+            else:
+                continue
+            break
+        else:
+            if faults:
+                yield Result(case, faults, example)
+
+
+def _ask(subject: Subject, case: Case, pieces: list[str]) -> tuple[Counter[str], Told | str | None]:
+    try:
+        told = subject(case, pieces)
+    except Exception as error:
+        return Counter({"raised": 1}), f"{type(error).__name__}: {error}"
+    if told is None or (told.reasoning is None and case.expected[0].reasoning):
+        return Counter(), None  # a parser that knows of no thoughts is not asked about them
+    return judge(case, told), told
+
+
+@dataclass
+class Score:
+    """The results of several cases, counted."""
+
+    cases: int = 0
+    right: int = 0
+    right_by_tokens: int = 0
+    """Right where tokens are whole; cut otherwise, they may be wrong. None where that was not asked."""
+    faults: Counter[str] = field(default_factory=Counter)
+    """How many cases have which fault."""
+
+    def add(self, result: Result) -> None:
+        """Count a result."""
+        self.cases += 1
+        self.right += result.right
+        self.right_by_tokens += "tokens" in result.faults and not result.faults["tokens"]
+        self.faults.update(result.kinds)
+
+    @property
+    def cells(self) -> list[str]:
+        """The cells of a row of the table."""
+        counts = [self.cases, self.right, self.right_by_tokens, *(self.faults[kind] for kind in FAULTS)]
+        return [str(count) if count else "–" for count in counts]
+
+
+TITLES = ("cases", "right", "right by tokens", *FAULTS)
+"""The titles of `Score.cells`."""
+
+
+def table(scores: Iterable[tuple[str, Score]], title: str) -> str:
+    """Return a table in Markdown, with a row for each score."""
+    rows = [[title, *TITLES], ["---", *("---:" for _ in TITLES)], *([name, *score.cells] for name, score in scores)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

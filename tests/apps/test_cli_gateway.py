@@ -1,0 +1,84 @@
+"""`streamtools gateway`: its command line, its configuration, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from streamtools.apps.cli import main
+from streamtools.apps.cli.arguments import Gateway, parse
+from streamtools.apps.cli.proxy import read_config
+from tests.apps.test_cli_bad_input import complaint
+from tests.apps.test_serve import serve
+from tests.support.blocking_provider import BlockingProvider
+from tests.support.command import COMMAND, ENVIRONMENT
+from tests.support.gateway import collect, request, stream
+
+CALL = stream(['~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n~~~'])
+
+
+def test_the_command_answers_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("own\n")
+    seen = []
+    with BlockingProvider([CALL]) as upstream:
+        config = tmp_path / "gateway.toml"
+        url = upstream.url.removesuffix("/chat/completions")
+        config.write_text(f'upstream = "{url}"\nfew_shot = true\nkey_file = "{tmp_path / "key"}"\n')
+
+        def visit(client: httpx.Client) -> None:
+            response = client.post("/v1/messages", json=request("anthropic"))
+            seen.append(collect("anthropic", response.content).calls[0][2])
+
+        assert serve(monkeypatch, visit, "--config", str(config), command="gateway") == 130
+    assert seen == [{"city": "Bern"}]
+
+
+@pytest.mark.deep
+def test_a_process_says_where_it_listens_and_ends_with_a_signal() -> None:
+    given = ["gateway", "--upstream", "http://127.0.0.1:1/v1", "--port", "0"]
+    with subprocess.Popen(
+        [*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().decode().rpartition(": ")[2].partition(" ")[0]
+        assert httpx.get(f"{url}health", trust_env=False).text == "ok\n"
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def test_the_command_line_stands_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text('upstream = "http://a/v1"\nmode = "native"\nmax_body = 5\n')
+    asked = parse(["gateway", "--config", str(file), "--mode", "auto", "--dialect", "hermes_json"])
+    assert isinstance(asked, Gateway)
+    config = read_config(asked)
+    assert (config.upstream, config.mode, config.max_body) == ("http://a/v1", "auto", 5)
+    assert config.dialects == ["hermes_json"]
+
+
+def test_what_it_refuses_to_start_with(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OWN", "k")
+    monkeypatch.delenv("THEIRS", raising=False)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("upstreams = 1\n")
+    given = ("--upstream", "http://127.0.0.1:1/v1", "--port", "0")
+    for told, *arguments in (
+        ("needs an --upstream",),
+        ("cannot be read", "--config", str(tmp_path / "none.toml")),
+        ("of no use", "--config", str(bad)),
+        ("THEIRS is not set", *given, "--client-key-env", "THEIRS"),
+        ("could use the key of the gateway", *given, "--key-env", "OWN", "--host", "0.0.0.0"),
+        ("is a URL such as", "--upstream", "http://key@a/v1", "--port", "0"),
+        ("no dialect 'nonsense'", *given, "--dialect", "nonsense"),
+    ):
+        assert main(["gateway", *arguments]) == 2
+        assert told in complaint(capsys), told
+    bad.write_text(f'upstream = "http://a/v1"\nkey_file = "{tmp_path / "none"}"\n')
+    assert main(["gateway", "--config", str(bad)]) == 2
+    assert "the key cannot be read" in complaint(capsys)

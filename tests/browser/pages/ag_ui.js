@@ -1,0 +1,61 @@
+// A page with AG-UI's `HttpAgent`, which keeps its messages as docs/front-end.md says.
+
+import { decide, open, run } from "./documented_ag_ui.js";
+import { show } from "./shown.js";
+
+const tools = [
+  {
+    name: "pick_date",
+    description: "Let the user pick a date.",
+    parameters: { type: "object", properties: { title: { type: "string" } }, required: ["title"] },
+  },
+];
+const agent = open("c1");
+let status = "ready";
+
+function readCall({ id, function: { name, arguments: input } }, results) {
+  const asks = agent.pendingInterrupts.some(({ toolCallId }) => toolCallId === id);
+  const told = results[id];
+  return {
+    name,
+    input,
+    state: asks ? "asks" : told === undefined ? "waits" : "done",
+    told,
+    approve: () => go(decide(agent, true)),
+    deny: () => go(decide(agent, false, "too much")),
+    pick: () => say({ role: "tool", toolCallId: id, content: "2027-03-01" }),
+  };
+}
+
+function refresh() {
+  const results = {};
+  for (const { role, toolCallId, content } of agent.messages) if (role === "tool") results[toolCallId] = content;
+  const shown = agent.messages.filter(({ role }) => role !== "tool");
+  const read = ({ role, content, toolCalls = [] }) => ({
+    role,
+    text: content ?? "",
+    calls: toolCalls.map((call) => readCall(call, results)),
+  });
+  show(shown.map(read), status, (content) => say({ role: "user", content }));
+}
+
+async function go(resume) {
+  status = "streaming";
+  refresh();
+  try {
+    await run(agent, tools, resume);
+    status = "ready";
+  } catch {
+    status = "error";
+  }
+  refresh();
+}
+
+function say(message) {
+  agent.addMessage({ id: crypto.randomUUID(), ...message });
+  return go();
+}
+
+agent.subscribe({ onMessagesChanged: refresh });
+window.send = go;
+refresh();

@@ -1,0 +1,45 @@
+// A page with `useChat`, which keeps its messages as docs/front-end.md says.
+
+import { createElement, useEffect } from "react";
+import { createRoot } from "react-dom/client";
+import { useKeptChat } from "./documented_ai_sdk.js";
+import { show } from "./shown.js";
+
+const STATES = {
+  "approval-requested": "asks",
+  "input-available": "waits",
+  "output-available": "done",
+  "output-error": "failed",
+  "output-denied": "failed",
+};
+
+function readCall(part, chat) {
+  const { toolCallId, approval, output } = part;
+  const name = part.toolName ?? part.type.slice("tool-".length);
+  const respond = (approved, reason) => chat.addToolApprovalResponse({ id: approval.id, approved, reason });
+  return {
+    name,
+    input: JSON.stringify(part.input ?? part.rawInput),
+    state: STATES[part.state] ?? part.state,
+    told: part.errorText ?? (typeof output === "string" ? output : JSON.stringify(output)),
+    approve: () => respond(true),
+    deny: () => respond(false, "too much"),
+    pick: () => chat.addToolOutput({ tool: name, toolCallId, output: "2027-03-01" }),
+  };
+}
+
+function Page() {
+  const chat = useKeptChat("c1");
+  useEffect(() => {
+    const messages = chat.messages.map(({ role, parts }) => ({
+      role,
+      text: parts.map((part) => (part.type === "text" ? part.text : "")).join(""),
+      calls: parts.filter((part) => "toolCallId" in part).map((part) => readCall(part, chat)),
+    }));
+    show(messages, chat.status, (text) => chat.sendMessage({ text }));
+    window.send = () => chat.sendMessage(); // what stands there, without a question
+  });
+  return null;
+}
+
+createRoot(document.createElement("div")).render(createElement(Page));

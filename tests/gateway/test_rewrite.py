@@ -1,0 +1,154 @@
+"""The rewrite, scene by scene: each in all formats of clients, streamed and not, and both come to the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.gateway import CLIENTS, Collected, answer, begin, collect, request, stream, whole
+
+CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
+WEATHER = ("call_text_1", "get_weather", {"city": "Zürich"})
+DEEP = {"city": {"of": ["Zürich", {"🏔": None}], "n": 1.5e3, "x": True}, "é": ""}
+
+
+class Scene(NamedTuple):
+    """What a model writes, and what its client has of it."""
+
+    text: str
+    seen: Collected
+    finish: str = "stop"
+    reasoning: str = ""
+    request: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+SCENES = {
+    "one call": Scene(f"I look.\n\n{CALL}\n", Collected("I look.", "", [WEATHER], "tool_calls")),
+    "parallel calls": Scene(
+        f'{CALL}\n~~~tool_call\n{{"name": "get_time", "arguments": {{"city": "Bern"}}}}\n~~~\n',
+        Collected("", "", [WEATHER, ("call_text_2", "get_time", {"city": "Bern"})], "tool_calls"),
+    ),
+    "no call": Scene("It is `~~~`\n\ndata: {.", Collected("It is `~~~`\n\ndata: {.", "", [], "stop")),
+    "nested and Unicode arguments": Scene(
+        f"~~~tool_call\n{json.dumps({'name': 'get_weather', 'arguments': DEEP})}\n~~~",
+        Collected("", "", [("call_text_1", "get_weather", DEEP)], "tool_calls"),
+    ),
+    "no arguments": Scene(
+        '~~~tool_call\n{"name": "get_time"}\n~~~', Collected("", "", [("call_text_1", "get_time", {})], "tool_calls")
+    ),
+    "reasoning, then a call": Scene(
+        f"<think>Where?</think>\n\n{CALL}", Collected("", "Where?", [WEATHER], "tool_calls")
+    ),
+    "reasoning of the server's": Scene(
+        f"So.\n{CALL}", Collected("So.", "Hm.", [WEATHER], "tool_calls"), reasoning="Hm."
+    ),
+    "an unknown tool": Scene(
+        '~~~tool_call\n{"name": "fly", "arguments": {"to": 1}}\n~~~',
+        Collected("", "", [("call_text_1", "fly", {"to": 1})], "tool_calls"),
+    ),
+    "a cut answer": Scene("It is sun", Collected("It is sun", "", [], "length"), finish="length"),
+    "a malformed call as text": Scene(
+        "So.\n~~~tool_call\n{oops\n~~~\n",
+        Collected("So.\n~~~tool_call\n{oops\n~~~\n", "", [], "stop"),
+        options={"on_malformed": "text"},
+    ),
+    "one call at most": Scene(
+        f"{CALL}\n{CALL}", Collected("", "", [WEATHER], "tool_calls"), request={"parallel_tool_calls": False}
+    ),
+    "one call at most, and another that cannot be read": Scene(
+        f"{CALL}\n~~~tool_call\n{{oops}}\n~~~",
+        Collected("", "", [WEATHER], "tool_calls"),
+        request={"parallel_tool_calls": False},
+    ),
+    "no call wanted": Scene(f"So.\n{CALL}", Collected("So.\n", "", [], "stop"), request={"tool_choice": "none"}),
+}
+FOR_ANTHROPIC = {"parallel_tool_calls": ("tool_choice", {"type": "auto", "disable_parallel_tool_use": True}),
+                 "tool_choice": ("tool_choice", {"type": "none"})}  # fmt: skip
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_scene_streamed_and_not(client: str) -> None:
+    for name, scene in SCENES.items():
+        asked = dict(FOR_ANTHROPIC[key] for key in scene.request) if client == "anthropic" else scene.request
+        for streamed in (True, False):
+            exchange = begin(client, request(client, streamed=streamed, **asked), **scene.options)
+            pieces = [scene.text[at : at + 3] for at in range(0, len(scene.text), 3)]
+            upstream = stream(pieces, scene.finish, reasoning=scene.reasoning)
+            if not streamed:
+                upstream = whole(scene.text, scene.finish, reasoning=scene.reasoning)
+            seen = collect(client, answer(exchange, upstream))
+            assert exchange.head is not None, name
+            assert exchange.head.status == 200, name
+            assert seen == scene.seen, (name, streamed)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_call_that_is_cut_is_none(client: str) -> None:
+    """It ends with `length` where the upstream says so, and else with an error; never as if it were whole."""
+    text = 'So.\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zü'
+    for finish, streamed in (("length", True), ("length", False), ("stop", True), ("stop", False), (None, True)):
+        exchange = begin(client, request(client, streamed=streamed))
+        upstream = stream([text], finish, done=finish is not None) if streamed else whole(text, str(finish))
+        seen = collect(client, answer(exchange, upstream))
+        assert seen.finish == ("length" if finish == "length" else None), (finish, streamed)
+        assert (seen.error is None) is (finish == "length"), (finish, streamed)
+        assert exchange.head is not None
+        assert exchange.head.status == (200 if streamed or finish == "length" else 502)
+
+
+def test_a_malformed_call_is_answered_by_its_client_or_ends_the_answer() -> None:
+    """With a name it is a call whose arguments no client can read; without one, and for Anthropic's, an error."""
+    named = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": oops}}\n~~~\n'
+    unnamed = "~~~tool_call\n{oops}\n~~~\n"
+    for client in CLIENTS:
+        for streamed in (True, False):
+            made = {True: stream([named]), False: whole(named)}
+            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made[streamed]))
+            if client == "anthropic":
+                assert (seen.error is not None, seen.calls) == (True, [])
+            else:
+                assert (seen.finish, [type(each[2]) for each in seen.calls]) == ("tool_calls", [str]), client
+            made = {True: stream([unnamed]), False: whole(unnamed)}
+            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made[streamed]))
+            assert (seen.error is not None, seen.finish) == (True, None), client
+
+
+def test_a_malformed_call_is_asked_for_again() -> None:
+    """Prose of the first answer stays, that of the second is dropped; good calls are kept, and tokens are added up."""
+    first = f"I look.\n{CALL}\n~~~tool_call\n{{oops}}\n~~~\n"
+    second = 'Sorry!\n~~~tool_call\n{"name": "get_time", "arguments": {"city": "Bern"}}\n~~~'
+    for client in CLIENTS:
+        for streamed in (True, False):
+            exchange = begin(client, request(client, streamed=streamed), ask_again=1)
+            made = [stream([each]) if streamed else whole(each) for each in (first, second)]
+            body = answer(exchange, *made)
+            calls = [WEATHER, ("call_text_3", "get_time", {"city": "Bern"})]
+            assert collect(client, body) == Collected("I look.", "", calls, "tool_calls"), (client, streamed)
+            assert b'_tokens":22' in body, client
+
+
+def test_asking_again_comes_to_an_end() -> None:
+    bad = "So.\n~~~tool_call\n{oops}\n~~~\n"
+    for client in CLIENTS:
+        exchange = begin(client, request(client), ask_again=2)
+        seen = collect(client, answer(exchange, *[stream([bad])] * 3))
+        assert (seen.text, seen.error is not None) == ("So.", True)
+        exchange = begin(client, request(client), ask_again=1, on_malformed="text")
+        seen = collect(client, answer(exchange, stream([bad]), b'{"error": "busy"}'))
+        assert seen == Collected("So.\n\n~~~tool_call\n{oops}\n~~~", "", [], "stop")
+    for second in (stream(["So"], None, done=False), stream([bad], "length")):  # what is wrong with it counts no more
+        exchange = begin("openai", request("openai"), ask_again=1, on_malformed="text")
+        assert collect("openai", answer(exchange, stream([bad]), second)).text.startswith("So."), second
+    exchange = begin("openai", request("openai"), ask_again=1)
+    exchange.begin(200, [("content-type", "text/event-stream")])
+    exchange.feed(stream([bad]))
+    exchange.close()
+    assert exchange.request is not None
+    said = json.loads(exchange.request.body)["messages"][-2:]
+    assert [each["role"] for each in said] == ["assistant", "user"]
+    assert said[0]["content"] == bad

@@ -1,0 +1,325 @@
+"""The gateway over loopback: what it answers, what it refuses, and what becomes of an answer that breaks off."""
+
+from __future__ import annotations
+
+import signal
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx
+import pytest
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import Call, Error, Warning
+from streamtools.gateway.counters import Counters
+from streamtools.gateway.service import app
+from tests.support.gateway import CLIENTS, collect, request, stream, whole
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.serving import Exchange, Served
+
+CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
+TOLD = stream(["So.\n", CALL[:9], CALL[9:]])
+WHOLE = whole(f"So.\n{CALL}")
+PATHS = {"openai": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
+JSON: dict[str, Any] = {"declared": "application/json"}
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def gateway(*answers: Loopback, **options: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Provider]]:
+    """A gateway before an upstream with these answers, and a client of it."""
+    async with (
+        Provider(*(answers or (Loopback([TOLD]),))) as upstream,
+        Served(app(f"{upstream.url}v1", **options)) as server,
+        httpx.AsyncClient(base_url=server.url, trust_env=False) as client,
+    ):
+        yield client, upstream
+
+
+async def test_each_client_is_answered_in_its_form_and_counted() -> None:
+    answers = [Loopback([TOLD[:60], TOLD[60:]]), Loopback([WHOLE], **JSON)] * 3
+    async with gateway(*answers) as (http, upstream):
+        for client in CLIENTS:
+            for streamed in (True, False):
+                response = await http.post(PATHS[client], json=request(client, streamed=streamed))
+                seen = collect(client, response.content)
+                assert (response.status_code, seen.text, seen.calls[0][2]) == (200, "So.", {"city": "Zürich"}), client
+                assert ("content-length" in response.headers) is not streamed
+        metrics = (await http.get("/metrics")).text
+        page = await http.get("/")
+        health = await http.get("/health")
+    assert all(head[""] == "POST /v1/chat/completions HTTP/1.1" for head in upstream.heads)
+    assert 'requests_total{kind="messages",status="200"} 2' in metrics
+    assert 'calls_total{dialect="tilde_fence"} 6' in metrics
+    assert 'first_token_seconds_bucket{le="+Inf"} 6' in metrics
+    assert "leaks prevented</th><td>6<" in page.text
+    assert "default-src 'none'; style-src 'sha256-" in page.headers["content-security-policy"]
+    assert health.text == "ok\n"
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_it_runs_on_trio() -> None:
+    async with Loopback([TOLD]) as upstream:
+        transport = httpx.ASGITransport(app(f"{upstream.url}v1"))
+        async with httpx.AsyncClient(base_url="http://localhost", transport=transport) as http:
+            response = await http.post(PATHS["openai"], json=request("openai"))
+    assert collect("openai", response.content).finish == "tool_calls"
+
+
+async def test_stated_paths_pass_and_no_others() -> None:
+    async with gateway(Loopback([b"{}"], **JSON, headers={"set-cookie": "a=b", "x-a": "b"})) as (http, upstream):
+        for path in ("/v1/embeddings", "/v1/completions", "/v1/audio/speech"):
+            response = await http.post(path, json={"a": 1}, headers={"cookie": "c=d", "authorization": "Bearer k"})
+            assert (response.content, response.headers["x-a"]) == (b"{}", "b"), path
+            assert "set-cookie" not in response.headers
+        files = {"file": ("a.wav", b"RIFF", "audio/wav")}
+        assert (await http.post("/v1/audio/transcriptions", files=files)).status_code == 200
+        assert (await http.get("/v1/models")).status_code == 200
+        assert (await http.get("/v1/models/org%2Fname")).status_code == 200
+        seen = len(upstream.requests)
+        for method, path in [
+            ("GET", "/v1/models/.."),
+            ("GET", "/v1/files"),
+            ("POST", "/v1/images"),
+            ("GET", "/nowhere"),
+        ]:
+            asked = http.build_request(method, "/", json={} if method == "POST" else None)
+            asked.url = asked.url.copy_with(raw_path=path.replace("..", "%2E%2E").encode())
+            response = await http.send(asked)
+            assert (response.status_code, "message" in response.json()["error"]) == (404, True), path
+        assert len(upstream.requests) == seen
+    assert [head[""] for head in upstream.heads][-2:] == [
+        "GET /v1/models HTTP/1.1",
+        "GET /v1/models/org%2Fname HTTP/1.1",
+    ]
+    assert b"RIFF" in upstream.requests[3]
+    assert (upstream.heads[0]["authorization"], "cookie" in upstream.heads[0]) == ("Bearer k", False)
+
+
+async def test_whoever_has_no_business_here_is_refused() -> None:
+    asked = request("openai")
+    refusals: list[tuple[str, int, dict[str, str], Any]] = [
+        ("another name", 421, {"host": "evil.example"}, asked),
+        ("another page", 403, {"origin": "https://evil.example"}, asked),
+        ("no JSON", 415, {"content-type": "text/plain"}, asked),
+        ("a long body", 413, {}, asked | {"user": "u" * 5000}),
+        ("broken JSON", 400, {"content-type": "application/json"}, b"{"),
+        ("hosted state", 400, {}, asked | {"messages": []}),
+    ]
+    async with gateway(max_body=4000, origins=["https://good.example"]) as (http, upstream):
+        for name, status, headers, body in refusals:
+            given = {"content": body} if isinstance(body, bytes) else {"json": body}
+            response = await http.post(PATHS["openai"], headers=headers, **given)
+            assert (response.status_code, "message" in response.json()["error"]) == (status, True), name
+
+        async def long() -> AsyncIterator[bytes]:
+            yield b" " * 5000
+
+        kind = {"content-type": "application/json"}
+        response = await http.post(PATHS["anthropic"], content=long(), headers=kind)
+        assert (response.status_code, response.json()["type"]) == (413, "error")
+        assert upstream.requests == []
+        allowed = {"origin": "https://good.example"}
+        response = await http.post(PATHS["openai"], json=asked, headers=allowed)
+        assert (response.status_code, response.headers["access-control-allow-origin"]) == (200, allowed["origin"])
+        wanted = allowed | {"access-control-request-method": "POST"}
+        assert (await http.options(PATHS["openai"], headers=wanted)).status_code == 200
+
+
+async def test_keys() -> None:
+    async with gateway(key="own", client_key="theirs") as (http, upstream):
+        for path in ("/", "/metrics", "/v1/models"):
+            assert (await http.get(path)).status_code == 401, path
+        basic = {"authorization": "Basic " + b64encode(b"me:theirs").decode()}
+        assert (await http.get("/", headers=basic)).status_code == 200
+        assert (await http.get("/", headers={"authorization": "Basic ?"})).status_code == 401
+        assert (await http.get("/health")).status_code == 200
+        for headers in ({"x-api-key": "theirs"}, {"authorization": "Bearer theirs"}):
+            await http.post(PATHS["anthropic"], json=request("anthropic"), headers=headers)
+        assert [head["authorization"] for head in upstream.heads] == ["Bearer own"] * 2
+        assert not any("theirs" in str(head) for head in upstream.heads)
+    async with gateway() as (http, upstream):
+        await http.post(PATHS["anthropic"], json=request("anthropic"), headers={"x-api-key": "k"})
+        await http.get("/v1/models", headers=basic)
+        assert [head.get("authorization") for head in upstream.heads] == ["Bearer k", None]
+    for client in (("192.0.2.1", 1), ("unix", 1)):
+        asked = Exchange()
+        asked.scope |= {"client": client, "headers": [(b"host", b"localhost")]}
+        await app("http://127.0.0.1:1/v1", key="own")(asked.scope, asked.receive, asked.send)
+        assert asked.status == 403
+    for upstream_url in ("ftp://a/v1", "http://key@a/v1", "http://a/v1?key=b", "a"):
+        with pytest.raises(ValueError, match="upstream is a URL"):
+            app(upstream_url)
+    with pytest.raises(ValueError, match="client_key is empty"):
+        app("http://a/v1", client_key="")
+
+
+async def test_faults_of_the_upstream_reach_the_client() -> None:
+    slow = Loopback([b'{"error": {"message": "Slow."}}'], status=429, headers={"Retry-After": "3"}, **JSON)
+    moved = Loopback([], status=307, headers={"Location": "http://127.0.0.1:1/"})
+    broken = Loopback([TOLD[:400]], drop=True)
+    async with gateway(slow, moved, broken, broken, Loopback([], hold=True), timeout=0.2) as (http, _):
+        response = await http.post(PATHS["anthropic"], json=request("anthropic"))
+        assert (response.status_code, response.headers["retry-after"]) == (429, "3")
+        assert response.json()["error"]["message"] == "Slow."
+        response = await http.post(PATHS["openai"], json=request("openai"))
+        assert (response.status_code, "redirects" in response.text, "location" in response.headers) == (
+            502,
+            True,
+            False,
+        )
+        for client in ("openai", "responses"):
+            response = await http.post(PATHS[client], json=request(client))
+            assert (response.status_code, collect(client, response.content).error is not None) == (200, True), client
+        response = await http.post(PATHS["openai"], json=request("openai", streamed=False))
+        assert response.status_code in (502, 504)
+    async with gateway(broken, mode="native") as (http, _):
+        with pytest.raises(httpx.RemoteProtocolError):
+            await http.post(PATHS["openai"], json=request("openai"))
+    async with Served(app("http://127.0.0.1:1/v1")) as server, httpx.AsyncClient(trust_env=False) as http:
+        response = await http.post(server.url + PATHS["anthropic"], json=request("anthropic"))
+        assert (response.status_code, response.json()["error"]["type"]) == (502, "api_error")
+
+
+async def test_the_model_is_asked_again_and_may_then_be_gone() -> None:
+    bad = Loopback([stream(["So.\n~~~tool_call\n{oops}\n~~~\n"])])
+    for second, finish in ((Loopback([TOLD]), "tool_calls"), (Loopback([], status=500), None)):
+        async with gateway(bad, second, ask_again=1) as (http, upstream):
+            response = await http.post(PATHS["openai"], json=request("openai"))
+            assert (collect("openai", response.content).finish == "tool_calls") is (finish is not None)
+            assert len(upstream.requests) == 2
+
+
+async def test_a_client_that_leaves_closes_the_upstream_and_a_full_gateway_says_so() -> None:
+    held = Loopback([stream(["So it is."], None, done=False)], hold=True)
+    async with gateway(held, max_running=1) as (http, _):
+        async with http.stream("POST", PATHS["openai"], json=request("openai")) as response:
+            seen = b""
+            async for piece in response.aiter_bytes():
+                seen += piece
+                if b"So it is." in seen:
+                    break
+            other = await http.post(PATHS["anthropic"], json=request("anthropic"))
+            assert (other.status_code, "retry-after" in other.headers) == (503, True)
+        with anyio.fail_after(5):
+            await held.disconnected.wait()
+            while "running 0" not in (await http.get("/metrics")).text:
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_answers_end_with_the_server_or_their_time() -> None:
+    held = Loopback([stream(["So it is."], None, done=False)], hold=True)
+    for client in ("openai", "anthropic"):
+        async with gateway(held, longest=0.2, keep_alive=0.05) as (http, _):
+            response = await http.post(PATHS[client], json=request(client))
+            assert b": keep-alive" in response.content
+            assert b'"error"' in response.content
+            response = await http.post(PATHS[client], json=request(client, streamed=False))
+            assert response.status_code in (502, 504)
+        async with gateway(held, longest=0.2, mode="native") as (http, _):
+            if client == "openai":
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await http.post(PATHS[client], json=request(client))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_server_that_ends_ends_its_answers() -> None:
+    """An answer that is streamed says why, and a new one is not begun."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    told, give = anyio.Event(), anyio.Event()
+    held = Loopback([stream(["So it is."], None, done=False)], hold=True)
+
+    async def receive() -> dict[str, str]:
+        if not told.is_set():
+            return {"type": "lifespan.startup"}
+        await give.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: Any) -> None:
+        told.set()
+
+    answers: list[httpx.Response] = []
+    try:
+        async with held, anyio.create_task_group() as group:
+            gateway: Any = app(f"{held.url}v1", ask_again=1)
+            group.start_soon(gateway, {"type": "lifespan", "app": None}, receive, send)
+            await told.wait()
+            transport = httpx.ASGITransport(gateway)
+            async with httpx.AsyncClient(base_url="http://localhost", transport=transport) as http:
+
+                async def ask(client: str) -> None:
+                    answers.append(await http.post(PATHS[client], json=request(client)))
+
+                async with anyio.create_task_group() as asking:
+                    asking.start_soon(ask, "openai")
+                    with anyio.fail_after(5):
+                        while not held.requests:
+                            await anyio.lowlevel.checkpoint()
+                    signal.raise_signal(signal.SIGTERM)
+                await ask("anthropic")
+            give.set()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert b'"error"' in answers[0].content
+    assert (answers[1].status_code, answers[1].headers["retry-after"]) == (503, "5")
+
+
+async def test_tokens_are_counted_where_the_upstream_can() -> None:
+    asked = request("anthropic")
+    del asked["max_tokens"]
+    template, tokens = Loopback([b'{"prompt": "Hi"}'], **JSON), Loopback([b'{"tokens": [1, 2, 3]}'], **JSON)
+    path = "/v1/messages/count_tokens"
+    for api, answers in (("llama.cpp", (template, tokens)), ("vllm", (tokens,))):
+        async with gateway(*answers, api=api) as (http, _):
+            response = await http.post(path, json=asked)
+            assert response.json() == {"input_tokens": 3}, api
+            assert (await http.post(path, json={})).status_code == 400
+            assert (
+                await http.post(path, content=b"[]", headers={"content-type": "application/json"})
+            ).status_code == 400
+    for options, answer, status in (
+        ({}, tokens, 404),
+        ({"api": "vllm"}, Loopback([b"{}"], **JSON), 404),
+        ({"api": "vllm"}, Loopback([b"no"], **JSON), 502),
+        ({"api": "vllm"}, Loopback([b"{}"], status=503, **JSON), 503),
+    ):
+        async with gateway(answer, **options) as (http, _):
+            response = await http.post(path, json=asked)
+            assert (response.status_code, response.json()["type"]) == (status, "error")
+
+
+async def test_exchanges_are_recorded_without_keys(tmp_path: Path) -> None:
+    target = tmp_path / "exchanges.jsonl"
+    async with gateway(record=target, key="sk-verysecretkeyofours") as (http, _):
+        await http.post(PATHS["openai"], json=request("openai"))
+    assert b"sk-verysecret" not in target.read_bytes()
+    assert "tilde" in target.read_text() or "tool_call" in target.read_text()
+
+
+def test_hostile_names_are_escaped() -> None:
+    counters = Counters()
+    counters.see(Call(ToolCall(id="a", name="n", arguments={}, dialect='<b>"\\\n', raw="")))
+    counters.see(Error(Code.INVALID_JSON, "no", call_id="b", raw="{"))
+    counters.see(
+        Error(Code.UPSTREAM_ERROR, "no", call=ToolCall(id="a", name="n", arguments={}, dialect="native", raw=""))
+    )
+    counters.see(Warning(Code.NEAR_MISS, "near"))
+    counters.see(Warning(Code.FORGED_RESULT, "forged"))
+    assert "<b>" not in counters.page("http://<i>")
+    assert "<i>" not in counters.page("http://<i>")
+    assert 'dialect="<b>\\"\\\\\\n"' in counters.metrics()
+    assert (counters.near_misses, counters.leaks_prevented) == (1, 3)

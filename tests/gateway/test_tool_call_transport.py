@@ -1,0 +1,164 @@
+"""The transport under clients of httpx, asynchronous and blocking, over loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from streamtools.gateway import Rewrite, ToolCallTransport
+from tests.support.blocking_provider import BlockingProvider
+from tests.support.gateway import collect, request, stream, whole
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+
+CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
+TOLD = stream(["So.\n", CALL[:9], CALL[9:]])
+BAD = stream(["So.\n~~~tool_call\n{oops}\n~~~\n"])
+
+pytestmark = pytest.mark.anyio
+
+
+def client(**options: Any) -> httpx.AsyncClient:
+    """Return a client with the transport under it."""
+    return httpx.AsyncClient(transport=ToolCallTransport(**options))
+
+
+async def test_streams_and_bodies() -> None:
+    answers = [Loopback([TOLD[:50], TOLD[50:]]), Loopback([whole(f"So.\n{CALL}")], declared="application/json")]
+    async with Provider(*answers) as provider, client() as http:
+        for streamed in (True, False):
+            response = await http.post(
+                f"{provider.url}v1/chat/completions?a=b", json=request("openai", streamed=streamed)
+            )
+            seen = collect("openai", response.content)
+            assert (response.status_code, seen.text, seen.calls[0][2]) == (200, "So.", {"city": "Zürich"})
+    assert provider.heads[0][""] == "POST /v1/chat/completions?a=b HTTP/1.1"
+
+
+async def test_prose_arrives_before_the_rest() -> None:
+    rest = anyio.Event()
+    async with Loopback([stream(["So it is."], None, done=False), rest, TOLD]) as provider, client() as http:
+        asked = http.stream("POST", f"{provider.url}v1/messages", json=request("anthropic"))
+        async with asked as response:
+            pieces = response.aiter_bytes()
+            seen = b""
+            while b"So it is." not in seen:
+                seen += await anext(pieces)
+            rest.set()
+            async for piece in pieces:
+                seen += piece
+    assert collect("anthropic", seen).finish == "tool_calls"
+
+
+@pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning")  # of the client's own
+async def test_a_client_that_leaves_closes_the_connection() -> None:
+    async with Loopback([stream(["So it is."], None, done=False)], hold=True) as provider, client() as http:
+        async with http.stream("POST", f"{provider.url}v1/responses", json=request("responses")) as response:
+            async for piece in response.aiter_bytes():
+                if b"So it is." in piece:
+                    break
+        with anyio.fail_after(5):
+            await provider.disconnected.wait()
+
+
+async def test_what_asks_for_no_answer_passes_as_it_is() -> None:
+    async with Loopback([b"{}"], declared="application/json", headers={"X-A": "b"}) as provider, client() as http:
+        response = await http.post(f"{provider.url}v1/embeddings", content=b"raw")
+        assert (response.content, response.headers["x-a"]) == (b"{}", "b")
+        assert (await http.get(f"{provider.url}v1/models")).content == b"{}"
+        assert provider.requests[0].endswith(b"raw")
+    async with Loopback([TOLD]) as provider, client(mode="native") as http:
+        response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"))
+        assert response.content == TOLD
+
+
+async def test_statuses_and_faults_of_the_network() -> None:
+    refused = Loopback([b'{"error": {"message": "Slow."}}'], status=429, headers={"Retry-After": "3"})
+    async with Provider(refused, Loopback([TOLD[:90]], drop=True)) as provider, client() as http:
+        url = f"{provider.url}v1/chat/completions"
+        response = await http.post(url, json=request("openai"))
+        assert (response.status_code, response.headers["retry-after"]) == (429, "3")
+        with pytest.raises(httpx.RemoteProtocolError):
+            await http.post(url, json=request("openai"))
+        with pytest.raises(httpx.RemoteProtocolError):
+            await http.post(url, json=request("openai", streamed=False))
+        response = await http.post(url, json={"messages": []})
+        assert (response.status_code, len(provider.requests)) == (400, 3)
+    with pytest.raises(httpx.ConnectError):
+        async with client() as http:
+            await http.post(url, json=request("openai"))
+
+
+async def test_the_model_is_asked_again() -> None:
+    async with Provider(Loopback([BAD]), Loopback([TOLD])) as provider, client(ask_again=1) as http:
+        for streamed in (True, False):
+            if not streamed:
+                provider.answers = tuple(
+                    Loopback([whole(text)], declared="application/json") for text in ("~~~tool_call\n{oops}\n~~~", CALL)
+                )
+                provider._served = 0
+            response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai", streamed=streamed))
+            assert collect("openai", response.content).finish == "tool_calls"
+        assert len(provider.bodies) == 4
+        assert "cannot be read" in provider.bodies[1]["messages"][-1]["content"]
+
+
+def test_blocking_clients() -> None:
+    with BlockingProvider([TOLD[:70], TOLD[70:]]) as provider, httpx.Client(transport=ToolCallTransport()) as http:
+        response = http.post(provider.url, json=request("openai"))
+        assert collect("openai", response.content).calls[0][1] == "get_weather"
+        assert http.post(provider.url, json={"messages": []}).status_code == 400
+        with http.stream("POST", provider.url, json=request("openai")) as left:
+            next(left.iter_bytes())
+        assert len(provider.requests) == 2
+    with BlockingProvider([whole(CALL)]) as provider, httpx.Client(transport=ToolCallTransport()) as http:
+        response = http.post(provider.url, json=request("openai", streamed=False))
+        assert collect("openai", response.content).finish == "tool_calls"
+    with BlockingProvider([BAD]) as provider, httpx.Client(transport=ToolCallTransport(ask_again=1)) as http:
+        assert b"error" in http.post(provider.url, json=request("openai")).content
+        assert http.post(provider.url.replace("chat/completions", "embeddings"), json={}).content == BAD
+        assert len(provider.requests) == 3
+    with BlockingProvider([TOLD]) as provider, httpx.Client(transport=ToolCallTransport(mode="native")) as http:
+        assert http.post(provider.url, json=request("openai")).content == TOLD
+
+
+def test_a_blocking_client_is_told_of_a_break() -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        def pieces() -> Iterator[bytes]:
+            yield b"{"
+            raise httpx.ReadError("gone")
+
+        return httpx.Response(200, content=pieces())
+
+    with (
+        httpx.Client(transport=ToolCallTransport(httpx.MockTransport(respond))) as http,
+        pytest.raises(httpx.ReadError),
+    ):
+        http.post("http://localhost/v1/chat/completions", json=request("openai", streamed=False))
+
+
+def test_what_is_asked_of_a_transport_of_one_s_own() -> None:
+    """It is asked as any other: here one that answers by itself, for Ollama's form."""
+    asked: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json={"model": "m", "message": {"role": "assistant", "content": CALL}, "done": True})
+
+    transport = ToolCallTransport(httpx.MockTransport(respond), rewrite=Rewrite(upstream="ollama"))
+    with httpx.Client(transport=transport, headers={"Authorization": "Bearer k"}) as http:
+        response = http.post("http://localhost/v1/chat/completions", json=request("openai", streamed=False))
+    assert collect("openai", response.content).finish == "tool_calls"
+    assert (asked[0].url.path, asked[0].headers["authorization"]) == ("/api/chat", "Bearer k")
+    assert json.loads(asked[0].content)["stream"] is False
+
+
+def test_a_transport_of_another_kind_is_refused() -> None:
+    http = httpx.Client(transport=ToolCallTransport(httpx.AsyncHTTPTransport()))
+    with pytest.raises(TypeError, match="AsyncHTTPTransport has no handle_request"):
+        http.get("http://localhost/")

@@ -1,0 +1,103 @@
+"""The law of round trips: read and written for the same provider, a history is the same JSON, whatever it holds.
+
+Over histories in each provider's exact shape with every kind of block, and over those that arise from streams.
+`tests/history/test_history_order.py` has generated ones.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import anyio
+import pytest
+
+from streamtools.calls import ToolCall
+from streamtools.history import (
+    Assistant,
+    Format,
+    Origin,
+    ProviderItem,
+    Results,
+    TextPart,
+    Thought,
+    User,
+    read_messages,
+    write_messages,
+)
+from tests.support.exact_histories import EXACT
+from tests.support.recorded_histories import history_of, recorded
+
+
+def again(messages: list[dict[str, Any]], format: str, host: str | None = None) -> list[dict[str, Any]]:
+    """Return messages as they are when they have been read and written."""
+    copy = json.loads(json.dumps(messages))
+    return write_messages(read_messages(copy), format, provider=Origin(host=host))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_histories_in_their_exact_shape(name: str) -> None:
+    """Each block of each kind is what it was, and in its place."""
+    format, messages = EXACT[name]
+    written = again(messages, format)
+    for expected, each in zip(messages, written, strict=True):
+        assert expected == each
+
+
+def test_histories_that_arise_from_streams() -> None:
+    """What goes back of an answer is the same when it has been read in between, for each provider."""
+    results = anyio.run(recorded)
+    for name, result in results.items():
+        for format in get_args(Format):
+            written = write_messages(history_of(result), format, dialects=result.dialects)
+            assert written == again(written, format), (name, format)
+            assert result.messages(format) == again(result.messages(format), format), (name, format)
+    assert len(results) >= 20
+
+
+# The table of the page.
+
+PAGE = Path(__file__).parents[2] / "docs" / "histories.md"
+ROWS = {
+    "OpenAI, chat completions": ["openai", "compatible", "mistral"],
+    "OpenAI, Responses": ["responses"],
+    "Anthropic": ["anthropic", "anthropic, beta"],
+    "Gemini": ["gemini"],
+    "Gemini, Interactions": ["interactions"],
+    "Mistral, conversations": ["conversation"],
+    "Ollama": ["ollama"],
+    "Bedrock, Converse": ["bedrock"],
+    "Cohere": ["cohere"],
+}
+
+
+def held(names: list[str]) -> set[str]:
+    """Return the columns of the table of which these histories, which come back as they were, hold something."""
+    found: set[str] = set()
+    for message in (each for name in names for each in read_messages(EXACT[name][1])):
+        if isinstance(message, Assistant):
+            found |= {COLUMNS[type(part)] for part in message.parts}
+        elif isinstance(message, Results):
+            found.add("results")
+        elif isinstance(message, User) and not isinstance(message.content, str):
+            kinds = {each.get("type") or next(iter(each)) for each in message.content}
+            found |= {"images"} if kinds & {"image_url", "image"} else set()
+            found |= {"files"} if kinds & {"file", "document", "input_file", "inlineData"} else set()
+    return found
+
+
+COLUMNS = {TextPart: "text", Thought: "reasoning", ToolCall: "calls", ProviderItem: "hosted items"}
+
+
+def test_the_table_of_what_is_read_and_written() -> None:
+    """It says of each provider what the histories above show, and of front ends that they are read alone."""
+    lines = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("|")]
+    head, _, *rows = lines
+    told = {row[0]: dict(zip([each.strip() for each in head[-7:]], row[1:], strict=True)) for row in rows}
+    assert {*ROWS, "AI SDK, UIMessages", "AG-UI"} == {*told}
+    for provider, names in ROWS.items():
+        cells = told.pop(provider)
+        assert held(names) == {column for column, cell in cells.items() if "read" in cell}, provider
+        assert held(names) == {column for column, cell in cells.items() if "written" in cell}, provider
+    assert not any("written" in cell for cells in told.values() for cell in cells.values())

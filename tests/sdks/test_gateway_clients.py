@@ -1,0 +1,303 @@
+"""SDKs with a text model behind `ToolCallTransport`: the tool loop of each, unchanged, streamed and not.
+
+The upstream is scripted: it answers a question with calls in text, and results with a sentence. What reaches it, and
+what comes back, is held against the SDKs' own types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from streamtools.gateway import ToolCallTransport
+from streamtools.gateway.service import app
+from tests.support.gateway import SCHEMA, answer, begin, request, stream, whole
+from tests.support.readme import ROOT, read_blocks
+from tests.support.serving import Served
+
+pytestmark = [
+    pytest.mark.sdk,
+    pytest.mark.anyio,
+    # The SDKs stop at a sentinel and leave the generators of their HTTP client as they are.
+    pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
+]
+
+CALL = {"name": "weather", "arguments": {"city": "Zürich"}}
+CALLS = f"~~~tool_call\n{json.dumps([CALL, CALL | {'arguments': {'city': 'Bern'}}], ensure_ascii=False)}\n~~~"
+ASKS = f"<think>Two towns.</think>I look at both.\n\n{CALLS}\n"
+SAYS = "Both are sunny."
+FUNCTION = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}}
+
+
+class Upstream(ThreadingHTTPServer):
+    """A text model: it calls where it is asked, and speaks where it has results; a status is told where one is set."""
+
+    daemon_threads = True
+    status = 200
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        self.bodies: list[Any] = []
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        server = self.server
+        assert isinstance(server, Upstream)
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        server.bodies.append(body)
+        text = SAYS if "~~~tool_result" in json.dumps(body["messages"][-1]) else ASKS
+        told = stream([text[at : at + 5] for at in range(0, len(text), 5)]) if body["stream"] else whole(text)
+        if server.status != 200:
+            told = b'{"error": {"message": "It is too much."}}'
+        self.send_response(server.status)
+        stays = body["stream"] and server.status == 200
+        self.send_header("content-type", "text/event-stream" if stays else "application/json")
+        self.send_header("retry-after", "3")
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as server, ExitStack() as stack:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        yield server
+
+
+def clients(make: str, url: str) -> tuple[Any, Any]:
+    """Return a blocking and an asynchronous client of an SDK, with the transport under them."""
+    import anthropic
+    import httpx2
+    import openai
+
+    kinds: dict[str, tuple[Any, Any]] = {
+        "openai": (openai.OpenAI, openai.AsyncOpenAI),
+        "anthropic": (anthropic.Anthropic, anthropic.AsyncAnthropic),
+    }
+    known = {"api_key": "k", "base_url": url, "max_retries": 0}
+    blocking, other = kinds[make]
+    return (
+        blocking(**known, http_client=httpx2.Client(transport=ToolCallTransport())),
+        other(**known, http_client=httpx2.AsyncClient(transport=ToolCallTransport())),
+    )
+
+
+async def maybe(value: Any) -> Any:
+    """Return what is, or will be, there."""
+    return await value if hasattr(value, "__await__") else value
+
+
+async def read(manager: Any, final: str) -> Any:
+    """Return what the helper of an SDK has put together of a stream."""
+    if hasattr(manager, "__aenter__"):
+        async with manager as streamed:
+            return await getattr(streamed, final)()
+    with manager as streamed:
+        return getattr(streamed, final)()
+
+
+async def test_chat_completions_of_openai(upstream: Upstream) -> None:
+    for client in clients("openai", upstream.url):
+        for streamed in (True, False):
+            messages: list[Any] = [{"role": "user", "content": "Weather?"}]
+            asked = {"model": "m", "messages": messages, "tools": [FUNCTION]}
+            for turn in range(2):
+                if streamed:
+                    answer = await read(client.chat.completions.stream(**asked), "get_final_completion")
+                else:
+                    answer = await maybe(client.chat.completions.create(**asked))
+                choice = answer.choices[0]
+                messages.append(choice.message.model_dump(exclude_none=True, exclude_unset=True))
+                if turn == 0:
+                    assert (choice.message.content, choice.finish_reason) == ("I look at both.", "tool_calls")
+                    assert choice.message.reasoning_content == "Two towns."
+                    cities = [json.loads(each.function.arguments)["city"] for each in choice.message.tool_calls]
+                    assert cities == ["Zürich", "Bern"]
+                    messages += (
+                        {"role": "tool", "tool_call_id": each.id, "content": "Sunny."}
+                        for each in choice.message.tool_calls
+                    )
+            assert (choice.message.content, choice.finish_reason) == (SAYS, "stop")
+            if not streamed:
+                assert answer.usage.total_tokens == 16
+    first, second = upstream.bodies[:2]
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+
+
+async def test_responses_of_openai(upstream: Upstream) -> None:
+    tools = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}]
+    for client in clients("openai", upstream.url):
+        for streamed in (True, False):
+            items: list[Any] = [{"role": "user", "content": "Weather?"}]
+            for turn in range(2):
+                asked = {"model": "m", "input": items, "tools": tools}
+                if streamed:
+                    answer = await read(client.responses.stream(**asked), "get_final_response")
+                else:
+                    answer = await maybe(client.responses.create(**asked))
+                items += (each.model_dump(exclude_none=True) for each in answer.output)
+                if turn == 0:
+                    kinds = [each.type for each in answer.output]
+                    assert kinds == ["reasoning", "message", "function_call", "function_call"]
+                    calls = [each for each in answer.output if each.type == "function_call"]
+                    items += (
+                        {"type": "function_call_output", "call_id": each.call_id, "output": "Sunny."} for each in calls
+                    )
+            assert (answer.output_text, answer.status, answer.usage.total_tokens) == (SAYS, "completed", 16)
+            assert answer.model_extra == {"store": False}
+
+
+async def test_messages_of_anthropic(upstream: Upstream) -> None:
+    tools = [{"name": "weather", "input_schema": SCHEMA}]
+    for client in clients("anthropic", upstream.url.removesuffix("/v1")):
+        for streamed in (True, False):
+            messages: list[Any] = [{"role": "user", "content": "Weather?"}]
+            asked = {"model": "m", "messages": messages, "tools": tools, "max_tokens": 99, "system": "Be kind."}
+            for turn in range(2):
+                if streamed:
+                    answer = await read(client.messages.stream(**asked), "get_final_message")
+                else:
+                    answer = await maybe(client.messages.create(**asked))
+                messages.append({"role": "assistant", "content": answer.content})
+                if turn == 0:
+                    kinds = [each.type for each in answer.content]
+                    assert (kinds, answer.stop_reason) == (["thinking", "text", "tool_use", "tool_use"], "tool_use")
+                    calls = [each for each in answer.content if each.type == "tool_use"]
+                    assert [each.input for each in calls] == [{"city": "Zürich"}, {"city": "Bern"}]
+                    results = [{"type": "tool_result", "tool_use_id": each.id, "content": "Sunny."} for each in calls]
+                    messages.append({"role": "user", "content": results})
+            assert (answer.content[0].text, answer.stop_reason) == (SAYS, "end_turn")
+            assert (answer.usage.input_tokens, answer.usage.output_tokens) == (11, 5)
+    assert upstream.bodies[0]["messages"][0]["content"].startswith("Be kind.")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # of uvicorn
+async def test_sdks_ask_a_gateway(upstream: Upstream) -> None:
+    """The same over HTTP, with the client's key on the way there and its errors on the way back."""
+    import anthropic
+    import openai
+
+    question: list[Any] = [{"role": "user", "content": "Weather?"}]
+    tools: list[Any] = [{"name": "weather", "input_schema": SCHEMA}]
+    async with Served(app(upstream.url, client_key="k")) as server:
+        one = openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
+        other = anthropic.AsyncAnthropic(base_url=server.url, api_key="k", max_retries=0)
+        streamed = await read(
+            one.chat.completions.stream(model="m", messages=question, tools=[FUNCTION]), "get_final_completion"
+        )
+        whole = await one.chat.completions.create(model="m", messages=question, tools=[FUNCTION])
+        for answer in (streamed, whole):
+            cities = [json.loads(each.function.arguments)["city"] for each in answer.choices[0].message.tool_calls]
+            assert cities == ["Zürich", "Bern"]
+        asked = {"model": "m", "messages": question, "tools": tools, "max_tokens": 9}
+        message = await read(other.messages.stream(**asked), "get_final_message")
+        assert [each.input["city"] for each in message.content if each.type == "tool_use"] == ["Zürich", "Bern"]
+        response = await one.responses.create(
+            model="m",
+            input="Weather?",
+            tools=[{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}],
+        )
+        assert [each.type for each in response.output][-1] == "function_call"
+        upstream.status = 429
+        with pytest.raises(anthropic.RateLimitError, match="It is too much") as raised:
+            await other.messages.create(**asked)
+        assert raised.value.response.headers["retry-after"] == "3"
+        with pytest.raises(openai.NotFoundError):
+            await one.files.list()
+        with pytest.raises(openai.AuthenticationError, match="not that of this gateway"):
+            await one.with_options(api_key="other").models.list()
+        await one.close()
+        await other.close()
+
+
+async def test_errors_are_those_of_the_sdk(upstream: Upstream) -> None:
+    """Statuses and `Retry-After` survive, and what is refused here is told as the provider would."""
+    import anthropic
+    import openai
+
+    asks: dict[str, list[Callable[[Any], Any]]] = {
+        "openai": [
+            lambda client: client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}]),
+            lambda client: client.responses.create(model="m", input="?"),
+        ],
+        "anthropic": [
+            lambda client: client.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": "?"}])
+        ],
+    }
+    errors: dict[int, str] = {400: "BadRequestError", 401: "AuthenticationError", 429: "RateLimitError"}
+    errors[500] = "InternalServerError"
+    for make, each in asks.items():
+        library = {"openai": openai, "anthropic": anthropic}[make]
+        for client in clients(make, upstream.url.removesuffix("/v1") if make == "anthropic" else upstream.url):
+            for status, name in errors.items():
+                upstream.status = status
+                for ask in each:
+                    with pytest.raises(getattr(library, name), match="It is too much") as raised:
+                        await maybe(ask(client))
+                    assert raised.value.response.headers["retry-after"] == "3"
+    with pytest.raises(openai.BadRequestError, match="send the items") as refused:
+        clients("openai", upstream.url)[0].responses.create(model="m", input="?", previous_response_id="resp_1")
+    assert refused.value.param == "previous_response_id"
+
+
+def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
+    """Each event and each body, and each request that reaches the upstream, to the leaves."""
+    from anthropic.types import Message, RawMessageStreamEvent
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Plain
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Streaming
+    from openai.types.responses import Response, ResponseStreamEvent
+
+    types: dict[str, tuple[Any, Any]] = {
+        "openai": (ChatCompletionChunk, ChatCompletion),
+        "responses": (ResponseStreamEvent, Response),
+        "anthropic": (RawMessageStreamEvent, Message),
+    }
+    cut = ASKS[:-20]
+    for client, (event_type, body_type) in types.items():
+        read_event, read_body = TypeAdapter(event_type).validate_python, TypeAdapter(body_type).validate_python
+        for text, finish in ((ASKS, "stop"), (SAYS, "stop"), (cut, "length")):
+            for streamed in (True, False):
+                exchange = begin(client, request(client, streamed=streamed))
+                assert exchange.request is not None
+                TypeAdapter(Streaming if streamed else Plain).validate_json(exchange.request.body)
+                body = answer(exchange, stream([text], finish) if streamed else whole(text, finish))
+                if not streamed:
+                    read_body(json.loads(body))
+                    continue
+                for each in filter(None, body.split(b"\n\n")):
+                    data = each.rpartition(b"data: ")[2]
+                    if data != b"[DONE]":
+                        read_event(json.loads(data))
+
+
+def test_the_program_of_the_page(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first block of docs/gateway.md, with the address of this machine's model."""
+    page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
+    block = next(each for each in read_blocks(page) if each.language == "python")
+    exec(compile(block.text.replace("http://127.0.0.1:8080/v1", upstream.url), "gateway.md", "exec"), {})
+    assert capsys.readouterr().out == 'weather {"city": "Zürich"}\nweather {"city": "Bern"}\n'
+
+
+def test_the_wrong_pairing_is_told() -> None:
+    import httpx
+    import httpx2
+
+    client = httpx2.Client(transport=ToolCallTransport(httpx.HTTPTransport()))
+    with pytest.raises(TypeError, match=r"one of httpx2, .* one of httpx; give it httpx2.HTTPTransport"):
+        client.get("http://localhost/")

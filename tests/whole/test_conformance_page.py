@@ -1,0 +1,76 @@
+"""The page docs/conformance.md: its files and commands print what it says, and its tables are those of the suite."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamtools.testing.conformance import FAULTS, cases
+from streamtools.testing.conformance.__main__ import main
+from tests.support.readme import ROOT, read_blocks, read_tables, write_table
+from tests.support.text_gateway import gateway
+
+TEXT = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+BLOCKS = read_blocks(TEXT)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files of the page, which is the one that commands are started in."""
+    for block in BLOCKS:
+        if "file" in block.notes:
+            (tmp_path / block.notes["file"]).write_text(block.text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def arguments(command: str) -> list[str]:
+    """Return what a command of the page gives the module."""
+    words = shlex.split(command.removeprefix("$ "))
+    assert ["python", "-m", "streamtools.testing.conformance"] == words[:3]
+    return [word.replace("python ", f"{sys.executable} ") for word in words[3:]]
+
+
+def test_commands_print_what_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of the three ways to judge a parser; the server's command with the addresses of this test."""
+    for block in (block for block in BLOCKS if block.language == "console"):
+        if "--server" in block.text:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                listen = f"127.0.0.1:{free.getsockname()[1]}"
+            with gateway([f"http://{listen}/v1"]) as url:
+                command = block.text.replace("http://127.0.0.1:8000/v1", url).replace("127.0.0.1:9311", listen)
+                main(arguments(command))
+        else:
+            main(arguments(block.text))
+        assert block.output == capsys.readouterr().out, block.heading
+
+
+def test_the_rest_of_the_code_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands that write cases, and the test of the reader's own."""
+    for line in (line for block in BLOCKS if block.language == "sh" for line in block.text.splitlines()):
+        assert 0 == main(
+            [*arguments(line.partition(" > ")[0]), *(["--dialect", "raw_json"] if "cases" in line else [])]
+        )
+    assert capsys.readouterr().out.count("\n") > 100
+    code = {block.notes["file"]: block.text for block in BLOCKS if block.language == "python"}["test_my_parser.py"]
+    exec(code, names := dict[str, Any]())
+    names["test_one_call"]()
+
+
+def test_its_tables_are_those_of_the_suite() -> None:
+    """The faults, the rules, and how many cases there are; the figures of the peers are as old as the page."""
+    assert read_tables(TEXT)["faults"] == write_table(
+        ["fault", "what it is"], [[f"`{key}`", FAULTS[key]] for key in FAULTS]
+    )
+    made = list(cases(every_place=False))
+    rules = [line for line in TEXT.splitlines() if line.startswith("| `")]
+    assert {case.rule for case in made} <= set(re.findall("`([^`]+)`", "".join(rules)))
+    counts = [line.split(" | ")[1:4] for line in TEXT.splitlines() if re.match(r"\| streamtools \d", line)]
+    assert [[str(len(made))] * 3] * 2 == counts
