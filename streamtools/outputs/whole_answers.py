@@ -128,7 +128,7 @@ def _join_message(events: list[Body]) -> Body:
                 inputs.setdefault(index, []).append(text)
             case {"index": index, "delta": {"type": kind, **delta}}:
                 name = kind.removesuffix("_delta")
-                texts.add(content[index], name, delta[name])
+                texts.add(content[index], name, str(delta[name]))
             case {"delta": delta, "usage": usage}:
                 message |= delta | {"usage": usage}
     texts.join()
