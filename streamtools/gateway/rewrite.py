@@ -47,6 +47,9 @@ from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
 from streamtools.sources.provider_terms import read_fault
 
+_FRAMES = 16
+"""The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
@@ -113,6 +116,7 @@ class Exchange:
         self._more: list[dict[str, Any]] = []  # what is said when the model is asked again
         self._tries = 0
         self._said: list[str] = []  # by the model, in this try
+        self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
         self._identity: tuple[str | None, str | None] = None, None
         self._template: Template | None = None
         self._preparing = self._in_reasoning = False
@@ -171,6 +175,9 @@ class Exchange:
         """Return what goes to the client for bytes of the upstream's body, without its content encoding."""
         if self._untouched:
             return chunk
+        self._left -= len(chunk)
+        if self._left < 0:
+            return b""
         if self._whole:
             if len(self._held) <= self._rewrite.limits.frame:
                 self._held += chunk
@@ -191,6 +198,8 @@ class Exchange:
             return held
         if self._preparing and self._prepared():
             return b""
+        if self._left < 0:
+            cause = "too_large"
         if self._failed and self.head is None and not self._tries:
             return self._refuse()
         if self._failed:
