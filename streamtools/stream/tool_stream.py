@@ -227,9 +227,10 @@ class ToolStream(Handover, Decidable):
         if anyio.get_current_task().id != self._task:  # on trio, the group would wait for ever
             await self.aclose()
             raise ClosedError(LEFT_ELSEWHERE)
-        # The group is not shown the error: it would wrap it.
+        # The group is shown a cancellation only, as it keeps asyncio's own where a scope's follows; others it would wrap.
+        shown = (kind, error) if isinstance(error, anyio.get_cancelled_exc_class()) else (None, None)
         try:
-            await self._tasks.__aexit__(None, None, None)
+            await self._tasks.__aexit__(*shown, None)
         finally:
             if not self._over:  # asyncio may cancel a task before its first step, which then is never taken
                 try:
