@@ -108,7 +108,7 @@ def read_result(message: Mapping[str, Any], reader: Reader) -> None:
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find(message.get("tool_name") or message.get("name"))
     parts = content if isinstance(content, list) else [content]
-    kinds = {each.get("type") if isinstance(each, Mapping) else None for each in parts}
+    kinds = {given(each, "type") for each in parts}
     format = "cohere" if "document" in kinds else FORMAT
     own = None if isinstance(content, str) or kinds <= {"text"} else keep(format, {"content": content})
     told = [_document(each) for each in parts] if format == "cohere" else content

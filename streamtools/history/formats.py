@@ -78,7 +78,7 @@ def read_messages(
 
 def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
     if isinstance(message, System | User):
-        reader.hear(message)
+        reader.close().append(message)
     elif isinstance(message, Assistant):
         reader.say(message)
     elif isinstance(message, Results):

@@ -172,7 +172,7 @@ def test_a_conversation_of_ag_ui() -> None:
     shown = [{"type": "image_url", "image_url": {"url": PICTURE}}, {"type": "file", "file": file}]
     assert [
         User([{"type": "text", "text": "How is it?"}, *shown]),
-        Assistant("I look.", (call(a=1), call("d")), (Thought("Hm", "e"),)),
+        Assistant("I look.", (call(a=1), call("d")), (Thought("Hm"),)),
         Results((answer("no", "d", is_error=True), answer("grey"))),
         Assistant("Grey."),
         User("Thanks."),
