@@ -123,7 +123,8 @@ def _document(part: Any) -> Any:
 
 def with_images(message: Mapping[str, Any], content: Any) -> Any:
     """Return a content with the images that stand beside it in a message of Ollama's."""
-    images = [each for each in message.get("images") or () if isinstance(each, str)] if "images" in message else []
+    listed = message.get("images")
+    images = [each for each in listed if isinstance(each, str)] if isinstance(listed, list | tuple) else []
     parts = [content] if isinstance(content, str) and content else content if isinstance(content, list) else []
     return [*parts, *map(_image, images)] if images else content
 

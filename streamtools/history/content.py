@@ -45,7 +45,10 @@ def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
         case {"type": "text", "text": str() as text}:
             return {"type": "text", "text": text}
         case {"type": "image_url", "image_url": {"url": str() as url} as image} if _is_open(url):
-            return {"type": "image_url", "image_url": {name: image[name] for name in ("url", "detail") if name in image}}
+            return {
+                "type": "image_url",
+                "image_url": {name: image[name] for name in ("url", "detail") if name in image},
+            }
         case {"type": "file", "file": {"file_data": str() as data} as file} if data and "file_id" not in file:
             return {"type": "file", "file": {name: file[name] for name in ("filename", "file_data") if name in file}}
         case {"type": "input_audio", "input_audio": {"data": str() as data} as sound} if data:

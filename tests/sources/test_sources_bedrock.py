@@ -194,7 +194,12 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "a"}}}}),
             SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "b"}}}}),
             SourceRaw(
-                {"citationsContent": {"content": [{"text": "it is so"}], "citations": [{"title": "a"}, {"title": "b"}]}},
+                {
+                    "citationsContent": {
+                        "content": [{"text": "it is so"}],
+                        "citations": [{"title": "a"}, {"title": "b"}],
+                    }
+                },
                 "bedrock",
                 "text",
             ),
