@@ -2,8 +2,8 @@
 
 Calls stand beside the text of an assistant's message, results in messages of their own. All of it is a client's: what
 the model was thinking comes back only as far as its provider has encrypted it, and activities are for the interface.
-An `encryptedValue` of ours says whose it is (`outputs/protected.py`). Any other counts for nothing, as nobody knows whose
-it is: a provider refuses a signature that is not its own, and so it would each later request of the thread.
+An `encryptedValue` of ours says whose it is (`outputs/protected.py`). Any other counts for nothing, as nobody knows
+whose it is: a provider refuses a signature that is not its own, and so it would each later request of the thread.
 
 Source: the package `ag-ui-protocol` 1.0.0.
 """

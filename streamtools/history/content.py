@@ -45,19 +45,20 @@ def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
         case {"type": "text", "text": str() as text}:
             return {"type": "text", "text": text}
         case {"type": "image_url", "image_url": {"url": str() as url} as image} if _is_open(url):
-            return {
-                "type": "image_url",
-                "image_url": {name: image[name] for name in ("url", "detail") if name in image},
-            }
+            return {"type": "image_url", "image_url": _only(image, "url", "detail")}
         case {"type": "file", "file": {"file_data": str() as data} as file} if data and "file_id" not in file:
-            return {"type": "file", "file": {name: file[name] for name in ("filename", "file_data") if name in file}}
+            return {"type": "file", "file": _only(file, "filename", "file_data")}
         case {"type": "input_audio", "input_audio": {"data": str() as data} as sound} if data:
             return {"type": "input_audio", "input_audio": {"data": data, "format": given(sound, "format")}}
     return None
 
 
+def _only(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: members[name] for name in names if isinstance(members.get(name), str)}
+
+
 def _is_open(url: str) -> bool:
-    """Return whether an address holds the data or is one of the web; a bucket or a provider's file is not open to all."""
+    """Return whether an address holds the data, or is one of the web and not of a provider's file."""
     if url.startswith("data:"):
         return True
     try:

@@ -307,8 +307,11 @@ def test_a_client_names_files_that_are_not_its_own() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["gs://bucket/a.png", "s3://bucket/a.png", "file:///etc/passwd", "file_1", "http://[", "//x/a.png"]
-    + ["https://generativelanguage.googleapis.com/v1beta/files/a", "HTTPS://A@GenerativeLanguage.googleapis.com:443/a"],
+    [
+        *("gs://bucket/a.png", "s3://bucket/a.png", "file:///etc/passwd", "file_1", "http://[", "//x/a.png"),
+        "https://generativelanguage.googleapis.com/v1beta/files/a",
+        "HTTPS://A@GenerativeLanguage.googleapis.com:443/a",
+    ],
 )
 def test_a_client_names_what_only_the_server_may_see(url: str) -> None:
     """A bucket, or what was uploaded with the server's key: of addresses, those of the web are left."""

@@ -285,7 +285,7 @@ def test_ids_of_calls() -> None:
 
 
 def test_fingerprints() -> None:
-    """They are equal exactly when name and arguments are, whatever their order, ids and text; 50.0 is 50, as in a page."""
+    """They are equal exactly when name and arguments are, whatever their order, ids and text; 50.0 is 50."""
 
     def made(name: str, arguments: dict[str, Any], call_id: str = "1") -> str:
         return ToolCall(id=call_id, name=name, arguments=arguments, dialect="d", raw=call_id).fingerprint()

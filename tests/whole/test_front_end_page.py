@@ -310,7 +310,8 @@ async def test_an_approval_is_one_of_what_was_shown() -> None:
             messages = [question, {"id": "m2", "role": "assistant", "parts": [{**said, **more}]}]
             return await client.post("/api/chat", json={"id": "c1", "messages": messages})
 
-        for other in ({"toolName": "get_weather"}, {"input": {"to": "Eve", "amount": 5}}, {"input": '{"to'}):
+        others: list[Any] = [{"toolName": "get_weather"}, {"input": {"to": "Eve", "amount": 5}}, {"input": '{"to'}]
+        for other in others:
             assert 409 == (await approve(**other)).status_code
         assert "paid 5 to Ann" in (await approve(input={"to": "Ann", "amount": 5})).text
     asked: dict[str, Any] = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": []}
@@ -319,9 +320,21 @@ async def test_an_approval_is_one_of_what_was_shown() -> None:
         asked["resume"] = [{"interruptId": call["toolCallId"], "status": "resolved", "payload": {"approved": True}}]
         function = {"name": "pay", "arguments": '{"to": "Eve", "amount": 5}'}
         said = {"id": "2", "role": "assistant", "content": "Well."}
-        for more in ({}, {"toolCalls": [{"id": call["toolCallId"], "type": "function", "function": function}]}):
+        calls = [{"id": call["toolCallId"], "type": "function", "function": function}]
+        for more in ({}, {"toolCalls": calls}):
             messages = [*asked["messages"], {**said, **more}]
             assert 409 == (await client.post("/agent", json={**asked, "messages": messages})).status_code
+
+
+ODD_PARTS: list[Any] = [
+    *({"approval": 5}, {"approval": None}, {"approval": []}, {"approval": {}}, {"approval": {"approved": 1}}),
+    {"approval": {"approved": False, "reason": 5}},
+    *({"state": "output-error", "errorText": 5}, {"state": 5}, {"state": []}, {"state": "output-available"}),
+    {"toolCallId": []},
+]
+ODD_RESULTS: list[Any] = [{}, {"toolCallId": []}, {"toolCallId": "c", "content": 5}]
+ODD_RESUMES: list[Any] = [[5], 5, {"a": 1}, [{}], [{"interruptId": []}], [{"interruptId": "c", "payload": "yes"}]]
+ODD_TOOLS: list[Any] = [5, [5], [{"name": 5, "description": 5, "parameters": 5}], [{"name": "a b", "description": ""}]]
 
 
 @pytest.mark.parametrize("program", ["ai-sdk", "ag-ui"])
@@ -330,25 +343,17 @@ async def test_what_no_front_end_posts(program: str) -> None:
     said = {"state": "approval-responded", "toolCallId": "c", "toolName": "f", "input": {}, "type": "dynamic-tool"}
     odd: list[Any] = [5, "x", None, [], {}, {"parts": 5}, {"role": "assistant", "id": "m", "parts": [5, {"type": []}]}]
     odd += [{"role": "assistant", "id": "m", "parts": [{**said, **more}]} for more in ODD_PARTS]
-    odd += [{"role": "tool", "id": "m", **more} for more in ({}, {"toolCallId": []}, {"toolCallId": "c", "content": 5})]
+    odd += [{"role": "tool", "id": "m", **more} for more in ODD_RESULTS]
     bodies: list[Any] = [[], 5, {}, {"id": "c1", "messages": []}]
     for each in odd:
         bodies.append({"id": "c1", "threadId": "t", "runId": "r", "tools": [], "messages": [each]})
-    for resume in ([5], 5, {"a": 1}, [{}], [{"interruptId": []}], [{"interruptId": "c", "payload": "yes"}]):
+    for resume in ODD_RESUMES:
         bodies.append({"threadId": "t", "runId": "r", "tools": [], "messages": [], "resume": resume})
-    for tools in (5, [5], [{"name": 5, "description": 5, "parameters": 5}], [{"name": "a b", "description": ""}]):
+    for tools in ODD_TOOLS:
         bodies.append({"threadId": "t", "runId": "r", "tools": tools, "messages": []})
     async with serving(program, *[Loopback([TEXT, END])] * len(bodies)) as (_, client):
         for body in bodies:
             assert (await client.post(POSTS[program], json=body)).status_code in (200, 400), body
-
-
-ODD_PARTS: list[dict[str, Any]] = [
-    *({"approval": each} for each in (5, None, [], {}, {"approved": 1}, {"approved": False, "reason": 5})),
-    *({"state": "output-error", "errorText": each} for each in (5, None)),
-    *({"state": each} for each in (5, [], "output-available")),
-    {"toolCallId": []},
-]
 
 
 async def test_a_client_brings_a_tool_of_the_servers_name() -> None:
@@ -540,7 +545,7 @@ POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 @pytest.mark.parametrize("name", POSTS)
 async def test_bodies_have_a_bound(name: str) -> None:
-    """More than 4 MiB are not read; what is no body of the program's, or speaks for the system, is the client's fault."""
+    """More than 4 MiB are not read; what is no body of the program's, or the system's words, is the client's fault."""
     async with serving(name) as (_, client):
         client.headers["origin"] = "https://chat.example.org"
         assert 413 == (await client.post(POSTS[name], content=b"[" + b"1," * (2 << 20))).status_code
