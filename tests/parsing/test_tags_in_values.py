@@ -76,7 +76,8 @@ FORMS = [
     ),
     Form(
         "deepseek_dsml", '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="a" string="true">',
-        "</｜DSML｜parameter>", "\n", "</｜DSML｜invoke>", "\n</｜DSML｜tool_calls>", end_of_turn="<｜end▁of▁sentence｜>",
+        "</｜DSML｜parameter>", "\n", "</｜DSML｜invoke>", "\n</｜DSML｜tool_calls>",
+        end_of_turn="<｜end▁of▁sentence｜>",
     ),
 ]  # fmt: skip
 

@@ -38,9 +38,9 @@ class Invocations:
 
     `wrapper` are the names of the tags around calls, `invoke` and `parameter` those of calls and arguments. `prefix`
     stands behind the angle bracket of all of them, and if they are `spaced`, perhaps a space behind it; `lead` stands
-    before the bracket. `ends` end a message, or stand behind a call. With `xml`, entities and CDATA sections are read in
-    values. With `elements`, arguments are elements that have the names of parameters. `read_name` returns the name of
-    the tool that the attribute means.
+    before the bracket. `ends` end a message, or stand behind a call. With `xml`, entities and CDATA sections are read
+    in values. With `elements`, arguments are elements that have the names of parameters. `read_name` returns the name
+    of the tool that the attribute means.
     """
 
     def __init__(

@@ -243,16 +243,17 @@ def _writer(
     """Return what writes one call, with what stands `before` and `behind` it.
 
     If `typed`, an attribute says what is a string. With `xml`, CDATA sections hold what could be taken for a tag.
-    Without, the closing tag of a value, or what `end` says that it begins with, cannot stand in the value, and gets a
-    word joiner (U+2060).
+    Without, the closing tags of a value and of a call, or what `end` says that these begin with, cannot stand in the
+    value, and get a word joiner (U+2060).
     """
     invoke, parameter = prefix + invoke, prefix + parameter
+    closes = (end,) if end else (f"</{parameter}", f"</{invoke}")
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         written = [f"<{invoke} name={attribute(name)}>"]
         for key, value in arguments.items():
             text = value if isinstance(value, str) else compact(value)
-            text = section(text) if xml else keep_from(text, end or f"</{parameter}")
+            text = section(text) if xml else keep_from(text, *closes)
             kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
             written.append(f"<{parameter} name={attribute(key)}{kind}>{text}</{parameter}>")
         return before + line.join([*written, f"</{invoke}>"]) + behind
