@@ -230,7 +230,7 @@ class Pairs:
         """What may stand behind its name."""
         self.wrapper = tag(wrapper)
         """The opening tag around calls."""
-        unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
+        self.unwrap = unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
         self._separator = Pattern(*tag(separator)) if separator else None
         self._tags = [Pattern(*each) for each in (tag("arg_key"), self.close, self.opening, unwrap)]
         self._end_key = Pattern(*tag("/arg_key"))

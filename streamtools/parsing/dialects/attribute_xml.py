@@ -19,7 +19,16 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.attributes import Invocations, xtml_call
 from streamtools.parsing.bodies.elements import ElementCall, attribute, section
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.dialects.base import BEHIND, Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
+from streamtools.parsing.dialects.base import (
+    BEHIND,
+    Dialect,
+    Opener,
+    Tag,
+    both_tags,
+    closed_again,
+    ends_of_turn,
+    keep_from,
+)
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
@@ -43,6 +52,7 @@ def anthropic_xml() -> Dialect:
             "</result>\n</function_results>"
         ),
         reserved=both_tags("function_calls", "invoke", "parameter", "function_results"),
+        tags=closed_again("</invoke>", "</function_calls>"),
     )
 
 
@@ -94,7 +104,7 @@ def minicpm5_xml() -> Dialect:
         openers=_bare_openers(form, "<param", "</function"),
         write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
-        tags=ends_of_turn(end),
+        tags=(*closed_again("</function>"), *ends_of_turn(end)),
     )
 
 
