@@ -33,7 +33,7 @@ def test_tags(opening: str, closing: str) -> None:
         pytest.param(" \r\n\t<think>a</think>b", [" \r\n\t", thought("a"), "b"], id="behind white space"),
         pytest.param("\n\n<think>a", ["\n", thought("a")], id="a line feed before it is the template's"),
         pytest.param("\n<thinks>", ["\n<thinks>"], id="a line feed before what is no tag"),
-        pytest.param("\n</think>a", ["\na"], id="a line feed before a closing tag"),
+        pytest.param("\n</think>a", ["a"], id="a line feed before a closing tag"),
         pytest.param("<think>a</think>\n\n\n<think>b", [thought("ab")], id="line feeds between two"),
         pytest.param("x <think>a</think>b", ["x <think>a</think>b"], id="behind a word it is text"),
         pytest.param(f"{F}\n<think>a</think>b", [f, "\n", thought("a"), "b"], id="behind a call"),

@@ -37,6 +37,10 @@ FORMS = [
         "</tool_call>", end_of_turn="<|im_end|>",
     ),
     Form(
+        "qwen3_coder_xml", "<function=f>\n<parameter=a>\n", "\n</parameter>", "\n", "</function>",
+        end_of_turn="<|im_end|>", warns=False,
+    ),
+    Form(
         "seed_oss_xml", "<seed:tool_call>\n<function=f>\n<parameter=a>", "</parameter>", "\n</function>\n",
         "</seed:tool_call>", end_of_turn="<seed:eos>",
     ),

@@ -158,8 +158,8 @@ def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
                 return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
     thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(options) if tag.closings and tag.where == "start"]
-    thoughts += [("\n", *parts) for parts in thoughts] if fresh and behind.start else []
     thoughts += [(closing,) for closing in TAGS.values()] if fresh else []
+    thoughts += [("\n", *parts) for parts in thoughts] if fresh and behind.start else []
     return _reasons(options) and counts and not refuses and any(may_become(held, parts) for parts in thoughts)
 
 
