@@ -125,7 +125,6 @@ BEST = {
     "deepseek/deepseek-chat-v3.1:free": "deepseek_v31",
     "tngtech/DeepSeek-TNG-R1T2-Chimera": "deepseek_v3",
     "microsoft/mai-ds-r1:free": "deepseek_v3",
-    "meta.llama3-1-70b-instruct-v1:0": "llama3_json",
     "groq/llama-3.3-70b-versatile": "llama3_json",
     "watt-ai/watt-tool-8B": "pythonic",
     "NousResearch/DeepHermes-3-Llama-3-8B-Preview": "hermes_json",
