@@ -67,7 +67,7 @@ STREAMS: dict[str, tuple[str, bytes]] = {
     "Ollama, behind an empty line": ("ollama", b"\n" + line(OLLAMA)),
     "Gemini, one array": ("gemini", json.dumps([GEMINI, {"candidates": [{"finishReason": "STOP"}]}]).encode()),
     "Interactions": ("gemini", b"".join(event(each, each["event_type"]) for each in INTERACTION)),
-    "Bedrock": ("bedrock", event_streams.event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi."}})),
+    "Bedrock": ("bedrock", event_streams.event("contentBlockDelta", {"delta": {"text": "Hi."}})),
     "Cohere": ("cohere", event({"type": "message-start", "id": "m"}) + event(COHERE, "content-delta")),
     "Mistral's conversations": ("mistral", event(MISTRAL_START, "conversation.response.started") + event(MISTRAL)),
 }  # fmt: skip
