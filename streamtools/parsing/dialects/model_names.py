@@ -227,6 +227,7 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("Laguna S", "laguna", "poolside_xml", THINK, True, "llama.cpp template poolside-Laguna-S-2.1"),
     ("Laguna XS", "laguna-xs", "poolside_xml", THINK, None, "llama.cpp template poolside-Laguna-XS-2.1"),
     ("Laguna M", r"laguna-m\.?1", "poolside_xml", THINK, None, "SGLang cookbook: poolside_v1"),
+    ("CWM", "cwm|code-world-model", "cwm_tool", THINK, None, "prompting guide of facebookresearch/cwm"),
     ("Inkling", "inkling", "inkling", "<|content_thinking|>", False, "vLLM parser inkling"),
     ("Muse Glimmer", "muse-?glimmer", "atem_xml", "to=self<|message|>", False, "llama.cpp template muse-glimmer"),
     ("Muse Spark", "muse-?spark", "atem_xml", "to=self<|message|>", False, "vLLM parser muse"),
