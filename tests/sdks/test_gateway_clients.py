@@ -7,6 +7,8 @@ what comes back, is held against the SDKs' own types.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -249,6 +251,18 @@ def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixt
     block = next(each for each in read_blocks(page) if each.language == "python")
     exec(compile(block.text.replace("http://127.0.0.1:8080/v1", upstream.url), "gateway.md", "exec"), {})
     assert capsys.readouterr().out == 'weather {"city": "Zürich"}\nweather {"city": "Bern"}\n'
+
+
+def test_the_program_of_the_readme() -> None:
+    """With a scripted model: the words in the README are those of a real one, of 270 million parameters."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = next(each for each in read_blocks(page) if each.notes.get("sdk") == "pydantic-ai")
+    with text_model() as model:
+        model.says = "It says 18 °C and clear."
+        code = block.text.replace("http://127.0.0.1:8080/v1", model.url)
+        printed = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, encoding="utf-8")
+    assert printed.stdout.replace("Bern", "Paris") == block.output
+    assert "18 °C and clear" in str(model.bodies[1]["messages"][-1]["content"])
 
 
 def test_the_wrong_pairing_is_told() -> None:
