@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from streamtools.gateway import ToolCallTransport
 from streamtools.gateway.service import app
-from tests.support.gateway import SCHEMA, answer, begin, request, stream, whole
+from tests.sdks.judge import faults
+from tests.support.gateway import SCHEMA, answer, begin
 from tests.support.readme import ROOT, read_blocks
+from tests.support.scenes import SCENES
 from tests.support.serving import Served
-from tests.support.text_model import ASKS, SAYS, TextModel, text_model
+from tests.support.text_model import SAYS, TextModel, text_model
 
 pytestmark = [
     pytest.mark.sdk,
@@ -29,6 +30,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
 ]
 
+BEYOND_TYPES = {  # what servers send, and the SDKs keep
+    "openai": frozenset(("reasoning_content",)),
+    "responses": frozenset(("store", "name")),  # of arguments that are done, the second: earlier versions want it
+    "anthropic": frozenset[str](),
+}
 FUNCTION = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}}
 
 
@@ -215,7 +221,7 @@ async def test_errors_are_those_of_the_sdk(upstream: TextModel) -> None:
 
 
 def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
-    """Each event and each body, and each request that reaches the upstream, to the leaves."""
+    """Each event and each body of each scene, and each request that reaches the upstream, walked to the leaves."""
     from anthropic.types import Message, RawMessageStreamEvent
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Plain
@@ -227,22 +233,24 @@ def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
         "responses": (ResponseStreamEvent, Response),
         "anthropic": (RawMessageStreamEvent, Message),
     }
-    cut = ASKS[:-20]
+    told = []
     for client, (event_type, body_type) in types.items():
-        read_event, read_body = TypeAdapter(event_type).validate_python, TypeAdapter(body_type).validate_python
-        for text, finish in ((ASKS, "stop"), (SAYS, "stop"), (cut, "length")):
+        for name, scene in SCENES.items():
             for streamed in (True, False):
-                exchange = begin(client, request(client, streamed=streamed))
+                exchange = begin(client, scene.asked(client, streamed=streamed), **scene.options)
                 assert exchange.request is not None
-                TypeAdapter(Streaming if streamed else Plain).validate_json(exchange.request.body)
-                body = answer(exchange, stream([text], finish) if streamed else whole(text, finish))
+                asked = json.loads(exchange.request.body)
+                told += faults(Streaming if streamed else Plain, asked, f"{client}, {name}, its request")
+                body = answer(exchange, scene.answered(streamed=streamed))
                 if not streamed:
-                    read_body(json.loads(body))
-                    continue
-                for each in filter(None, body.split(b"\n\n")):
-                    data = each.rpartition(b"data: ")[2]
-                    if data != b"[DONE]":
-                        read_event(json.loads(data))
+                    events, kind = [json.loads(body)], body_type
+                else:
+                    lines = [each.rpartition(b"\n")[2].removeprefix(b"data: ") for each in body.split(b"\n\n") if each]
+                    events, kind = [json.loads(each) for each in lines if each != b"[DONE]"], event_type
+                for each in events:
+                    if "error" not in each or client == "responses":  # which has its error in the response
+                        told += faults(kind, each, f"{client}, {name}", BEYOND_TYPES[client])
+    assert [] == told
 
 
 def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixture[str]) -> None:
