@@ -9,5 +9,9 @@ from __future__ import annotations
 from streamtools.testing.expectations import Expected, assert_events, read_events
 from streamtools.testing.fixture import NetworkBlocked, RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws
+from streamtools.testing.ledger_laws import assert_ledger_laws
 
-__all__ = ["Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]
+__all__ = [
+    *("Expected", "NetworkBlocked", "RecordingFixture"),
+    *("assert_events", "assert_laws", "assert_ledger_laws", "every_cut", "read_events"),
+]
