@@ -1,4 +1,4 @@
-"""Test a backend that streams: recordings replayed for ever, events expected, laws for dialects of one's own.
+"""Test a backend that streams: recordings replayed for ever, events expected, laws for what is one's own.
 
 Installing streamtools gives pytest the fixture and the marker `recording`; what is here is for tests to import. Needs
 the extra `test`, which is pytest and hypothesis, where it is used: nothing here loads them before.
@@ -12,6 +12,12 @@ from streamtools.testing.laws import assert_laws
 from streamtools.testing.ledger_laws import assert_ledger_laws
 
 __all__ = [
-    *("Expected", "NetworkBlocked", "RecordingFixture"),
-    *("assert_events", "assert_laws", "assert_ledger_laws", "every_cut", "read_events"),
+    "Expected",
+    "NetworkBlocked",
+    "RecordingFixture",
+    "assert_events",
+    "assert_laws",
+    "assert_ledger_laws",
+    "every_cut",
+    "read_events",
 ]

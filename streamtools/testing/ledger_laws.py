@@ -96,7 +96,12 @@ async def _of_many_one_begins(ledger: CallLedger, clock: Clock) -> None:
 async def _tells_calls_apart(ledger: CallLedger, clock: Clock) -> None:
     """Another run, another id, another name and other arguments each make another call."""
     await ledger.begin("run_1", _CALL)
-    others: Iterable[dict[str, Any]] = {"id": "call_2"}, {"name": "look"}, {"arguments": {"to": "Bob"}}, {"arguments": {}}
+    others: Iterable[dict[str, Any]] = (
+        {"id": "call_2"},
+        {"name": "look"},
+        {"arguments": {"to": "Bob"}},
+        {"arguments": {}},
+    )
     for change in others:
         given = {"id": "call_1", "name": "pay", "arguments": {"to": "Ann"}, "dialect": "native", **change}
         assert await ledger.begin("run_1", ToolCall(**given)) is None, change
@@ -146,7 +151,7 @@ async def _fences(ledger: CallLedger, clock: Clock) -> None:
     assert await _is_refused(ledger.begin("run_1", _another(4)))
     assert await ledger.begin("run_2", _CALL) is None, "it is another run"
     await ledger.finish("run_1", _DONE)  # its tool has run, whoever drives the run now
-    assert [each.outcome for each in await ledger.entries("run_1")][0] == _DONE
+    assert (await ledger.entries("run_1"))[0].outcome == _DONE
 
 
 async def _fences_under_way(ledger: CallLedger, clock: Clock) -> None:

@@ -77,11 +77,12 @@ SELECT COALESCE(?1, extract(epoch FROM clock_timestamp()))::float8,
 class PostgresLedger(SQLLedger):
     """A ledger in a database of PostgreSQL. Needs the extra `postgres`.
 
-    `conninfo` is what libpq takes, a URL say; without a `connect_timeout`, that is ten seconds. The tables `calls` and `runs` are made in the `schema` where it has none.
-    They hold the arguments and the results of tools. A process that dies is noticed when its `lease` is over, in
-    seconds. Entries that have ended are kept for `keep` seconds; their number has no bound but the disk. At most
-    `connections` are open, in one event loop: `async with`, or `aclose()`, closes those that wait. The time is that of
-    the server, unless a `clock` tells seconds since 1970, to all processes the same.
+    `conninfo` is what libpq takes, a URL say; without a `connect_timeout`, that is ten seconds. The tables `calls` and
+    `runs` are made in the `schema` where it has none. They hold the arguments and the results of tools. A process that
+    dies is noticed when its `lease` is over, in seconds. Entries that have ended are kept for `keep` seconds; their
+    number has no bound but the disk. At most `connections` are open, in one event loop: `async with`, or `aclose()`,
+    closes those that wait. The time is that of the server, unless a `clock` tells seconds since 1970, to all processes
+    the same.
 
     Raises what psycopg raises: `psycopg.ProgrammingError` for a `conninfo` that is none, and, when it is used,
     `psycopg.OperationalError` above all, where there is no server.

@@ -43,7 +43,8 @@ ORDER BY began, scope, key LIMIT ?6
 _PRUNE = """
 DELETE FROM {at}calls WHERE (scope, key) IN (
     SELECT scope, key FROM {at}calls
-    WHERE ?1 IN (owner, '') AND (ended IS NOT NULL OR held <= ?2) AND until <= ?2 AND COALESCE(ended, began) <= ?3 {free}
+    WHERE ?1 IN (owner, '') AND (ended IS NOT NULL OR held <= ?2)
+        AND until <= ?2 AND COALESCE(ended, began) <= ?3 {free}
 )
 """
 
@@ -158,9 +159,7 @@ class SQLLedger:
         """Return the time, in seconds since 1970."""
         raise NotImplementedError
 
-    async def _do(
-        self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False
-    ) -> T:
+    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
         """Return what `work` returns, in one transaction that is committed then; it only `reads`, maybe.
 
         A wait is cancelled at once. What is done late counts, unless the work `withdraws`.

@@ -48,6 +48,7 @@ CREATE TABLE runs (scope TEXT PRIMARY KEY, epoch INTEGER NOT NULL, since REAL NO
 PRAGMA user_version = 1;
 """
 
+
 class SQLiteLedger(SQLLedger):
     """A ledger in a file, which lasts, and which several processes of one machine may share.
 

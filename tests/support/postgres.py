@@ -49,7 +49,12 @@ def postgres_server() -> Iterator[PostgresServer]:
         subprocess.run([programs / "initdb", *makes], user=user, cwd=place, check=True, stdout=subprocess.DEVNULL)
         port = _free_port()
         options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
-        command = [programs / "postgres", "-D", data, *(f"--{name}={value}" for name, value in options.items())]
+        command: list[str | Path] = [
+            programs / "postgres",
+            "-D",
+            data,
+            *(f"--{name}={value}" for name, value in options.items()),
+        ]
         log = Path(place) / "log"
         with log.open("wb") as said:
             process = subprocess.Popen(command, user=user, cwd=place, stdout=said, stderr=said)

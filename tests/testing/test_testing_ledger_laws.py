@@ -1,4 +1,4 @@
-"""`assert_ledger_laws` fails for a ledger that breaks a law, and says which: one fault each, planted into one of ours."""
+"""`assert_ledger_laws` fails for a ledger that breaks a law, and tells which: faults, planted into one of ours."""
 
 from __future__ import annotations
 

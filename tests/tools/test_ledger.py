@@ -47,10 +47,10 @@ def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
             case "memory":
                 yield MemoryLedger(clock=clock)
             case "file":
-                ledger = SQLiteLedger(tmp_path / f"{next(numbers)}.sqlite", clock=clock)
-                yield ledger
-                ledger.close()
-                ledger.close()
+                file = SQLiteLedger(tmp_path / f"{next(numbers)}.sqlite", clock=clock)
+                yield file
+                file.close()
+                file.close()
             case _:
                 server: PostgresServer = request.getfixturevalue("postgres")
                 schema = f"{request.node.name} {next(numbers)}"

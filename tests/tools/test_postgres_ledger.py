@@ -77,7 +77,9 @@ async def test_connections_that_the_server_has_closed(ledger: PostgresLedger, po
     """They are replaced, and nobody hears of it: nothing had been done on them."""
     await ledger.begin("run_1", CALL, Claim(holder="h"))
     with other(ledger, postgres) as connection:
-        ended = connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query = 'COMMIT'")
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query = 'COMMIT'"
+        )
         assert (True,) in ended.fetchall()
     entry = await ledger.begin("run_1", CALL, Claim(holder="g"))
     assert entry is not None
