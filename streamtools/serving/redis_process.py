@@ -87,9 +87,17 @@ class RedisProcess:
         stem = f"{self._set.prefix}:{{{log_key(owner, '')}}}:"
         return stem + "runs", stem + "conversations", stem + "running"
 
-    async def execute(self, *args: Word) -> Any:
-        """Return the reply to one command."""
-        return await self._client.execute(*args)
+    async def patiently(self, *args: Word, seconds: float | None = None) -> Any:
+        """Return the reply to a command that may be sent twice; while the server is away, try again for a while."""
+        pause, until = 0.05, anyio.current_time() + (self._set.lease / 3 if seconds is None else seconds)
+        while True:
+            try:
+                return await self._client.execute(*args)
+            except Exception as error:
+                if anyio.current_time() > until:
+                    raise OwnerUnreachable("the server that holds the runs does not answer") from error
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
 
     async def run_script(self, script: str, keys: Iterable[str], *args: Word) -> Any:
         """Return what a script returns."""
@@ -198,12 +206,14 @@ class RedisProcess:
     async def look(self, key: str) -> Look:
         """Return how a run stands."""
         keys = self.keys(key)
-        first, last, token, since, over = await self.run_script(scripts.LOOK, (keys.log, keys.meta))
+        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta)
+        first, last, token, since, over = await self.patiently(*args, seconds=self._set.patience)
         return Look(first, last, token.decode(), since, bool(over))
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
         """Return the next events behind a seq."""
-        return _read_entries(await self.execute("XRANGE", self.keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE))
+        args = ("XRANGE", self.keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
+        return _read_entries(await self.patiently(*args, seconds=self._set.patience))
 
     async def follow(self, key: str, look: Look) -> Feed:
         """Return the feed of a run, for one reader more."""
@@ -348,7 +358,7 @@ class RedisProcess:
 
     async def say_read(self, key: str) -> None:
         """Tell the owner of a run that it is read here."""
-        await self.execute("SET", self.keys(key).readers, 1, "PX", self._ms(self._set.lease))
+        await self._client.execute("SET", self.keys(key).readers, 1, "PX", self._ms(self._set.lease))
 
     async def _say_read(self) -> None:
         for key in list(self.read):

@@ -116,7 +116,11 @@ class RedisStore:
             owner, _, run_id = key.partition("/")
             tail = await self._begin(key, owner, run_id, lambda: None)
         if event.seq > tail.written:
-            tail.add(event.seq, event.to_json().encode())
+            data = event.to_json().encode()
+            if type(event) is Done:
+                tail.final = event.seq, data, stored_result.store(TurnResult(reason=event.reason))
+            else:
+                tail.add(event.seq, data)
             tail.may_gap = not tail.written
             process.press(tail)
             with anyio.fail_after(_SETTLING):
@@ -155,9 +159,9 @@ class RedisStore:
         keys = process.keys(key)
         tail = Tail(key, run_id, owner, 1, process.id, on_loss)
         meta = ("owner", owner, "run_id", run_id, "note", json.dumps(note))
-        said = await process.run_script(
-            scripts.BEGIN,
-            (keys.meta, keys.lease, process.shared("running"), *process.of_owner(owner)),
+        names = (keys.meta, keys.lease, process.shared("running"), *process.of_owner(owner))
+        said = await process.patiently(
+            *("EVAL", scripts.BEGIN, len(names), *names),
             *(key, run_id, tail.token, int(self.lease * 1000), most or 0, conversation or "", *meta),
         )
         if said == b"there":
@@ -170,7 +174,7 @@ class RedisStore:
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run that another process drives or has driven. Raises `RunNotFound`."""
         key = log_key(owner, run_id)
-        meta = await self.process.execute(
+        meta = await self.process.patiently(
             "HMGET", self.process.keys(key).meta, "token", "conversation", "note", "ended"
         )
         if meta[0] is None:
@@ -181,23 +185,23 @@ class RedisStore:
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
         """Return the id of the last run of a conversation."""
-        id = await self.process.execute("HGET", self.process.of_owner(owner)[1], conversation)
+        id = await self.process.patiently("HGET", self.process.of_owner(owner)[1], conversation)
         return None if id is None else id.decode()
 
     async def list(self, owner: str, limit: int) -> list[str]:
         """Return ids of an owner's runs, the last first; those that are kept no more are left out, and forgotten."""
         runs = self.process.of_owner(owner)[0]
         found = list[str]()
-        for id in await self.process.execute("ZREVRANGE", runs, 0, limit - 1):
-            if await self.process.execute("EXISTS", self.process.keys(log_key(owner, id.decode())).meta):
+        for id in await self.process.patiently("ZREVRANGE", runs, 0, limit - 1):
+            if await self.process.patiently("EXISTS", self.process.keys(log_key(owner, id.decode())).meta):
                 found.append(id.decode())
             else:
-                await self.process.execute("ZREM", runs, id)
+                await self.process.patiently("ZREM", runs, id)
         return found
 
     async def read_end(self, key: str) -> bytes | None:
         """Return what a run has come to, as it is stored."""
-        ended: bytes | None = await self.process.execute("HGET", self.process.keys(key).meta, "ended")
+        ended: bytes | None = await self.process.patiently("HGET", self.process.keys(key).meta, "ended")
         return ended
 
     # What others ask of this process.
@@ -226,7 +230,7 @@ class RedisStore:
         if word != b"claimed":
             return
         owner, run_id = (
-            each.decode() for each in await process.execute("HMGET", process.keys(key).meta, "owner", "run_id")
+            each.decode() for each in await process.patiently("HMGET", process.keys(key).meta, "owner", "run_id")
         )
         log.warning("run_taken_over", run_id=run_id, epoch=epoch)
         tail = Tail(key, run_id, owner, epoch, process.id, lambda: None)

@@ -9,5 +9,15 @@ from __future__ import annotations
 from streamtools.testing.expectations import Expected, assert_events, read_events
 from streamtools.testing.fixture import NetworkBlocked, RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws
+from streamtools.testing.log_laws import assert_log_laws
 
-__all__ = ["Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]
+__all__ = [
+    "Expected",
+    "NetworkBlocked",
+    "RecordingFixture",
+    "assert_events",
+    "assert_laws",
+    "assert_log_laws",
+    "every_cut",
+    "read_events",
+]

@@ -14,7 +14,7 @@ from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, OwnerUnreachable
 from streamtools.events import Done, Error, ProviderCompleted, UIEvent, Warning
 from streamtools.outputs import validate
-from streamtools.runs import RedisStore, Run, Runs
+from streamtools.runs import RedisStore, Runs
 from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import Tool, held, read

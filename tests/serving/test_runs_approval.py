@@ -11,7 +11,7 @@ from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, DecisionRefused
 from streamtools.recording import shipped
 from streamtools.runs import Runs
-from streamtools.tools import Answer, Decidable, Deny
+from streamtools.tools import Answer, Deny
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,6 @@ async def test_a_decision_that_was_made_elsewhere() -> None:
     bank = Bank()
 
     async def decide(run: Any) -> None:
-        assert isinstance(run, Decidable)
         await run.decide("n0", Deny("no"))
         await run.decide("n1", Answer({"page": 1}))
 

@@ -112,7 +112,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
     "apps.cli": {"anyio", "httpx", "httpx_sse", "msgspec", "rich", "structlog", "uvicorn"},
-    "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
+    "testing": {"anyio", "httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),
 }
