@@ -41,6 +41,8 @@ class Tail:
         """All is written, or nothing more will be."""
         self.is_fenced = False
         self.may_gap = False
+        self.will_end = False
+        """Whether its run is driven here, and comes to an end."""
         self.on_read: Callable[[], object] = lambda: None
         """Called now and again while another process says that it is read there."""
         self._moved = anyio.Event()

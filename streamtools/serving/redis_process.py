@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 _AT_ONCE = 64  # runs that are written together
 _RENEWED = 100  # and whose leases are renewed together
 _PAGE = 256  # events that a reader who is behind gets at once
+SETTLING = 10.0  # seconds in which the end of a run has to be written: whoever waits for it waits no longer
 _LONGEST = 1.0  # seconds between two attempts to reach the server
 
 
@@ -70,9 +71,24 @@ class RedisProcess:
         self._claiming: set[str] = set()
 
     def start(self) -> None:
-        """Begin its tasks."""
-        for task in (self._write, self._listen, self._tend):
-            self._tasks.start_soon(task)
+        """Begin its tasks, which outlive the cancellation of others until what their runs say at their end is written."""
+        self._tasks.start_soon(self._live)
+
+    async def _live(self) -> None:
+        with anyio.CancelScope(shield=True) as whole:
+            self._tasks.start_soon(self._end_with, whole)
+            async with anyio.create_task_group() as group:
+                for task in (self._write, self._listen, self._tend):
+                    group.start_soon(task)
+
+    async def _end_with(self, whole: anyio.CancelScope) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(SETTLING, shield=True):
+                while ending := [tail for tail in self.tails.values() if tail.will_end or tail.final]:
+                    await ending[0].settled.wait()
+            whole.cancel()
 
     def keys(self, key: str) -> Keys:
         """Return the keys of a run."""

@@ -25,7 +25,7 @@ from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import Journal, log_key
 from streamtools.serving.lost_run import close_lost
 from streamtools.serving.redis_log import Look, RedisReader, Tail
-from streamtools.serving.redis_process import RedisProcess, Settings
+from streamtools.serving.redis_process import SETTLING, RedisProcess, Settings
 from streamtools.serving.run import Attachment, Run
 from streamtools.stream import stored_result
 from streamtools.stream.result import Collector, TurnResult
@@ -34,8 +34,6 @@ from streamtools.tools.call import loggable
 from streamtools.tools.redis_client import RedisClient, open_client
 
 log = structlog.get_logger(__name__)
-
-_SETTLING = 10.0  # seconds in which the end of a run has to be written: whoever waits for it waits no longer
 
 
 class RedisStore:
@@ -123,7 +121,7 @@ class RedisStore:
                 tail.add(event.seq, data)
             tail.may_gap = not tail.written
             process.press(tail)
-            with anyio.fail_after(_SETTLING):
+            with anyio.fail_after(SETTLING):
                 await tail.wait_for(event.seq)
         return event.seq
 
@@ -141,7 +139,7 @@ class RedisStore:
         key = log_key(run.owner, run.id)
         of = {"conversation": run.conversation, "note": run.note}
         tail = await self._begin(key, run.owner, run.id, run.cancel, most=most, **of)
-        tail.on_read = run.put_off
+        tail.on_read, tail.will_end = run.put_off, True
         run.write_into(RedisJournal(self, run, tail))
 
     async def _begin(
@@ -298,13 +296,13 @@ class RedisJournal(Journal):
 
     async def settle(self) -> TurnResult | None:
         """Wait until all is written; return what the run has come to, if another process has ended it."""
-        with anyio.move_on_after(_SETTLING) as scope:
+        with anyio.move_on_after(SETTLING) as scope:
             await self.tail.settled.wait()
         if scope.cancelled_caught:
             log.warning("end_not_written_yet", run_id=self.tail.run_id)
         if not self.tail.is_fenced:
             return None
-        with anyio.move_on_after(_SETTLING):
+        with anyio.move_on_after(SETTLING):
             try:
                 ended = await self._store.read_end(self.key)
                 return None if ended is None else stored_result.read(ended).result
