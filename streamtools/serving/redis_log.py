@@ -25,6 +25,16 @@ _MOST = 10_000  # events that may wait while the server is away,
 _MOST_BYTES = 1 << 24  # and bytes
 
 
+class Settings(NamedTuple):
+    """What all processes agree on; see `RedisStore`."""
+
+    prefix: str
+    lease: float
+    keep: float
+    length: int
+    patience: float
+
+
 class Tail:
     """What the owner of a run has to write, and the token under which it does."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import msgspec
@@ -22,7 +22,7 @@ from streamtools.errors import OwnerUnreachable
 from streamtools.events import UIEvent, read_ui_event
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
-from streamtools.serving.redis_log import Feed, Look, Tail
+from streamtools.serving.redis_log import Feed, Look, Settings, Tail
 from streamtools.serving.redis_scripts import Keys, run_keys
 from streamtools.tools.call import loggable
 from streamtools.tools.redis_client import RedisClient, Word
@@ -34,16 +34,6 @@ _RENEWED = 100  # and whose leases are renewed together
 _PAGE = 256  # events that a reader who is behind gets at once
 SETTLING = 10.0  # seconds in which the end of a run has to be written: whoever waits for it waits no longer
 _LONGEST = 1.0  # seconds between two attempts to reach the server
-
-
-class Settings(NamedTuple):
-    """What all processes agree on; see `RedisStore`."""
-
-    prefix: str
-    lease: float
-    keep: float
-    length: int
-    patience: float
 
 
 class RedisProcess:
@@ -71,7 +61,7 @@ class RedisProcess:
         self._claiming: set[str] = set()
 
     def start(self) -> None:
-        """Begin its tasks, which outlive the cancellation of others until what their runs say at their end is written."""
+        """Begin its tasks, which outlive a cancellation until what the runs say at their end is written."""
         self._tasks.start_soon(self._live)
 
     async def _live(self) -> None:

@@ -24,8 +24,8 @@ from streamtools.events import Done, UIEvent
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import Journal, log_key
 from streamtools.serving.lost_run import close_lost
-from streamtools.serving.redis_log import Look, RedisReader, Tail
-from streamtools.serving.redis_process import SETTLING, RedisProcess, Settings
+from streamtools.serving.redis_log import Look, RedisReader, Settings, Tail
+from streamtools.serving.redis_process import SETTLING, RedisProcess
 from streamtools.serving.run import Attachment, Run
 from streamtools.stream import stored_result
 from streamtools.stream.result import Collector, TurnResult

@@ -23,7 +23,7 @@ from tests.support.cut_client import CutClient
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script, story, texts
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
 STOP = ProviderCompleted(finish_reason="stop")
 LEASE = 0.5

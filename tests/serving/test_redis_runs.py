@@ -25,7 +25,7 @@ from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script, texts
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
 STOP = ProviderCompleted(finish_reason="stop")
 

@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps": (),
     "testing": {
-        *("errors", "limits", "json_values", "events", "sources", "parsing", "tools", "machine"),
+        *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine"),
         *("recording", "recording.event_replay"),
     },
     # the doors
@@ -91,8 +91,8 @@ MAY_USE: dict[str, Collection[str]] = {
     "sources": {"anyio", "msgspec"},
     "parsing": {"json_repair"},
     "tools": {
-        *("anyio", "coredis", "httpx", "mcp", "msgspec", "pydantic", "pydantic_core", "redis", "structlog"),
-        "typing_extensions",
+        *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
+        *("redis", "structlog", "typing_extensions"),
     },
     "recording": {"anyio", "msgspec"},
     "recording.event_replay": (),
@@ -141,7 +141,7 @@ RIM = {
     *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
-    "tools.sqlite_ledger",
+    *("tools.postgres_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 
