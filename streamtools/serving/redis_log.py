@@ -51,6 +51,8 @@ class Tail:
         """All is written, or nothing more will be."""
         self.is_fenced = False
         self.may_gap = False
+        self.is_doubtful = False
+        """Whether the server seems to have lost something of it."""
         self.will_end = False
         """Whether its run is driven here, and comes to an end."""
         self.on_read: Callable[[], object] = lambda: None
@@ -80,7 +82,7 @@ class Tail:
     @property
     def is_dirty(self) -> bool:
         """Whether anything is to be written."""
-        return bool(self._pending) or self.is_at_end
+        return bool(self._pending) or self.is_at_end or self.is_doubtful
 
     def add(self, seq: int, data: bytes) -> None:
         """Have an event written."""
@@ -124,6 +126,8 @@ class Tail:
 
     def rewind(self, last: int, epoch: int) -> None:
         """Write again what the server has lost, which has nothing behind `last`, under a new epoch."""
+        while self._pending and self._pending[0][0] <= last:
+            self._size -= len(self._pending.popleft()[1])
         again = [(seq, data) for _, seq, data in self._kept if seq > last]
         self._kept.clear()
         self._pending.extendleft(reversed(again))

@@ -53,6 +53,7 @@ class RedisProcess:
         self._feeds: dict[str, Feed] = {}
         self._dirty: dict[str, Tail] = {}
         self._more = anyio.Event()
+        self._sweeps = 0.0  # from when on: after an outage all leases are over, and owners that live come first
         self._away: float | None = None  # since when the server is
         self._deaf: float | None = None  # and since when nothing is heard of it
         self._heard = "0-0"
@@ -129,6 +130,9 @@ class RedisProcess:
                 await self._more.wait()
             tails = [self._dirty.pop(key) for key in list(self._dirty)[:_AT_ONCE]]
             try:
+                for tail in tails:
+                    if tail.is_doubtful:
+                        await self._reclaim(tail)
                 await self._append([(tail, batch) for tail in tails if (batch := tail.batch())])
                 for tail in tails:
                     if tail.is_at_end:
@@ -170,14 +174,13 @@ class RedisProcess:
     async def _settle(self, tail: Tail, word: bytes, last: int) -> None:
         if word == b"ok":
             tail.settle(last)
-        elif word == b"fenced":
-            self._lose(tail)
         else:
             await self._reclaim(tail)
 
     async def _reclaim(self, tail: Tail) -> None:
-        """Write again what the server has forgotten, as another owner than before."""
+        """Write again what the server has forgotten, as another owner than before; or lose a run that is another's."""
         word, epoch, last = await self.claim(tail.key, tail.token)
+        tail.is_doubtful = False
         if word == b"claimed":
             log.warning("events_written_again", run_id=tail.run_id, behind=last)
             tail.rewind(last, epoch)
@@ -193,6 +196,7 @@ class RedisProcess:
 
     def _note_away(self, error: Exception) -> None:
         now = anyio.current_time()
+        self._sweeps = now + self._set.lease / 2
         if self._away is None:
             self._away = now
             log.warning("redis_away", **loggable(error))
@@ -256,6 +260,7 @@ class RedisProcess:
                         self._deaf, pause = None, 0.05
             except Exception as error:
                 now = anyio.current_time()
+                self._sweeps = now + self._set.lease / 2
                 if self._deaf is None:
                     self._deaf = now
                     log.warning("redis_not_heard", **loggable(error))
@@ -334,8 +339,9 @@ class RedisProcess:
             try:
                 await self._renew()
                 await self._say_read()
-                for key in await self.run_script(scripts.EXPIRED, (self.shared("running"),)):
-                    self._tasks.start_soon(self._take_over, key.decode())
+                if anyio.current_time() >= self._sweeps:
+                    for key in await self.run_script(scripts.EXPIRED, (self.shared("running"),)):
+                        self._tasks.start_soon(self._take_over, key.decode())
                 self._away = None
             except Exception as error:
                 self._note_away(error)
@@ -346,19 +352,18 @@ class RedisProcess:
         for start in range(0, len(tails), _RENEWED):
             some = tails[start : start + _RENEWED]
             names, args = [self.shared("running")], list[Word]()
-            tokens = [tail.token for tail in some]
+            before = [(tail.token, tail.written) for tail in some]
             for tail in some:
                 names += self.keys(tail.key)[:4]
                 args += (tail.token, tail.key)
             told = await self.run_script(scripts.RENEW, names, self._ms(self._set.lease), *args)
-            for tail, token, (is_ours, last, is_read) in zip(some, tokens, told, strict=True):
+            for tail, (token, written), (is_ours, last, is_read) in zip(some, before, told, strict=True):
                 tail.forget()
                 if token != tail.token or tail.settled.is_set():
                     continue  # meanwhile it was claimed anew, or has ended
-                if not is_ours:
-                    self._lose(tail)
-                elif last < tail.written:
-                    await self._reclaim(tail)
+                if not is_ours or last < written:
+                    tail.is_doubtful = True
+                    self.press(tail)
                 elif is_read:
                     tail.on_read()
 

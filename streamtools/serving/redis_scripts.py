@@ -49,7 +49,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 local most = tonumber(ARGV[5])
 if most > 0 and redis.call('SCARD', KEYS[6]) >= most then return 'full' end
-redis.call('HSET', KEYS[1], 'epoch', 1, 'token', ARGV[3], 'since', 0, 'conversation', ARGV[6], unpack(ARGV, 7))
+redis.call('HSET', KEYS[1], 'token', ARGV[3], 'since', 0, 'conversation', ARGV[6], unpack(ARGV, 7))
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
 redis.call('ZADD', KEYS[3], now + tonumber(ARGV[4]), ARGV[1])
 redis.call('ZADD', KEYS[4], now, ARGV[2])
@@ -158,12 +158,16 @@ if not kept[1] or kept[2] then
   redis.call('ZREM', KEYS[4], ARGV[3])
   return {'over', 0, 0}
 end
-if ARGV[4] ~= '' then
-  if kept[1] ~= ARGV[4] then return {'held', 0, 0} end
+local epoch, owner = string.match(kept[1], '(%d+):(.*)')
+epoch = tonumber(epoch)
+if ARGV[4] ~= '' then  -- a server that has lost its last writes may have an earlier token of this owner
+  local mine = tonumber(string.match(ARGV[4], '%d+'))
+  if owner ~= ARGV[1] or epoch > mine then return {'held', 0, 0} end
+  epoch = mine
 elseif redis.call('EXISTS', KEYS[3]) == 1 then
   return {'held', 0, 0}
 end
-local epoch = redis.call('HINCRBY', KEYS[2], 'epoch', 1)
+epoch = epoch + 1
 local last = last_of(KEYS[1])
 redis.call('HSET', KEYS[2], 'token', epoch .. ':' .. ARGV[1], 'since', last)
 redis.call('SET', KEYS[3], epoch .. ':' .. ARGV[1], 'PX', ARGV[2])

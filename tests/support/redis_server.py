@@ -17,9 +17,11 @@ class RedisServer:
     """One server, on a port that was free. `fsync` is `always` or `everysec` for one that keeps a file, or None."""
 
     def __init__(self, *options: str, fsync: str | None = None) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = 0
+        while not 0 < self.port < 55_000:  # a cluster uses a port 10,000 above it
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = free.getsockname()[1]
         self.folder = Path(tempfile.mkdtemp(prefix="streamtools-redis-"))
         kept = ("--appendonly", "yes", "--appendfsync", fsync) if fsync else ("--appendonly", "no")
         self._command = [
@@ -46,6 +48,7 @@ class RedisServer:
             except OSError:
                 pass
             time.sleep(0.01)
+        self.kill()
         raise RuntimeError((self.folder / "log").read_text())
 
     def kill(self) -> None:
