@@ -10,6 +10,7 @@ from streamtools.testing.expectations import Expected, assert_events, read_event
 from streamtools.testing.fixture import NetworkBlocked, RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws
 from streamtools.testing.ledger_laws import assert_ledger_laws
+from streamtools.testing.log_laws import assert_log_laws
 
 __all__ = [
     "Expected",
@@ -18,6 +19,7 @@ __all__ = [
     "assert_events",
     "assert_laws",
     "assert_ledger_laws",
+    "assert_log_laws",
     "every_cut",
     "read_events",
 ]
