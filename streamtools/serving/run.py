@@ -267,9 +267,7 @@ class Run:
 
     async def tail(self) -> tuple[int, bool]:
         """Return the `seq` of the last event that can be read, 0 where there is none yet, and whether it is `done`."""
-        journal = self._journal
-        last = journal.done.seq if journal.done is not None and self.ended else journal.logged
-        return last, journal.done is not None and last == journal.done.seq
+        return await self._journal.look()
 
     async def stop(self) -> None:
         """End the run for all its readers with `done(cancelled)`, and wait until what is behind it is closed.

@@ -13,7 +13,8 @@ import pytest
 
 from streamtools.events import Done, Text, UIEvent
 from streamtools.outputs.asgi import Shutdown, durable_stream_response
-from streamtools.runs import MemoryEventLog, Run, Runs
+from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
+from tests.support.redis_server import RedisServer
 from tests.support.serving import Exchange, read_frames
 
 pytestmark = pytest.mark.anyio
@@ -228,3 +229,22 @@ async def test_who_is_at_the_end_is_told_so_at_once() -> None:
             await exchange.has_sent(3)
             exchange.gone.set()
         assert b'"text":"b"' in exchange.chunks[1]
+
+
+@pytest.mark.servers
+async def test_a_run_of_another_process() -> None:
+    """It is the same stream at whichever process asks for it."""
+    answer = Answer()
+    with RedisServer() as server:
+        async with Runs(RedisStore(server.url)) as here, Runs(RedisStore(server.url)) as there:
+            run = await here.start(answer.stream(), owner="ann")
+            found = await there.find(run.id, owner="ann")
+            await said(run, answer, "a")
+            for each in run, found:
+                assert ["start", "a"] == events(await ask(each))
+                assert 204 == (await ask(each, "offset=now&live=long-poll", long_poll=0.01)).status
+            await said(run, answer, "b", done=True)
+            for each in run, found:
+                rest = await ask(each, "offset=0000000000000002&live=long-poll")
+                assert (["b", "done"], "true") == (events(rest), rest.headers["stream-closed"])
+                assert b"streamClosed" in b"".join((await ask(each, "offset=-1&live=sse")).chunks)
