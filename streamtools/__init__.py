@@ -16,6 +16,7 @@ from streamtools.events.ui_events import coalesce
 from streamtools.errors import Code, StreamToolsError
 from streamtools.calls import ToolCall
 from streamtools.limits import Limits
+from streamtools import rules
 from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from streamtools.recording.event_replay import replay
 
 __all__ = [
-    "events", "Code", "StreamToolsError", "Limits", "ToolCall", "sources", "Dialect", "dialects_for", "Parser", "parse",
-    "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult", "ToolError",
-    "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation", "augment_system_prompt",
+    "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
+    "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
+    "ToolError", "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation", "augment_system_prompt",
     "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
 ]  # fmt: skip
 

@@ -6,12 +6,14 @@ JSON is repaired) is a question of policy, and each policy holds for all dialect
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_parts import load_library
+from streamtools.rules.rule import Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,10 @@ class Options:
     """What one model may make us hold."""
     new_id: IdFactory = new_call_id
     """Makes the ids of calls; inject one to make replays repeat."""
+    text_rules: Sequence[Rule] = ()
+    """What is looked for in the visible text, and what becomes of it; `streamtools.rules` makes them."""
+    history: Literal["as_written", "as_shown"] = "as_written"
+    """Whether the history that goes back to the model has what rules have found, or what was shown."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -53,6 +59,8 @@ class Options:
             raise ValueError(f"limits is a Limits, not {self.limits!r}")
         if not callable(self.new_id):
             raise ValueError(f"new_id is a function, not {self.new_id!r}")
+        if isinstance(self.text_rules, Rule) or not all(isinstance(each, Rule) for each in self.text_rules):
+            raise ValueError(f"text_rules are rules, which `streamtools.rules` makes, not {self.text_rules!r}")
         if self.repair:
             load_library()
 
@@ -63,6 +71,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "after_call": ("show", "hide", "stop"),
     "in_code": ("text", "call", None),
     "calls_at": ("start", "anywhere"),
+    "history": ("as_written", "as_shown"),
 }
 
 
@@ -80,6 +89,8 @@ class OtherOptions(TypedDict, total=False):
     keep_markup: bool
     limits: Limits
     new_id: IdFactory
+    text_rules: Sequence[Rule]
+    history: Literal["as_written", "as_shown"]
 
 
 class ParserOptions(OtherOptions, total=False):
