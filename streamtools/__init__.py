@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
     "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
-    "ToolError", "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation", "augment_system_prompt",
-    "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
+    "ToolError", "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation",
+    "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
 ]  # fmt: skip
 
 _LATER = {

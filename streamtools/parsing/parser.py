@@ -7,24 +7,23 @@ state, so each state has a search (`_leaves`) that finds nothing in such a delta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Self, Unpack
 
-from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
-from streamtools.events import Call, CallDelta, Error, Reasoning, Text, UIEvent, Warning
+from streamtools.events import Call, CallDelta, Error, Text, UIEvent
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
+from streamtools.parsing.policies import Options, OtherOptions
 from streamtools.parsing.prose import Begun, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
 from streamtools.parsing.text_guard import TextGuard
 from streamtools.parsing.visible import Visible
+from streamtools.rules.matcher import Pieces
 from streamtools.rules.rule import Rule
 
 _BLOCK: Final = 8192  # characters that are read at once: what follows a call is copied, for each of many calls
@@ -307,9 +306,24 @@ class _GuardedParser(Parser):
 
     def __init__(self, *args: Any, number: Callable[[], int] | None = None, **options: Any) -> None:
         self._guard = TextGuard(options["text_rules"], number, keeps=options.get("history") != "as_shown")
+        self._matcher = self._guard.matcher
+        self._count = number
         super().__init__(*args, **options)
 
     def feed(self, delta: str) -> list[UIEvent]:
+        if self._shows and self._leaves(delta) is None and delta:  # as in a parser without rules
+            self._prose.last = delta
+            matcher, number = self._matcher, self._count
+            known = matcher.state.pieces.get(delta)
+            if known is not None and not (known[2] or matcher.held):
+                # `Matcher.feed`, inlined: nothing that a rule looks for begins in it.
+                matcher.state = known[0]
+                matcher.position += len(delta)
+                return [Text(delta) if number is None else Text(delta, number())]
+            shown = matcher.feed(delta)
+            if type(shown) is not str:
+                return self._tell(shown)
+            return ([Text(shown)] if number is None else [Text(shown, number())]) if shown else []
         return self._show(super().feed(delta) if self._guard.stopped_by is None else [])
 
     def close(self) -> list[UIEvent]:
@@ -341,6 +355,14 @@ class _GuardedParser(Parser):
         self._passed = 0, 0
         super()._begin()
 
+    def _tell(self, pieces: str | Pieces) -> list[UIEvent]:
+        """Return the events of matches and of the text around them."""
+        events: list[UIEvent] = []
+        self._guard.show(pieces, events)
+        if self._guard.stopped_by is not None:
+            self._leaves = always
+        return events
+
     def _show(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
         """Return what is seen of events; calls and errors behind the end of the answer are none."""
         guard = self._guard
@@ -353,46 +375,6 @@ class _GuardedParser(Parser):
             failed = [event for event in shown if isinstance(event, Error)][: len(self.errors) - errors]
             self.calls[calls:], self.errors[errors:] = came, failed
             self._passed = len(self.calls), len(self.errors)
+        if guard.stopped_by is not None:
+            self._leaves = always
         return shown
-
-
-# Parsing without streaming: the same parser, fed everything and closed.
-
-
-@dataclass(frozen=True)
-class ParseResult:
-    """What a text holds, by kind and, in `events`, in order."""
-
-    content: str
-    reasoning: str
-    calls: list[ToolCall]
-    errors: list[Error]
-    warnings: list[Warning]
-    events: list[UIEvent]
-
-
-def parse(
-    deltas: str | Iterable[str],
-    *,
-    dialects: Dialects = None,
-    tools: Any = None,
-    **options: Unpack[ParserOptions],
-) -> ParseResult:
-    """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
-
-    >>> parse('Look: ###:{"name": "now"}').calls[0].name
-    'now'
-    """
-    parser = Parser(dialects, tools, **options)
-    events: list[UIEvent] = []
-    for delta in [deltas] if isinstance(deltas, str) else deltas:
-        events += parser.feed(delta)
-    events += parser.close()
-    return ParseResult(
-        content="".join(event.text for event in events if isinstance(event, Text)),
-        reasoning="".join(event.text for event in events if isinstance(event, Reasoning)),
-        calls=parser.calls,
-        errors=[event for event in events if isinstance(event, Error)],
-        warnings=[event for event in events if isinstance(event, Warning)],
-        events=events,
-    )

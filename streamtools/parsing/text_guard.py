@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, Error, Matched, Raw, Reasoning, Text, Thinking, UIEvent, Warning
 from streamtools.rules.automaton import automaton_of
-from streamtools.rules.matcher import Found, Matcher, Pieces, shown
+from streamtools.rules.matcher import Found, Matcher, Pieces, in_place, shown
 from streamtools.rules.rule import Rule
 
 
@@ -25,36 +25,30 @@ class TextGuard:
         self._redacting = [rule for rule in rules if rule.redacts]
         self._number = number
         self._keeps = keeps
-        self._matcher = Matcher(automaton_of(rules))
+        self.matcher = Matcher(automaton_of(rules))
         self.begin()
 
     def begin(self) -> None:
         """Begin a turn."""
         self.stopped_by: Rule | None = None
         """The rule that has ended the turn; nothing comes out any more."""
-        self._matcher.begin()
-        self._ended = True  # no text has come since a call or reasoning
+        self.matcher.begin()
+        self._ended = 0  # where a call or reasoning has come last
 
     @property
     def held(self) -> str:
         """Text that may become a match."""
-        return self._matcher.held
+        return self.matcher.held
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
         """Return what the reader sees of events."""
         out: list[UIEvent] = []
-        number = self._number
         for event in events:
             kind = type(event)
             if kind is Text:
-                self._ended = False
-                pieces = self._matcher.feed(event.text)  # type: ignore[union-attr]  # as `kind` says
-                if len(pieces) == 1 and type(pieces[0]) is str:
-                    out.append(Text(pieces[0]) if number is None else Text(pieces[0], number()))
-                    continue
-                self._show(pieces, out)
+                self.show(self.matcher.feed(event.text), out)  # type: ignore[union-attr]  # as `kind` says
             else:
-                if not self._ended and (kind is Thinking or kind is Reasoning):
+                if kind is Thinking or kind is Reasoning:
                     self.end(out)
                 if self.stopped_by is None:
                     out.append(self._pass(event))
@@ -64,9 +58,9 @@ class TextGuard:
 
     def end(self, out: list[UIEvent]) -> None:
         """End what may become a match: something else than text comes here. Add what was held."""
-        if not self._ended:
-            self._ended = True
-            self._show(self._matcher.close(), out)
+        if self.matcher.position != self._ended:
+            self._ended = self.matcher.position
+            self.show(self.matcher.close(), out)
 
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event without matches in what it holds of the model's words beside the text."""
@@ -105,7 +99,7 @@ class TextGuard:
         if not cut:
             return shown(self._redacting, text)
         matcher = Matcher(automaton_of(self._redacting))
-        return _join(matcher.feed(text))
+        return in_place(matcher.feed(text))
 
     def _pass(self, event: Any) -> UIEvent:
         number = self._number
@@ -120,11 +114,13 @@ class TextGuard:
             made.keep(written)  # type: ignore[union-attr]  # which it has
         return made
 
-    def _show(self, pieces: Pieces, out: list[UIEvent]) -> None:
+    def show(self, pieces: str | Pieces, out: list[UIEvent]) -> None:
+        """Add what the reader sees of text and of matches in it."""
         number = self._number or int
-        for piece in pieces:
+        for piece in [pieces] if isinstance(pieces, str) else pieces:
             if not isinstance(piece, Found):
-                out.append(Text(piece, number()))
+                if piece:
+                    out.append(Text(piece, number()))
                 continue
             rule, match, position = piece
             text = rule.text_for(match)
@@ -137,7 +133,3 @@ class TextGuard:
             if rule.action in ("stop", "fail"):
                 self.stopped_by = rule
                 return
-
-
-def _join(pieces: Pieces) -> str:
-    return "".join(each.rule.text_for(each.text) if isinstance(each, Found) else each for each in pieces)

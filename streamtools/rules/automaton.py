@@ -17,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, final
 
 from streamtools.rules.pattern import Choice, Edge, Look, One, Repeat, Row, Tree
 from streamtools.rules.rule import Rule
 
 _STEPS: Final = 20_000
-"""Steps that are kept. One is some hundred bytes, and as long as there are no more, it is made once."""
+"""Steps that are kept, with characters, and as many with pieces of text. One is some hundred bytes."""
 _QUICK: Final = 3
 """Characters of the beginning of a match by which text is searched for one."""
 _WORD: Final = One(r"\w", 0)
@@ -37,7 +37,7 @@ Asked: TypeAlias = tuple[bool, int, int]
 
 
 class Step(NamedTuple):
-    """What becomes of the candidates with a character, beside the state that comes of it."""
+    """What becomes of the candidates with a character, and the state behind it."""
 
     asked: tuple[Asked, ...]
     """The matches on which it depends; with any, the rest is empty."""
@@ -49,38 +49,59 @@ class Step(NamedTuple):
     """The one of those that has matched with the character, and its rule."""
     ends: bool
     """Whether the last of them can match no more."""
+    matches: bool
+    """Whether something has matched, or may have."""
+    state: State
 
 
-class State(dict[str, "tuple[State | None, Step | None]"]):
-    """A state, with the steps that are known: by each character the next state, and what changes but for that."""
+@final
+class State(dict[str, "State | Step"]):
+    """A state, with the steps that are known, by character: the next state alone where the candidates stay the same."""
 
-    __slots__ = ("_automaton", "key", "outcomes")
+    __slots__ = ("_automaton", "_outcomes", "key", "pieces")
 
     def __init__(self, automaton: Automaton, key: Key) -> None:
         self._automaton = automaton
+        self._outcomes: dict[tuple[int, frozenset[Asked]], Step] = {}
         self.key = key
-        self.outcomes: dict[tuple[int, frozenset[Asked]], tuple[State, Step]] = {}
+        self.pieces: dict[str, tuple[State, Sequence[int], int]] = {}
+        """What comes of a whole piece of text in which nothing matches: the next state, where the candidates begin in
+        it, and how many characters at its end they hold; or -1, and the candidates as in `learn`, if earlier ones go
+        on. Texts of models are made of few different pieces."""
 
-    def __missing__(self, character: str) -> tuple[State | None, Step | None]:
+    def __missing__(self, character: str) -> State | Step:
         automaton = self._automaton
-        key, step = automaton.step(self.key, automaton.classes(character), None)
-        same = tuple(range(len(self.key[1])))
-        plain = not (step.asked or step.before or step.behind) and step.sources == same
-        found = (None if step.asked else automaton.state(key), None if plain else step)
+        step = automaton.step(self.key, automaton.classes(character), None)
+        same = not step.matches and step.sources == tuple(range(len(self.key[1])))
+        found = self[character] = step.state if same else step
         automaton.count()
-        self[character] = found
         return found
 
-    def decide(self, character: str, passed: frozenset[Asked]) -> tuple[State, Step]:
+    def decide(self, character: str, passed: frozenset[Asked]) -> Step:
         """Return the step that depends on checks, of which these have passed."""
         automaton = self._automaton
         classes = automaton.classes(character)
-        found = self.outcomes.get((classes, passed))
+        found = self._outcomes.get((classes, passed))
         if found is None:
-            key, step = automaton.step(self.key, classes, passed)
-            found = self.outcomes[classes, passed] = automaton.state(key), step
+            found = self._outcomes[classes, passed] = automaton.step(self.key, classes, passed)
             automaton.count()
         return found
+
+    def learn(self, piece: str, state: State, sources: Sequence[int]) -> None:
+        """Take note of what comes of a piece of text: the candidates that go on, and, as `~n`, that begin at `n`."""
+        if not sources:
+            self.pieces[piece] = state, (), 0
+        elif sources[0] < 0:  # and so are the others, which begin later
+            self.pieces[piece] = state, [~each for each in sources], len(piece) - ~sources[0]
+        else:
+            self.pieces[piece] = state, sources, -1
+        self._automaton.count_piece()
+
+    def forget(self) -> None:
+        """Forget all steps."""
+        self.clear()
+        self.pieces.clear()
+        self._outcomes.clear()
 
 
 class Automaton:
@@ -92,6 +113,7 @@ class Automaton:
         self._ones: dict[One, int] = {}
         self._tests: list[re.Pattern[str]] = []
         self._word = self._bit(_WORD)
+        self._looked = 0  # the classes in which it matters whether a character is when it has been read
         self._classes: dict[str, int] = {}
         # The states: what one character leads on (its class, the next state, its rule), what is passed without one, and
         # the rule that ends there.
@@ -106,7 +128,7 @@ class Automaton:
             starts.append(self._build(rule.tree, end, at))
         self._starts: Group = tuple(starts)
         self._states: dict[Key, State] = {}
-        self._steps = 0
+        self._steps = self._pieces = 0
         self.quick = self._find_beginnings()
         """Finds where a match may begin, or not at all; `\\Z` is in it where the text ends too early to tell."""
 
@@ -142,8 +164,11 @@ class Automaton:
                     if count > least:
                         state = self._pass((None, 0, state), (None, 0, behind))
                 return state
-            case Look(one):
-                return self._pass((tree, self._bit(one), behind))
+            case Look(one, ahead):
+                bit = self._bit(one)
+                self._looked |= 0 if ahead else bit
+                return self._pass((tree, bit, behind))
+        self._looked |= self._word
         return self._pass((tree, self._word, behind))
 
     def _pass(self, *ways: tuple[Look | Edge | None, int, int]) -> int:
@@ -171,7 +196,7 @@ class Automaton:
 
     def begin(self, before: str) -> State:
         """Return the state in which nothing is a candidate, behind a character."""
-        return self.state((self.classes(before), ()))
+        return self.state((self.classes(before) & self._looked, ()))
 
     def count(self) -> None:
         """Forget all steps if they have become too many."""
@@ -179,11 +204,18 @@ class Automaton:
         if self._steps > _STEPS:
             self._steps = 0
             for state in self._states.values():
-                state.clear()
-                state.outcomes.clear()
+                state.forget()
             self._states = {}
 
-    def step(self, key: Key, now: int, passed: frozenset[Asked] | None) -> tuple[Key, Step]:
+    def count_piece(self) -> None:
+        """Forget all pieces if they have become too many."""
+        self._pieces += 1
+        if self._pieces > _STEPS:
+            self._pieces = 0
+            for state in self._states.values():
+                state.pieces.clear()
+
+    def step(self, key: Key, now: int, passed: frozenset[Asked] | None) -> Step:
         """Return what a character of these classes makes of a key. Of checks, those that have `passed` are known."""
         before, groups = key
         last = len(groups)
@@ -226,11 +258,13 @@ class Automaton:
                     break
             at = max(at + 1, last) if matched is not None else at + 1
         if asked:
-            return key, Step(tuple(asked), None, (), None, False)
+            return Step(tuple(asked), None, (), None, False, True, self.state(key))
         ended = bool(new) and not new[-1]
         if ended:
             new.pop()
-        return (now, tuple(new)), Step((), matched, tuple(sources), grown, ended)
+        matches = matched is not None or grown is not None
+        behind = self.state((now & self._looked, tuple(new)))
+        return Step((), matched, tuple(sources), grown, ended, matches, behind)
 
     def _follow(
         self, group: Sequence[int] | set[int], before: int, now: int | None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from streamtools.rules.automaton import Asked, Automaton, Step, automaton_of
+from streamtools.rules.automaton import Asked, Automaton, State, Step, automaton_of
 from streamtools.rules.rule import Rule
+
+_PIECE: Final = 16
+"""Characters of a piece of text of which it is kept what becomes of the candidates with it."""
 
 
 class Found(NamedTuple):
@@ -23,7 +26,7 @@ Pieces: TypeAlias = "list[str | Found]"
 class Matcher:
     """Looks for the rules in a text that comes in pieces; `feed` and `close` return what is certain, in order."""
 
-    __slots__ = ("_automaton", "_base", "_candidates", "_held", "_quick", "_state", "position")
+    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "_quick", "held", "position", "state")
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
@@ -34,70 +37,123 @@ class Matcher:
         """Begin a text."""
         self.position = 0
         """How many characters have come."""
-        self._held = ""
-        self._base = 0  # the position of what is held
-        self._state = self._automaton.begin("")
-        self._candidates: list[list[Any]] = []  # of each where it begins, its rule if it has matched, where that match
-        # ends, and the matches behind it that are decided if it is
-
-    @property
-    def held(self) -> str:
+        self.held = ""
         """Text that is the beginning of a match."""
-        return self._held
+        self.state = self._automaton.begin("")
+        # Where each begins, counted from the origin; if they are not `plain`, a list with that, its rule if it has
+        # matched, where that match ends, and the matches behind it that are decided if it is.
+        self._candidates: Sequence[Any] = ()
+        self._origin = 0
+        self._plain = True
 
-    def feed(self, text: str) -> Pieces:
-        """Return what is certain now that `text` has come."""
-        first = 0
-        if not self._candidates:
-            found = self._quick(text)
-            first = found.start() if found else len(text)
-            if first:
-                self._state = self._automaton.begin(text[first - 1])
-                if first == len(text):
-                    self.position = self._base = self.position + first
-                    return [text] if text else []
-        self._held += text
-        state, at, decided = self._state, self.position + first, []
-        for character in text[first:] if first else text:
-            following, step = state[character]
-            if step is not None:
-                if following is None:
-                    following, step = state.decide(character, self._check(step, at, at + 1))
-                decided += self._take(step, at)
-            assert following is not None
-            state = following
-            at += 1
-        self._state, self.position = state, at
-        return self._release(decided, self._candidates[0][0] if self._candidates else at)
+    def feed(self, text: str) -> str | Pieces:
+        """Return what is certain now that `text` has come: a text, if there is no match."""
+        known = self.state.pieces.get(text)
+        if known is None or not self._plain:
+            return self._read(text)
+        self.state, begins, cut = known
+        position = self.position
+        if cut < 0:
+            begins = self._begun(begins)
+            cut = len(text) - begins[0]
+        self.position = position + len(text)
+        self._origin, self._candidates = position, begins
+        if self.held:
+            text = self.held + text
+        if cut:
+            self.held = text[-cut:]
+            return text[:-cut]
+        self.held = ""
+        return text
 
-    def close(self) -> Pieces:
+    def close(self) -> str | Pieces:
         """Return the rest, at the end of the text. What comes next begins a text, whose positions go on."""
         decided: list[tuple[int, int, int]] = []
         if self._candidates:
-            following, step = self._state[""]
-            if following is None and step is not None:
-                following, step = self._state.decide("", self._check(step, self.position, self.position))
-            if step is not None:
+            step = self.state[""]
+            if isinstance(step, Step):
+                if step.asked:
+                    step = self.state.decide("", self._check(step, 0))
                 decided = self._take(step, self.position)
-            self._candidates.clear()
-        self._state = self._automaton.begin("")
+            self._candidates = ()
+        self.state = self._automaton.begin("")
+        self._plain = True
         return self._release(decided, self.position)
 
-    def _check(self, step: Step, at: int, behind: int) -> frozenset[Asked]:
-        """Ask the checks on which a step depends."""
+    def _begun(self, sources: Sequence[int]) -> list[int]:
+        """Return where candidates begin, counted from the position."""
+        back, old = self.position - self._origin, self._candidates
+        return [old[each] - back if each >= 0 else ~each for each in sources]
+
+    def _read(self, text: str) -> str | Pieces:
+        at, size = 0, len(text)
+        if not self._candidates and size > _PIECE:
+            found = self._quick(text)
+            at = found.start() if found else size
+            if at:
+                self.state = self._automaton.begin(text[at - 1])
+        state, position = self.state, self.position
+        self.held += text
+        if self._plain:  # until something matches
+            sources: Sequence[int] = range(len(self._candidates))
+            while at < size:
+                step = state[text[at]]
+                if type(step) is State:
+                    state = step
+                elif step.matches:
+                    break
+                else:
+                    state, new = step.state, step.sources
+                    if not new:
+                        sources = ()
+                    elif len(new) == 1:
+                        sources = (sources[new[0]] if new[0] >= 0 else ~at,)
+                    else:
+                        sources = [sources[each] if each >= 0 else ~at for each in new]
+                at += 1
+            if at == size <= _PIECE:
+                self.state.learn(text, state, sources)
+            self._candidates, self._origin = self._begun(sources), position
+        decided: list[tuple[int, int, int]] = []
+        while at < size:
+            step = state[text[at]]
+            if type(step) is State:
+                state = step
+            else:
+                self.position = position + at
+                if step.asked:
+                    step = state.decide(text[at], self._check(step, size - at))
+                decided += self._take(step, self.position)
+                state = step.state
+            at += 1
+        self.state, self.position = state, position + size
+        if not self._candidates:
+            return self._release(decided, self.position)
+        first = self._candidates[0]
+        return self._release(decided, first + self._origin if self._plain else first[0])
+
+    def _check(self, step: Step, behind: int) -> frozenset[Asked]:
+        """Ask the checks on which a step depends, so many characters before the end of what is held."""
         passed = []
+        end = len(self.held) - behind
+        begins = [each + self._origin if self._plain else each[0] for each in self._candidates]
         for asked in step.asked:
             is_behind, candidate, rule = asked
-            begin = self._candidates[candidate][0] if candidate < len(self._candidates) else at
-            text = self._held[begin - self._base : (behind if is_behind else at) - self._base]
+            begin = begins[candidate] if candidate < len(begins) else self.position
             check = self._automaton.rules[rule].check
-            if check is not None and check(text):
+            if check is not None and check(self.held[begin - self.position + end : end + is_behind]):
                 passed.append(asked)
         return frozenset(passed)
 
     def _take(self, step: Step, at: int) -> list[tuple[int, int, int]]:
         """Take a step; return the matches that are decided with it: where they begin and end, and their rules."""
-        candidates = self._candidates
+        if self._plain and not step.matches:
+            origin, old = self._origin, self._candidates
+            self._candidates = [old[each] if each >= 0 else at - origin for each in step.sources]
+            return []
+        candidates = list(self._candidates)
+        if self._plain:
+            candidates = [[each + self._origin, None, 0, []] for each in candidates]
         if step.before is not None:
             place, rule = step.before
             candidates[place][1:] = rule, at, []
@@ -120,12 +176,16 @@ class Matcher:
         if step.ends:
             last = _decide(new.pop())
             (new[-1][3] if new else decided).extend(last)
-        self._candidates = new
+        self._plain = not any(rule is not None or behind for _, rule, _, behind in new)
+        self._candidates = [each[0] - self._origin for each in new] if self._plain else new
         return decided
 
-    def _release(self, decided: list[tuple[int, int, int]], stop: int) -> Pieces:
+    def _release(self, decided: list[tuple[int, int, int]], stop: int) -> str | Pieces:
         """Return the text up to a position, and the matches in it."""
-        held, base = self._held, self._base
+        held, base = self.held, self.position - len(self.held)
+        if not decided:
+            self.held = held[stop - base :]
+            return held[: stop - base]
         pieces: Pieces = []
         at = base
         for begin, end, rule in decided:
@@ -135,7 +195,7 @@ class Matcher:
             at = end
         if at < stop:
             pieces.append(held[at - base : stop - base])
-        self._held, self._base = held[stop - base :], stop
+        self.held = held[stop - base :]
         return pieces
 
 
@@ -148,5 +208,9 @@ def _decide(candidate: list[Any]) -> list[tuple[int, int, int]]:
 def shown(rules: Sequence[Rule], text: str) -> str:
     """Return a whole text as its reader is shown it."""
     matcher = Matcher(automaton_of(rules))
-    pieces = matcher.feed(text) + matcher.close()
+    return in_place(matcher.feed(text)) + in_place(matcher.close())
+
+
+def in_place(pieces: str | Pieces) -> str:
+    """Return what is shown of text and of matches."""
     return "".join(each if isinstance(each, str) else each.rule.text_for(each.text) for each in pieces)
