@@ -305,7 +305,8 @@ class _GuardedParser(Parser):
     """A parser whose events go through rules. It numbers them when they come out of there."""
 
     def __init__(self, *args: Any, number: Callable[[], int] | None = None, **options: Any) -> None:
-        self._guard = TextGuard(options["text_rules"], number, keeps=options.get("history") != "as_shown")
+        chosen = Options(text_rules=options["text_rules"], history=options.get("history", "as_written"))
+        self._guard = TextGuard(chosen.text_rules, number, keeps=chosen.history == "as_written")
         self._matcher = self._guard.matcher
         self._count = number
         super().__init__(*args, **options)

@@ -18,20 +18,21 @@ By = str | Callable[[str], str]
 
 _EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")
 _PHONES = [
-    re.compile(r"(?<![\w+])(?:\+|00)[1-9](?:[ ./-]{0,2}\(?\d\)?){6,14}(?!\d)"),
-    re.compile(r"(?<![\w+])\(?0[1-9]\d{0,5}\)?(?:[ ./-]{0,2}\d){5,11}(?!\d)"),
+    re.compile(r"(?<![\w+])(?:\+|00)[1-9](?:[ ./-]{0,2}(?:\d|\(\d{1,4}\))){6,14}(?!\d)"),
+    re.compile(r"(?<![\w+])(?:\(0[1-9]\d{0,5}\)|0[1-9]\d{0,5})(?:[ ./-]{0,2}\d){5,11}(?!\d)"),
     re.compile(r"(?<![\w+])(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-. ]\d{4}(?!\d)"),
 ]
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?![A-Za-z0-9])")
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
 
-# The characters of a URL, where a text or its Markdown does not end it. Browsers read `\` as `/`, and `//host` anywhere
-# in the place of an address.
+# The characters of a URL, where a text or its Markdown does not end it, and those with which one ends. Browsers read
+# `\` as `/`, and `//host` anywhere in the place of an address.
 _IN_URL = r"[^\s<>\"`)\]]"
+_ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _URL_BEGINS = r"(?:(?:https?|ftp|wss?):|(?<=[(\"'=\s<:]))[/\\]{2}"
 _LONGEST_URL = 1024
 _URLS = [
-    re.compile(rf"{_URL_BEGINS}{_IN_URL}{{1,{_LONGEST_URL}}}(?!{_IN_URL})", re.IGNORECASE),
+    re.compile(rf"{_URL_BEGINS}{_IN_URL}{{0,{_LONGEST_URL}}}{_ENDS_URL}(?!{_ENDS_URL})", re.IGNORECASE),
     re.compile(rf"{_URL_BEGINS}{_IN_URL}{{{_LONGEST_URL}}}", re.IGNORECASE),
 ]
 _HOST = re.compile(r"(?:[A-Za-z]{1,5}:)?[/\\]{2}([^/\\?#]*)")
