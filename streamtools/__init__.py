@@ -16,7 +16,6 @@ from streamtools.events.ui_events import coalesce
 from streamtools.errors import Code, StreamToolsError
 from streamtools.calls import ToolCall
 from streamtools.limits import Limits
-from streamtools import rules
 from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
@@ -24,7 +23,7 @@ from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome,
 from streamtools.stream import StreamOptions, ToolStream, TurnResult, extract_tool_calls
 
 if TYPE_CHECKING:
-    from streamtools import conversation, outputs
+    from streamtools import conversation, outputs, rules
     from streamtools.conversation import Emulation, augment_system_prompt, chat
     from streamtools.outputs.plain_text import UiTexts
     from streamtools.recording.event_replay import replay
@@ -43,6 +42,7 @@ _LATER = {
     "chat": "streamtools.conversation",
     "UiTexts": "streamtools.outputs.plain_text",
     "outputs": "streamtools.outputs",
+    "rules": "streamtools.rules",
     "replay": "streamtools.recording.event_replay",
 }
 """Where the names stand that are loaded when they are used."""

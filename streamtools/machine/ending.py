@@ -14,10 +14,14 @@ A transport that ends before the provider has said that the run is complete is a
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Done, DoneReason, ProviderCompleted
-from streamtools.rules import Rule
+
+if TYPE_CHECKING:
+    from streamtools.rules.rule import Rule
 
 STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""

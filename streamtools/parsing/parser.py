@@ -8,7 +8,7 @@ state, so each state has a search (`_leaves`) that finds nothing in such a delta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from streamtools.errors import ClosedError, Code
 from streamtools.events import Call, CallDelta, Error, Text, UIEvent
@@ -21,10 +21,11 @@ from streamtools.parsing.prose import Begun, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
-from streamtools.parsing.text_guard import TextGuard
 from streamtools.parsing.visible import Visible
-from streamtools.rules.matcher import Pieces
-from streamtools.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from streamtools.rules.matcher import Pieces
+    from streamtools.rules.rule import Rule
 
 _BLOCK: Final = 8192  # characters that are read at once: what follows a call is copied, for each of many calls
 _AGAIN: Final = 512  # the same, of text that is read once more
@@ -305,6 +306,8 @@ class _GuardedParser(Parser):
     """A parser whose events go through rules. It numbers them when they come out of there."""
 
     def __init__(self, *args: Any, number: Callable[[], int] | None = None, **options: Any) -> None:
+        from streamtools.parsing.text_guard import TextGuard  # loaded, with all of the rules, when it is used
+
         chosen = Options(text_rules=options["text_rules"], history=options.get("history", "as_written"))
         self._guard = TextGuard(chosen.text_rules, number, keeps=chosen.history == "as_written")
         self._matcher = self._guard.matcher

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_parts import load_library
-from streamtools.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from streamtools.rules.rule import Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +61,17 @@ class Options:
             raise ValueError(f"limits is a Limits, not {self.limits!r}")
         if not callable(self.new_id):
             raise ValueError(f"new_id is a function, not {self.new_id!r}")
-        if isinstance(self.text_rules, Rule) or not all(isinstance(each, Rule) for each in self.text_rules):
-            raise ValueError(f"text_rules are rules, which `streamtools.rules` makes, not {self.text_rules!r}")
+        if self.text_rules:
+            _check_rules(self.text_rules)
         if self.repair:
             load_library()
+
+
+def _check_rules(given: object) -> None:
+    from streamtools.rules.rule import Rule  # loaded when it is used
+
+    if not (isinstance(given, Sequence) and all(isinstance(each, Rule) for each in given)):
+        raise ValueError(f"text_rules is a list of rules, which `streamtools.rules` makes, not {given!r}")
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {
