@@ -33,15 +33,15 @@ _FORMATS = {
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
-    """Return arguments that a model might give `tool`: its own examples, or else one or two that its schema tells.
+    """Return arguments that a model might give `tool`: its own examples, or else one or three that its schema tells.
 
     Those have the required parameters, or, if none is, the first one.
     """
     if examples := tool.parameters.get("examples"):
         return [dict(each) for each in examples]
     schema = inline(tool.parameters)
-    one, other = (_members(schema, word) for word in ("some", "another"))
-    return [one] if one == other else [one, other]
+    one, *others = (_members(schema, word) for word in ("some", "another", "any"))
+    return [one] if one in others else [one, *others]
 
 
 def _members(schema: Mapping[str, Any], word: str) -> dict[str, Any]:

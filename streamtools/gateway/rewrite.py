@@ -129,6 +129,7 @@ class Exchange:
                 self.request = self._write()
                 written = self.request.body
                 self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
+                self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
             if client == speaks and rewrite.mode != "text" and not rewrite.dialects:  # it is for the upstream to say
@@ -269,7 +270,6 @@ class Exchange:
     def _make_answer(self, index: int) -> Answer:
         rewrite, asked, plan = self._rewrite, self._asked, self._plan
         taught = plan.taught is not None
-        tools = as_tools(asked.tools) if plan.dialects else ()
         again = rewrite.ask_again > 0 and not self._apart
         holds = self._neutralised or again  # calls, until they are whole
         most = 0 if asked.choice.mode == "none" and taught else None if asked.parallel else 1
@@ -284,7 +284,7 @@ class Exchange:
 
         def machine() -> StreamMachine:
             return StreamMachine(
-                dialects=plan.dialects, tools=tools, execute="never", native_tool_calls=plan.native, **options
+                dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
             )
 
         return Answer(

@@ -63,7 +63,8 @@ def _tools(asked: Asked) -> dict[str, Any]:
     as_they_came = ("tools", "tool_choice", "parallel_tool_calls")
     if asked.client == "openai":
         return {name: asked.body[name] for name in as_they_came if asked.body.get(name) is not None}
-    tools = [each for each in asked.tools if asked.allowed is None or each.name in asked.allowed]
+    allowed = None if asked.allowed is None else frozenset(asked.allowed)
+    tools = [each for each in asked.tools if allowed is None or each.name in allowed]
     named = {"type": "function", "function": {"name": asked.choice.name}}
     choice: Any = named if asked.choice.mode == "tool" else asked.choice.mode
     return {

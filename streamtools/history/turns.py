@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
-from streamtools.history.content import given, is_whole, read_content, text_in
+from streamtools.history.content import given, of_client, read_content, text_in
 from streamtools.history.messages import fit
 from streamtools.history.parts import (
     SEND_AGAIN,
@@ -72,9 +72,9 @@ class Reader:
         return history
 
     def hear(self, message: System | User) -> None:
-        """Add what the system or the user says; of a client's parts, those that hold all that they are."""
+        """Add what the system or the user says; of a client's parts, those that anybody may name."""
         if self.client and isinstance(message, User) and not isinstance(message.content, str):
-            message = User([each for each in message.content if is_whole(each)])
+            message = User([each for part in message.content if (each := of_client(part))])
         self.close().append(message)
 
     def instruct(self, text: str) -> None:
@@ -126,7 +126,7 @@ class Reader:
         read = read_content(content)
         parts = () if isinstance(read, str) or all(each.get("type") == "text" for each in read) else tuple(read)
         if self.client:
-            parts, own = tuple(filter(is_whole, parts)), None
+            parts, own = tuple(each for part in parts if (each := of_client(part))), None
         said = text or text_in(read)
         place, call = (0, self._open[id]) if id in self._open else self._earlier[id]
         result = CallResult(NATIVE, call.name, said, id, is_error=is_error, parts=parts, own=own)

@@ -153,7 +153,11 @@ FAMILY = Family(
             *(Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start") for each in _K2_THOUGHTS),
         ),
         "glm_xml": (Tag(("<|role_end|>",)), *ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>")),
-        "hunyuan_xml": (Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),),
+        "hunyuan_xml": (
+            Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
+            *ends_of_turn("</tool_call>", "</tool_calls>"),
+            *(Tag((end, *_SUFFIXES[1]), where="behind_call") for end in ("</tool_call", "</tool_calls")),
+        ),
         "qwen3_coder_xml": _QWEN_TAGS,
         "k_exaone2_xml": _QWEN_TAGS,
         "llama31_function_tag": ends_of_turn("<|eom_id|>", "<|eot_id|>"),

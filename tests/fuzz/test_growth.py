@@ -18,8 +18,9 @@ from streamtools.json_values import Rejected
 from streamtools.limits import Limits
 from streamtools.machine import native_calls
 from streamtools.machine.native_calls import NativeCalls
-from streamtools.outputs import paired
+from streamtools.outputs import paired, whole_answers
 from streamtools.outputs.paired import PairedEncoder
+from streamtools.outputs.response_events import ResponsesEncoder
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.gemini import Gemini
@@ -159,6 +160,28 @@ def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(paired.PairedEncoder, "_finish", finish)
 
 
+def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
+    """Among all of a response, with each that ends."""
+    close = ResponsesEncoder._close_item
+
+    def search(encoder: ResponsesEncoder, status: str = "completed") -> bytes:
+        for each in encoder._response["output"]:
+            if each is encoder._open:
+                break
+        return close(encoder, status)
+
+    patch.setattr(ResponsesEncoder, "_close_item", search)
+
+
+def texts_are_added(patch: pytest.MonkeyPatch) -> None:
+    """To all that came before, with each piece of a whole answer."""
+
+    def add(texts: whole_answers._Texts, holder: dict[str, Any], name: str, piece: str) -> None:
+        holder[name] = (holder.get(name) or "") + piece
+
+    patch.setattr(whole_answers._Texts, "add", add)
+
+
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
     """All of them, however often one stands in another."""
 
@@ -205,6 +228,8 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("source:gemini", (rising, ("step.start",)), (rising, ("step.delta", "odd"))), any_number_of_steps),
         (*steps("source:responses", (in_turn, ("text.delta", LONG)), (rising, ("99999}",))), what_was_heard_is_copied),
         (*steps("encoders", (rising, ("call-start",))), a_body_is_copied),
+        (*steps("encoders", (in_turn, ("text-delta", "a ")), (rising, ("reasoning-delta",))), an_item_is_searched),
+        (*steps("gateway:answered", (rising, ("tool_result",))), texts_are_added),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
     ]
 

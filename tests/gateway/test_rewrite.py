@@ -101,21 +101,44 @@ def test_a_call_that_is_cut_is_none(client: str) -> None:
         assert exchange.head.status == (200 if streamed or finish == "length" else 502)
 
 
-def test_a_malformed_call_is_answered_by_its_client_or_ends_the_answer() -> None:
-    """With a name it is a call whose arguments no client can read; without one, and for Anthropic's, an error."""
-    named = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": oops}}\n~~~\n'
-    unnamed = "~~~tool_call\n{oops}\n~~~\n"
+MALFORMED = {
+    "no JSON": '{"name": "get_weather", "arguments": {"city": oops}}',
+    "no JSON behind the arguments": '{"name": "get_weather", "arguments": {"city": "Bern"} oops}',
+    "no number": '{"name": "get_weather", "arguments": {"city": NaN}}',
+    "a number that is none": '{"name": "get_weather", "arguments": {"city": 1e999}}',
+    "a key twice": '{"name": "get_weather", "arguments": {"city": "Bern", "city": "Rome"}}',
+    "half a character": '{"name": "get_weather", "arguments": {"city": "\\ud800"}}',
+    "two sets of arguments": '{"name": "get_weather", "arguments": {"city": "Bern"}, "parameters": {"city": "Rome"}}',
+    "no name": "{oops}",
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_malformed_call_ends_the_answer_and_is_never_whole(client: str) -> None:
+    """There are clients that run a call as soon as its arguments are JSON, and take NaN or one of two equal keys."""
+    for name, body in MALFORMED.items():
+        text = f"~~~tool_call\n{body}\n~~~\n"
+        for streamed in (True, False):
+            made = stream([text]) if streamed else whole(text)
+            exchange = begin(client, request(client, streamed=streamed))
+            seen = collect(client, answer(exchange, made))
+            assert (seen.error is not None, seen.finish) == (True, None), (name, streamed)
+            assert all(isinstance(each[2], str) for each in seen.calls), (name, streamed)
+            assert exchange.head is not None
+            assert exchange.head.status == (200 if streamed else 502)
+
+
+def test_a_malformed_call_of_which_nothing_was_sent_is_answered_by_its_client() -> None:
+    """Its arguments are a text, which no client takes for an object; of Anthropic's forms that is no call."""
+    text = '~~~tool_call\n{"name": "get_weather", "arguments": oops}\n~~~\n'
     for client in CLIENTS:
         for streamed in (True, False):
-            made = {True: stream([named]), False: whole(named)}
-            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made[streamed]))
+            made = stream([text]) if streamed else whole(text)
+            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made))
             if client == "anthropic":
                 assert (seen.error is not None, seen.calls) == (True, [])
             else:
                 assert (seen.finish, [type(each[2]) for each in seen.calls]) == ("tool_calls", [str]), client
-            made = {True: stream([unnamed]), False: whole(unnamed)}
-            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made[streamed]))
-            assert (seen.error is not None, seen.finish) == (True, None), client
 
 
 def test_a_malformed_call_is_asked_for_again() -> None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -21,6 +18,7 @@ from streamtools.gateway.service import app
 from tests.support.gateway import SCHEMA, answer, begin, request, stream, whole
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served
+from tests.support.text_model import ASKS, SAYS, TextModel, text_model
 
 pytestmark = [
     pytest.mark.sdk,
@@ -29,53 +27,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
 ]
 
-CALL = {"name": "weather", "arguments": {"city": "Zürich"}}
-CALLS = f"~~~tool_call\n{json.dumps([CALL, CALL | {'arguments': {'city': 'Bern'}}], ensure_ascii=False)}\n~~~"
-ASKS = f"<think>Two towns.</think>I look at both.\n\n{CALLS}\n"
-SAYS = "Both are sunny."
 FUNCTION = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}}
 
 
-class Upstream(ThreadingHTTPServer):
-    """A text model: it calls where it is asked, and speaks where it has results; a status is told where one is set."""
-
-    daemon_threads = True
-    status = 200
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-        self.bodies: list[Any] = []
-
-
-class _Answer(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        server = self.server
-        assert isinstance(server, Upstream)
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        server.bodies.append(body)
-        text = SAYS if "~~~tool_result" in json.dumps(body["messages"][-1]) else ASKS
-        told = stream([text[at : at + 5] for at in range(0, len(text), 5)]) if body["stream"] else whole(text)
-        if server.status != 200:
-            told = b'{"error": {"message": "It is too much."}}'
-        self.send_response(server.status)
-        stays = body["stream"] and server.status == 200
-        self.send_header("content-type", "text/event-stream" if stays else "application/json")
-        self.send_header("retry-after", "3")
-        self.end_headers()
-        self.wfile.write(told)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server, ExitStack() as stack:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(server.shutdown)
+def upstream() -> Iterator[TextModel]:
+    with text_model() as server:
         yield server
 
 
@@ -111,7 +68,7 @@ async def read(manager: Any, final: str) -> Any:
         return getattr(streamed, final)()
 
 
-async def test_chat_completions_of_openai(upstream: Upstream) -> None:
+async def test_chat_completions_of_openai(upstream: TextModel) -> None:
     for client in clients("openai", upstream.url):
         for streamed in (True, False):
             messages: list[Any] = [{"role": "user", "content": "Weather?"}]
@@ -139,7 +96,7 @@ async def test_chat_completions_of_openai(upstream: Upstream) -> None:
     assert second["messages"][: len(first["messages"])] == first["messages"]
 
 
-async def test_responses_of_openai(upstream: Upstream) -> None:
+async def test_responses_of_openai(upstream: TextModel) -> None:
     tools = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}]
     for client in clients("openai", upstream.url):
         for streamed in (True, False):
@@ -162,7 +119,7 @@ async def test_responses_of_openai(upstream: Upstream) -> None:
             assert answer.model_extra == {"store": False}
 
 
-async def test_messages_of_anthropic(upstream: Upstream) -> None:
+async def test_messages_of_anthropic(upstream: TextModel) -> None:
     tools = [{"name": "weather", "input_schema": SCHEMA}]
     for client in clients("anthropic", upstream.url.removesuffix("/v1")):
         for streamed in (True, False):
@@ -187,7 +144,7 @@ async def test_messages_of_anthropic(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # of uvicorn
-async def test_sdks_ask_a_gateway(upstream: Upstream) -> None:
+async def test_sdks_ask_a_gateway(upstream: TextModel) -> None:
     """The same over HTTP, with the client's key on the way there and its errors on the way back."""
     import anthropic
     import openai
@@ -225,7 +182,7 @@ async def test_sdks_ask_a_gateway(upstream: Upstream) -> None:
         await other.close()
 
 
-async def test_errors_are_those_of_the_sdk(upstream: Upstream) -> None:
+async def test_errors_are_those_of_the_sdk(upstream: TextModel) -> None:
     """Statuses and `Retry-After` survive, and what is refused here is told as the provider would."""
     import anthropic
     import openai
@@ -286,7 +243,7 @@ def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
                         read_event(json.loads(data))
 
 
-def test_the_program_of_the_page(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixture[str]) -> None:
     """The first block of docs/gateway.md, with the address of this machine's model."""
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
     block = next(each for each in read_blocks(page) if each.language == "python")

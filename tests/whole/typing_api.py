@@ -557,6 +557,8 @@ def newer_providers(response: object) -> None:
         assert_type(source, sources.Source)
     conversation.BedrockConverse("m", region="eu-west-1", native_tool_calls=True)
     conversation.CohereChat("m", send_reasoning="sometimes")  # type: ignore[arg-type]
+    conversation.OpenAIChat("m", reasoning_field="reasoning_content")
+    conversation.OpenAIChat("m", reasoning_field="content")  # type: ignore[arg-type]
     conversation.GeminiInteractions("m", previous_id=True, thinking_level="low")
     conversation.MistralConversations("m", previous_id="r1")  # type: ignore[arg-type]
     for written in ("interactions", "mistral"):

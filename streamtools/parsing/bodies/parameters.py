@@ -50,9 +50,13 @@ class Functions:
         value = Marker(("</parameter>",), ahead=(SPACES, follows))
         inside = Marker(("</function>",), ahead=(SPACES, OneOf((self._close, "<function="))))
         unclosed = Marker((self._close,), ahead=(SPACES, OneOf((self._open, "<function=", *ends))))
-        wrapped, alone = (value, "<parameter=", inside, unclosed), (value, "<parameter=")
-        self._value = [Closing(*wrapped, line_feed=each, last=(self._close,)) for each in (not verbatim, True)]
-        self._value_alone = [Closing(*alone, line_feed=each) for each in (not verbatim, True)]
+        outside = Marker(("</function>",), ahead=(SPACES, OneOf((self._close, "<function=", self._open, *ends))))
+        wrapped, last = (value, "<parameter=", inside, unclosed), OneOf((self._close, "</function>"))
+        self._value = [Closing(*wrapped, line_feed=each, last=(last,)) for each in (not verbatim, True)]
+        self._value_alone = [
+            Closing(value, "<parameter=", outside, line_feed=each, last=("</function>",))
+            for each in (not verbatim, True)
+        ]
         self._broken = Closing("</function>", before=("<function=", self._close))
         self._junk = Closing("</function>", before=("<function=", self._open, self._close), blank_line=True)
 
@@ -230,7 +234,7 @@ class Pairs:
         """What may stand behind its name."""
         self.wrapper = tag(wrapper)
         """The opening tag around calls."""
-        unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
+        self.unwrap = unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
         self._separator = Pattern(*tag(separator)) if separator else None
         self._tags = [Pattern(*each) for each in (tag("arg_key"), self.close, self.opening, unwrap)]
         self._end_key = Pattern(*tag("/arg_key"))

@@ -26,7 +26,16 @@ from streamtools.parsing.bodies.keyword_calls import (
     readable,
 )
 from streamtools.parsing.bodies.syntax import Syntax
-from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
+from streamtools.parsing.dialects.base import (
+    ALONE,
+    Dialect,
+    Opener,
+    Tag,
+    as_object,
+    both_tags,
+    closed_again,
+    ends_of_turn,
+)
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
 
@@ -107,7 +116,11 @@ def minicpm4_python() -> Dialect:
         openers=(Opener((opening, SPACES, "```", OneOf(("python", "")), SPACES), body, ahead=(NAME, "(")),),
         write_call=lambda name, arguments: f"{opening}\n```python\n{_write(name, arguments, _python)}\n```\n{close}",
         reserved=(opening, close),
-        tags=(Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *ends_of_turn("<|im_end|>")),
+        tags=(
+            Tag(("<|thought_start|>",), closings=("<|thought_end|>",)),
+            *closed_again(close),
+            *ends_of_turn("<|im_end|>"),
+        ),
         notes="Arguments are literals and always have names.",
     )
 
@@ -183,7 +196,7 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
         write_call=lambda name, arguments: f"{opening}[{_write(name, arguments, _python)}]{close}",
         reserved=(opening, close),
         unmarked=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
-        tags=ends_of_turn(*ends),
+        tags=(*closed_again(close), *ends_of_turn(*ends)),
         notes="Arguments are literals and always have names.",
     )
 
