@@ -43,7 +43,8 @@ from streamtools.history import (
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, armed
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.tool_stream import EventSource, StreamOptions, ToolStream
+from streamtools.stream.options import StreamOptions
+from streamtools.stream.tool_stream import EventSource, ToolStream
 from streamtools.tools import ToolRegistry
 from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice
 from streamtools.tools.registry import ToolsLike
@@ -55,7 +56,11 @@ Review: TypeAlias = Callable[
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
-_PROBED = frozenset(ParserOptions.__annotations__) - {"new_id"}  # whose ids are for calls that count
+_PROBED = frozenset(ParserOptions.__annotations__) - {
+    "new_id",
+    "text_rules",
+    "history",
+}  # for what counts, and is shown
 
 
 class Chat(ToolStream):

@@ -189,6 +189,8 @@ class ResponsesEncoder(CompletionEncoder):
 
     def _write_error(self, code: Code, message: str) -> bytes:
         begun = self._begin() + self._close_item("incomplete")
+        for place, pieces in self._calls.values():  # of which nothing says that they are done
+            self._response["output"][place] |= {"arguments": "".join(pieces), "status": "incomplete"}
         self._response["status"] = "failed"
         self._response["error"] = {"code": "server_error", "message": message}
         return begun + self._event("response.failed", response=self._response)

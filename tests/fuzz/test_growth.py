@@ -84,6 +84,17 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reader, "find", search)
 
 
+def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
+    """From the first, for each further call of an id."""
+    ask = Reader._asked
+
+    def try_again(reader: Reader, call: Any) -> Any:
+        reader._numbers.clear()
+        return ask(reader, call)
+
+    patch.setattr(Reader, "_asked", try_again)
+
+
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
     """They are open, and each stray entry looks at them."""
     begin, add = ChatCalls.__init__, ChatCalls._add
@@ -227,6 +238,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("history", (rising, call), (rising, ("output'",))), results_are_copied),
         (*steps("history", (once, call), (rising, ("output_text", "abc"))), texts_are_joined),
         (*steps("history", (once, ("tool_calls", MANY)), (falling, ("tool_name",))), calls_are_searched),
+        (*steps("history", (rising, ("'d_",)), (rising, ("'d'",))), numbers_are_tried_again),
         (*steps("source:openai", (rising, ("'id'",)), (rising, ("[5]",))), any_number_of_chat_calls),
         (*steps("source:openai", (once, ("'id'", LONG)), bad), open_calls_are_read_again),
         (*steps("machine", (rising, ("call-start",)), (rising, ("bad_frame",))), open_calls_are_read_again),

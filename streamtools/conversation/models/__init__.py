@@ -90,7 +90,8 @@ class OpenAIChat(HTTPModel):
     _key_names = ("OPENAI_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
-        return _chat_body(self.name, ask, self.options, provider=self.origin, send_reasoning=self.send_reasoning)
+        how = {"send_reasoning": self.send_reasoning, "reasoning_field": self.reasoning_field}
+        return _chat_body(self.name, ask, self.options, provider=self.origin, **how)
 
 
 def _chat_body(model: str, ask: Ask, options: Mapping[str, Any], **how: Any) -> Body:

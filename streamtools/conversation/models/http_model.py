@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
-from streamtools.history import Assistant, Message, Origin, SendReasoning, write_behind, write_messages
+from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise_all
 from streamtools.sources import Source
@@ -108,10 +108,11 @@ class HTTPModel(ABC):
     one, each request makes its own. `headers` come on top of ours. `native_tool_calls` says whether the model makes
     native calls; without it, one at its maker's own address counts as one that does. `retries` is how often a request
     is sent again, for as long as nothing of its answer has come. `send_reasoning` says in which turns reasoning goes
-    back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`. `previous_id`, for providers that
-    keep their responses: a request names the last one that the history holds and sends what came after it; if the
-    provider no longer knows it, the whole history is sent, once. `options` are merged into each body; None takes out
-    what would be sent.
+    back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`; `reasoning_field` in which field,
+    where a front end has kept the history and the host is not one that is known to want it. `previous_id`, for
+    providers that keep their responses: a request names the last one that the history holds and sends what came after
+    it; if the provider no longer knows it, the whole history is sent, once. `options` are merged into each body; None
+    takes out what would be sent.
     """
 
     format: ClassVar[str]
@@ -136,14 +137,19 @@ class HTTPModel(ABC):
         timeout: Timeouts = DEFAULT_TIMEOUTS,
         retries: int = 2,
         send_reasoning: SendReasoning = "with_calls",
+        reasoning_field: ReasoningField | None = None,
         previous_id: bool = False,
         **options: Any,
     ) -> None:
-        """Raises ValueError for an address that is none, less than no retries, another `send_reasoning`, and for
-        `previous_id` where nothing is kept.
+        """Raises ValueError for an address that is none, less than no retries, another `send_reasoning` or
+        `reasoning_field`, and for `previous_id` where nothing is kept.
         """
         if send_reasoning not in get_args(SendReasoning):
             raise ValueError(f"send_reasoning is one of {', '.join(get_args(SendReasoning))}, not {send_reasoning!r}")
+        if reasoning_field not in (None, *get_args(ReasoningField)):
+            raise ValueError(
+                f"reasoning_field is one of {', '.join(get_args(ReasoningField))}, not {reasoning_field!r}"
+            )
         if retries < 0:
             raise ValueError(f"a request is sent again 0 times or more, not {retries}")
         if previous_id and not self._previous:
@@ -158,6 +164,7 @@ class HTTPModel(ABC):
             native_tool_calls = True
         self.native_tool_calls = native_tool_calls
         self.send_reasoning = send_reasoning
+        self.reasoning_field = reasoning_field
         self.previous_id = previous_id
         self.origin = Origin(self.format, host or None, model)
         """What its turns remember, and what decides which of a history's parts it is sent."""

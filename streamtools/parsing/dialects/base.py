@@ -244,6 +244,11 @@ def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     return tuple(Tag((token,), where="behind_call", ends_turn=True) for token in tokens)
 
 
+def closed_again(*tags: str) -> tuple[Tag, ...]:
+    """Return closing tags that some models write once more behind a call: there they go away."""
+    return tuple(Tag((tag,), where="behind_call") for tag in tags if tag)
+
+
 ROLE_END = Tag(("<|role_end|>",))
 """The token that ends a message of inclusionAI/Ling."""
 
