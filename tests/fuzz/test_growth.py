@@ -12,6 +12,7 @@ import structlog
 
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
+from streamtools.gateway import rewrite
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
@@ -193,6 +194,11 @@ def texts_are_added(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(whole_answers._Texts, "add", add)
 
 
+def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
+    """They are read, though two are asked for; what is about none of them goes to each."""
+    patch.setattr(rewrite, "wanted", lambda n: 128)
+
+
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
     """All of them, however often one stands in another."""
 
@@ -242,6 +248,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("encoders", (rising, ("call-start",))), a_body_is_copied),
         (*steps("encoders", (in_turn, ("text-delta", "a ")), (rising, ("reasoning-delta",))), an_item_is_searched),
         (*steps("gateway:answered", (rising, ("tool_result",))), texts_are_added),
+        (*steps("gateway:answered", (once, ("finish", MANY)), (rising, ("event: odd",))), any_number_of_choices),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
     ]
 
