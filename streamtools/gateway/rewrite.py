@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+import structlog
+
 from streamtools.calls import IdFactory
 from streamtools.conversation.prompts import Example
 from streamtools.events import Error, SourceEvent, TextDelta
@@ -31,7 +33,7 @@ from streamtools.gateway.answer import Answer, Watch
 from streamtools.gateway.choices import Choices, Piece, read_choices
 from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
 from streamtools.gateway.plan import WRITTEN, Mode, make_plan, teaching
-from streamtools.gateway.template_route import NO_TEMPLATE, Template, fits_template, template_of
+from streamtools.gateway.template_route import NO_TEMPLATE, Template, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest, write_request
 from streamtools.history.messages import fit
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -46,6 +48,8 @@ from streamtools.sources import adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
 from streamtools.sources.provider_terms import read_fault
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +78,8 @@ class Rewrite:
     new_answer_id: IdFactory | None = None
     now: Callable[[], int] | None = None
     parsing: Mapping[str, Any] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Why requests have left the way of the template, as the log has been told."""
 
     def __post_init__(self) -> None:
         for name, kinds in (("mode", Mode), ("upstream", Upstream)):
@@ -125,7 +131,9 @@ class Exchange:
                 self._untouched = True
                 self.request = UpstreamRequest("chat/completions", body)
             else:
-                self._template = template_of(rewrite.upstream) if fits_template(self._asked, self._plan) else None
+                self._template = template_of(rewrite.upstream) if self._plan.dialects else None
+                if self._template is not None and (why := unfit_for_template(self._asked)) is not None:
+                    self._leave_template(why)
                 self.request = self._write()
                 written = self.request.body
                 self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
@@ -233,7 +241,7 @@ class Exchange:
         self._preparing = False
         held, self._held = bytes(self._held), bytearray()
         if self._status in NO_TEMPLATE:
-            self._template = None
+            self._leave_template(f"status {self._status}")
             self.request = self._chat
             return True
         made = None if self._failed else self._template.complete(held, self._chat.body, self._plan.dialects)
@@ -244,6 +252,13 @@ class Exchange:
         self.request, self._in_reasoning = made
         self._answers = self._answers if self._tries else {0: self._make_answer(0)}
         return True
+
+    def _leave_template(self, why: str) -> None:
+        """Ask for chat completions instead, whose parser may eat calls: which is said once for each reason."""
+        self._template = None
+        if why not in self._rewrite.told:
+            self._rewrite.told.add(why)
+            log.warning("template_not_used", upstream=self._rewrite.upstream, reason=why)
 
     def _ask_again(self, malformed: list[Error]) -> bool:
         """Have the model write malformed calls anew, unless it has been asked often enough; return whether it is."""

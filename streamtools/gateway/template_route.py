@@ -18,7 +18,6 @@ import msgspec
 
 from streamtools.events import SourceEvent
 from streamtools.gateway.client_requests import Asked
-from streamtools.gateway.plan import Plan
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.history import User
 from streamtools.limits import Limits
@@ -119,12 +118,13 @@ def template_of(upstream: str) -> Template | None:
     return Template(upstream) if upstream in ("llama.cpp", "vllm") else None
 
 
-def fits_template(asked: Asked, plan: Plan) -> bool:
-    """Return whether a request can take this way: it holds texts alone, and wants no form that the server enforces."""
+def unfit_for_template(asked: Asked) -> str | None:
+    """Return why a request cannot take this way: it holds more than texts, or wants what the server's own way does."""
     users = [message.content for message in asked.history if isinstance(message, User)]
-    texts = all(isinstance(each, str) or all(part.get("type") == "text" for part in each) for each in users)
-    wants = any(asked.options.get(name) for name in ("response_format", "logprobs", "grammar"))
-    return bool(plan.dialects) and texts and not wants and asked.options.get("n") in (None, 1)
+    if not all(isinstance(each, str) or all(part.get("type") == "text" for part in each) for each in users):
+        return "content"
+    wants = (name for name in ("response_format", "logprobs", "grammar") if asked.options.get(name))
+    return next(wants, None if asked.options.get("n") in (None, 1) else "n")
 
 
 def _markers(dialects: Sequence[Dialect]) -> list[str]:
