@@ -193,6 +193,14 @@ def test_what_is_asked_of_a_transport_of_one_s_own() -> None:
     assert json.loads(asked[0].content)["stream"] is False
 
 
+async def test_headers_pass_whatever_bytes_they_are() -> None:
+    async with Loopback([TOLD], headers={"x-a": "漢"}) as provider, client() as http:
+        asked = httpx.Headers([(b"x-b", "漢".encode())])
+        response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"), headers=asked)
+    assert dict(response.headers.raw)[b"x-a"] == "漢".encode()
+    assert b"x-b: " + "漢".encode() in provider.requests[0].lower()
+
+
 def test_a_transport_of_another_kind_is_refused() -> None:
     http = httpx.Client(transport=ToolCallTransport(httpx.AsyncHTTPTransport()))
     with pytest.raises(TypeError, match="AsyncHTTPTransport has no handle_request"):
