@@ -80,7 +80,7 @@ class Route(NamedTuple):
 
     client: httpx.AsyncClient
     url: Callable[[str], httpx.URL]
-    headers: Sequence[tuple[str, str]]
+    headers: list[tuple[bytes, bytes]]
     longest: float
     method: str = "POST"
 

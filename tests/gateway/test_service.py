@@ -118,11 +118,13 @@ async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server(
         "x-accel-redirect": "/etc/passwd",
         "www-authenticate": "Basic",
     }
-    async with gateway(Loopback([b"{}"], **JSON, headers=told), Loopback([TOLD], headers=told)) as (http, _):
+    async with gateway(Loopback([b"{}"], **JSON, headers=told), Loopback([TOLD], headers=told)) as (http, upstream):
+        http.headers = httpx.Headers([*http.headers.raw, (b"x-request-id", "漢".encode())])
         for response in (await http.get("/v1/models"), await http.post(PATHS["openai"], json=request("openai"))):
             assert response.status_code == 200
             assert dict(response.headers.raw)[b"x-a"] == "漢".encode()
             assert not told.keys() & set(response.headers) - {"x-a"}
+        assert all(b"x-request-id: " + "漢".encode() in each.lower() for each in upstream.requests)
 
 
 async def test_whoever_has_no_business_here_is_refused() -> None:
@@ -179,6 +181,9 @@ async def test_keys() -> None:
     for upstream_url in ("ftp://a/v1", "http://key@a/v1", "http://a/v1?key=b", "a"):
         with pytest.raises(ValueError, match="upstream is a URL"):
             app(upstream_url)
+    for origin in ("*", "https://good.example/", "good.example"):
+        with pytest.raises(ValueError, match="origins are those of pages"):
+            app("http://a/v1", origins=[origin])
     with pytest.raises(ValueError, match="client_key is empty"):
         app("http://a/v1", client_key="")
 
