@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 
 from streamtools.events import SourceEvent
 from streamtools.gateway.client_requests import Asked
@@ -26,6 +27,8 @@ from streamtools.parsing.dialects import Dialect, families_for
 from streamtools.sources.adapter import FrameAdapter, decode
 from streamtools.sources.frames import Frame
 from streamtools.sources.openai import ChatCompletions
+
+log = structlog.get_logger(__name__)
 
 NO_TEMPLATE = (404, 405, 501)
 """How a server answers that has no such endpoint."""
@@ -125,6 +128,13 @@ def unfit_for_template(asked: Asked) -> str | None:
         return "content"
     wants = (name for name in ("response_format", "logprobs", "grammar") if asked.options.get(name))
     return next(wants, None if asked.options.get("n") in (None, 1) else "n")
+
+
+def say_once(told: set[str], upstream: str, why: str) -> None:
+    """Tell the log why requests are not sent this way; `told` is what it has been told before."""
+    if why not in told:
+        told.add(why)
+        log.warning("template_not_used", upstream=upstream, reason=why)
 
 
 def _markers(dialects: Sequence[Dialect]) -> list[str]:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.support.gateway import CLIENTS, Collected, answer, begin, collect, request, stream, whole
+from streamtools.limits import Limits
+from tests.support.gateway import CLIENTS, HEADERS, Collected, answer, begin, collect, request, stream, whole
 from tests.support.scenes import SCENES, normal
 
 CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
@@ -90,6 +91,19 @@ def test_a_malformed_call_is_asked_for_again() -> None:
             calls = [WEATHER, ("call_text_3", "get_time", {"city": "Bern"})]
             assert collect(client, body) == Collected("I look.", "", calls, "tool_calls"), (client, streamed)
             assert b'_tokens":22' in body, client
+
+
+def test_an_answer_without_end_is_one_that_broke_off() -> None:
+    """No more than 16 frames of the longest are read of it."""
+    for client in CLIENTS:
+        exchange = begin(client, request(client), limits=Limits(frame=1000))
+        exchange.begin(200, HEADERS)
+        sent = [exchange.feed(stream(["word "], None, done=False)) for _ in range(100)]
+        assert not any(sent[80:]), client
+        seen = collect(client, b"".join([*sent, exchange.close()]))
+        assert set(seen.text.split()) == {"word"}, client
+        assert 20 < seen.text.count("word") < 80, client
+        assert seen.error, client
 
 
 def test_asking_again_comes_to_an_end() -> None:

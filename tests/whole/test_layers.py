@@ -31,13 +31,14 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "json_values": {"errors", "limits"},
     "calls": VALUES,
     "events": {"errors", "json_values", "calls"},
+    "rules": (),
     # stages that do not know one another
     "sources": VOCABULARY,
-    "parsing": VOCABULARY,
+    "parsing": {*VOCABULARY, "rules"},
     "tools": VOCABULARY,
-    "recording": {"errors"},
+    "recording": {"errors", "rules"},
     # what is built of them, each on those above
-    "machine": {"errors", "json_values", "calls", "events", "parsing"},
+    "machine": {"errors", "json_values", "calls", "events", "rules", "parsing"},
     "history": {"limits", "json_values", "calls", "parsing"},
     "stream": {"errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
@@ -70,12 +71,12 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps": (),
     "testing": {
-        *("errors", "limits", "json_values", "events", "sources", "parsing", "tools", "machine"),
+        *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine"),
         *("recording", "recording.event_replay"),
     },
     # the doors
     "__init__": {
-        *("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "stream"),
+        *("errors", "limits", "calls", "events", "rules", "sources", "parsing", "tools", "machine", "stream"),
         *("conversation", "outputs", "recording.event_replay"),
     },
     "__main__": {"apps.cli"},
@@ -88,9 +89,13 @@ MAY_USE: dict[str, Collection[str]] = {
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
+    "rules": (),
     "sources": {"anyio", "msgspec"},
-    "parsing": {"json_repair"},
-    "tools": {"anyio", "httpx", "mcp", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
+    "parsing": {"json_repair", "msgspec"},
+    "tools": {
+        *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
+        *("redis", "structlog", "typing_extensions"),
+    },
     "recording": {"anyio", "msgspec"},
     "recording.event_replay": (),
     "machine": {"msgspec", "structlog"},
@@ -101,7 +106,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette", "structlog"},
-    "gateway": {"msgspec"},
+    "gateway": {"msgspec", "structlog"},
     "gateway.counters": (),
     "gateway.delivery": {"anyio", "httpx", "starlette"},
     "gateway.service": {"httpx", "msgspec", "starlette"},
@@ -109,7 +114,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
     "apps.cli": {"anyio", "httpx", "httpx_sse", "msgspec", "rich", "structlog", "uvicorn"},
-    "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
+    "testing": {"anyio", "httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),
 }
@@ -137,7 +142,8 @@ RIM = {
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
-    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "registry", "runner", "signature", "sqlite_ledger")),
+    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
+    *("tools.postgres_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 
