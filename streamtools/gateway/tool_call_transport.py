@@ -144,8 +144,11 @@ def _request(library: ModuleType, request: Any, exchange: Exchange, wanted: Upst
 
 
 def _pieces_of(response: Any, decoded: str) -> Any:
-    """Return what iterates over the decoded body of a response: its own method, or faster where nothing is encoded."""
-    if "content-encoding" in response.headers:
+    """Return what iterates over the decoded body of a response: its own method, or faster where nothing is encoded.
+
+    A transport of the user's may have read it already, to look at it or to keep it.
+    """
+    if "content-encoding" in response.headers or response.is_stream_consumed:
         return getattr(response, decoded)()
     return aiter(response.stream) if decoded == "aiter_bytes" else iter(response.stream)
 
