@@ -255,7 +255,8 @@ async def test_a_slow_client_slows_the_upstream() -> None:
         exchange = Exchange(stuck=10)
         exchange.scope |= {"path": "/v1/models", "headers": [(b"host", b"localhost")]}
         async with anyio.create_task_group() as group:
-            group.start_soon(app(f"{upstream.url}v1"), exchange.scope, exchange.receive, exchange.send)
+            gateway: Any = app(f"{upstream.url}v1")
+            group.start_soon(gateway, exchange.scope, exchange.receive, exchange.send)
             await exchange.has_sent(10)
             before = -1
             while before != sent:
