@@ -255,8 +255,9 @@ class _Episode:
             await anyio.sleep(0.02)
 
     async def _approve(self, plan: Plan, dice: random.Random) -> None:
-        while not (await self._tell("approve", plan, 0.0, dice.randrange(3))).startswith(("ok", "DecisionRefused")):
-            await anyio.sleep(0.1)
+        answer = ""
+        while not answer.startswith(("ok", "DecisionRefused")):
+            answer = await self._tell("approve", plan, 0.1 * dice.random(), dice.randrange(3))
 
     async def _tell(self, kind: str, plan: Plan, delay: float, worker: int) -> str:
         await anyio.sleep(delay)
