@@ -76,6 +76,7 @@ class History:
     effects: list[str] = field(default_factory=list)
     told: dict[str, list[UIEvent]] = field(default_factory=dict)
     """The log of each run, read at the end."""
+    answers: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """Keys that nothing would remove."""
     everysec: bool = False
@@ -223,8 +224,11 @@ class _Episode:
             answer = "lost"
             with anyio.move_on_after(2.0):
                 answer = await self._ask(dice.randrange(3), do="start", plan=msgspec.to_builtins(plan))
-            if answer == "ok" or "there is a run" in answer:
+            if "there is a run" in answer:
+                answer = await self._ask(dice.randrange(3), do="find", run=plan.id)
+            if answer == "ok":
                 self.history.started[plan.id] = self.now
+            self.history.answers.append(f"{self.now:.2f} start {plan.id}: {answer}")
             await anyio.sleep(0.05)
         async with anyio.create_task_group() as group:
             for _ in range(dice.randrange(1, 3)):

@@ -63,10 +63,11 @@ class Relay:
         with anyio.CancelScope() as scope:
             self._connections.add(scope)
             try:
-                server = await anyio.connect_tcp("127.0.0.1", self._redis_port)
-                async with client, server, anyio.create_task_group() as group:
-                    group.start_soon(self._pump, client, server, "to", group.cancel_scope)
-                    group.start_soon(self._pump, server, client, "from", group.cancel_scope)
+                async with client:
+                    server = await anyio.connect_tcp("127.0.0.1", self._redis_port)
+                    async with server, anyio.create_task_group() as group:
+                        group.start_soon(self._pump, client, server, "to", group.cancel_scope)
+                        group.start_soon(self._pump, server, client, "from", group.cancel_scope)
             except OSError:
                 pass
             finally:

@@ -92,7 +92,7 @@ class _Worker:
                 await self._runs.start(self._stream(msgspec.convert(request["plan"], Plan)), owner=OWNER)
             else:
                 run = await self._runs.find(request["run"], owner=OWNER)
-                match request["do"]:
+                match request["do"]:  # `find` does no more
                     case "read":
                         async for event in run.attach(request["after"]):
                             yield {"event": msgspec.to_builtins(event)}
