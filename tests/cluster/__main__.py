@@ -30,7 +30,8 @@ def main() -> int:
         for each in found[:10]:
             print(f"seed {seed}: {each}")
         if found:
-            told = (f"{f.kind} {f.worker} {f.begun:.2f}-{f.over:.2f}" for f in history.faults)
+            every = [*history.faults, *history.slow]
+            told = (f"{f.kind} {f.worker} {f.begun:.2f}-{f.over:.2f}" for f in every)
             print(f"seed {seed}: {', '.join(told)}")
         wrong += bool(found)
         if found and given.plant:

@@ -72,7 +72,7 @@ def _faults(history: History) -> Iterator[str]:
         for event in told:
             if not isinstance(event, Error) or event.code not in (Code.OUTCOME_UNKNOWN, Code.STREAM_INTERRUPTED):
                 continue
-            if not any(fault.over > history.started[run] - _SLACK - LEASE for fault in _serious(history)):
+            if not any(fault.over > history.started[run] - _SLACK - LEASE for fault in _all_faults(history)):
                 yield f"{run}: {event.code} without a fault"
 
 
@@ -87,7 +87,7 @@ def _asked(history: History) -> Iterator[str]:
         if asked.answer.startswith("other"):
             yield f"{asked.run}: {asked.kind} raised {asked.answer}"
         if asked.answer.startswith("OwnerUnreachable"):
-            near = [f for f in history.faults if f.begun < asked.over and f.over > asked.begun - _SLACK - LEASE]
+            near = [f for f in _all_faults(history) if f.begun < asked.over and f.over > asked.begun - _SLACK - LEASE]
             if not near:
                 yield f"{asked.run}: {asked.kind} did not reach its owner, without a fault ({asked.answer})"
 
@@ -103,8 +103,8 @@ def _orphans(history: History) -> Iterator[str]:
     return (f"{key} stays" for key in history.left)
 
 
-def _serious(history: History) -> Iterable[Fault]:
-    return (fault for fault in history.faults)
+def _all_faults(history: History) -> list[Fault]:
+    return [*history.faults, *history.slow]
 
 
 CHECKS: dict[str, Callable[[History], Iterable[str]]] = {

@@ -73,6 +73,8 @@ class History:
     readings: list[Reading] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    slow: list[Fault] = field(default_factory=list)
+    """When the machine was too slow for leases this short, which is a fault like another."""
     effects: list[str] = field(default_factory=list)
     told: dict[str, list[UIEvent]] = field(default_factory=dict)
     """The log of each run, read at the end."""
@@ -192,10 +194,14 @@ class _Episode:
                 self.workers[-1].start()
             self.begun = time.monotonic()
             with anyio.move_on_after(SECONDS):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(self._break, server)
-                    for plan in self.history.plans.values():
-                        group.start_soon(self._follow, plan, 2.5 * self.dice.random(), self.dice.randrange(1 << 30))
+                async with anyio.create_task_group() as pinging:
+                    pinging.start_soon(self._ping, server.url)
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(self._break, server)
+                        for plan in self.history.plans.values():
+                            delay, seed = 2.5 * self.dice.random(), self.dice.randrange(1 << 30)
+                            group.start_soon(self._follow, plan, delay, seed)
+                    pinging.cancel_scope.cancel()
             await self._look(server.url)
         return self.history
 
@@ -281,6 +287,17 @@ class _Episode:
                 delay, length = 0.3 + 3.0 * self.dice.random(), 0.2 + 1.2 * self.dice.random()
                 group.start_soon(self._do, kind, worker, delay, length, server)
 
+    async def _ping(self, url: str) -> None:
+        """Note when the server is slow, as it is where its disk is busy."""
+        async with open_client(url) as client:
+            while True:
+                begun = self.now
+                with suppress(Exception):
+                    await client.execute("SET", "ping", 1)
+                if self.now - begun > LEASE / 4:
+                    self.history.slow.append(Fault("slow", None, begun, self.now))
+                await anyio.sleep(0.05)
+
     async def _do(self, kind: str, number: int, delay: float, length: float, server: RedisServer) -> None:
         await anyio.sleep(delay)
         worker, relay = self.workers[number], self.relays[number]
@@ -326,5 +343,9 @@ class _Episode:
                         self.history.left.append(key + name)
             for member in await client.execute("ZRANGE", "streamtools:running", 0, -1):
                 self.history.left.append(f"running: {member.decode()}")
+        with suppress(FileNotFoundError):
+            for line in (self.folder / "stalls").read_text().splitlines():
+                begun, over = map(float, line.split())
+                self.history.slow.append(Fault("stalled", None, begun - self.begun, over - self.begun))
         with suppress(FileNotFoundError):
             self.history.effects = (self.folder / "effects").read_text().split()

@@ -19,16 +19,13 @@ def plant(name: str) -> None:
 def _no_fencing() -> None:
     """Whoever drives a run writes into it, whether it is still its own or not."""
     renew = scripts.RENEW
-    vars(scripts)["APPEND"] = _replaced(
-        scripts.APPEND, (_TOKEN, "false"), ("first <= tonumber(kept[2])", "false"), ("'gap', last", "'gap', last")
-    )
+    vars(scripts)["APPEND"] = _replaced(scripts.APPEND, (_TOKEN, "false"), ("first <= tonumber(kept[2])", "false"))
     vars(scripts)["END"] = _replaced(scripts.END, ("kept[1] ~= ARGV[1] or seq <= tonumber(kept[2])", "false"))
     vars(scripts)["RENEW"] = _replaced(renew, ("redis.call('HGET', meta, 'token') == token", "true"))
 
 
 def _lease_without_epoch() -> None:
     """A token is the same for all owners that a run has."""
-    vars(Tail)
     Tail.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
     vars(scripts)["CLAIM"] = _replaced(
         scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'since', last", "'1:owner', 'since', 0")
@@ -37,8 +34,10 @@ def _lease_without_epoch() -> None:
 
 def _duplicate_append() -> None:
     """What was sent twice, because its answer was lost, is written twice."""
-    append = _replaced(scripts.APPEND, ("if seq > last then", "do"), ("'%d-0'", "'%d-*'"))
-    vars(scripts)["APPEND"] = append
+    append = scripts.APPEND
+    vars(scripts)["APPEND"] = _replaced(
+        append, ("first + i - 1", "last + i"), ("last, first + count - 1", "0, last + count")
+    )
 
 
 def _lost_message() -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,23 @@ async def _serve(listening: socket.socket, setting: Setting) -> None:
     folder = Path(setting.folder)
     ledger = SQLiteLedger(folder / "ledger.db", lease=2 * setting.lease)
     store = RedisStore(setting.url, lease=setting.lease, keep=setting.keep, ledger=ledger)
-    async with Runs(store, grace=1.0) as runs:
+    async with anyio.create_task_group() as group, Runs(store, grace=1.0) as runs:
+        group.start_soon(_note_stalls, folder / "stalls", setting.lease / 4)
         server = _Worker(runs, folder, ledger)
         listener = await anyio.abc.SocketListener.from_socket(listening)
         await listener.serve(server.answer)
+
+
+async def _note_stalls(path: Path, most: float) -> None:
+    """Write down when this process was not run for a while: its leases may have expired."""
+    last = time.monotonic()
+    while True:
+        await anyio.sleep(0.02)
+        now = time.monotonic()
+        if now - last > most:
+            with path.open("a") as file:
+                file.write(f"{last} {now}\n")
+        last = time.monotonic()
 
 
 class _Worker:
