@@ -197,6 +197,13 @@ class RedisStore:
                 await self.process.patiently("ZREM", runs, id)
         return found
 
+    async def tail(self, key: str) -> tuple[int, bool]:
+        """Return the `seq` of the last event of a run that is there, and whether the run has ended with it."""
+        look = await self.process.look(key)
+        if not look.token:
+            raise RunNotFound("nothing is kept of this run")
+        return look.last, look.is_over
+
     async def read_end(self, key: str) -> bytes | None:
         """Return what a run has come to, as it is stored."""
         ended: bytes | None = await self.process.patiently("HGET", self.process.keys(key).meta, "ended")
@@ -294,6 +301,9 @@ class RedisJournal(Journal):
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.store(TurnResult(reason=self.done.reason if self.done else None))
 
+    async def look(self) -> tuple[int, bool]:
+        return await self._store.tail(self.key)
+
     async def settle(self) -> TurnResult | None:
         """Wait until all is written; return what the run has come to, if another process has ended it."""
         with anyio.move_on_after(SETTLING) as scope:
@@ -342,6 +352,9 @@ class StoredRun(Run):
             read[self._key] -= 1
             if read[self._key] <= 0:
                 del read[self._key]
+
+    async def tail(self) -> tuple[int, bool]:
+        return await self._store.tail(self._key)
 
     async def wait(self) -> TurnResult:
         while not self.ended:
