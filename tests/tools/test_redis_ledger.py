@@ -10,14 +10,19 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
+from streamtools import ToolStream
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
+from streamtools.events import NativeToolCall, ProviderCompleted
+from streamtools.runs import RedisStore, Runs
 from streamtools.tools import Claim, RedisLedger
 from streamtools.tools.ledger import DRIVEN
 from streamtools.tools.redis_client import RedisConnection, open_client
 from tests.support.redis_server import RedisServer
+from tests.support.stories import Script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
@@ -116,3 +121,26 @@ async def test_nothing_is_left_of_what_is_pruned(client: Any) -> None:
         assert 75 == len(await ledger.entries("run_1", limit=1000))
         assert 150 == await ledger.prune(0)
         assert [] == await client.execute("KEYS", "*")
+
+
+async def test_a_run_that_a_store_drives(client: Any, redis: RedisServer) -> None:
+    """Its calls look at its own token: what another process takes over in the middle begins no more of them."""
+    ran: list[int] = []
+
+    async def step(number: int) -> str:
+        ran.append(number)
+        (place,) = await client.execute("KEYS", "*:meta")
+        await client.execute("HSET", place, "token", "2:there")
+        return "done"
+
+    asked = [
+        [NativeToolCall(str(number), "step", {"number": number}, f"n{number}") for number in range(2)],
+        [ProviderCompleted(finish_reason="tool_calls")],
+    ]
+    async with RedisLedger(redis.url) as ledger, Runs(RedisStore(redis.url)) as runs:
+        stream = ToolStream(Script(*asked), tools=[step], ledger=ledger, concurrency=1)
+        run = await runs.start(stream, owner="ann")
+        with anyio.fail_after(10):
+            await run.wait()
+        assert [0] == ran
+        assert ["n0"] == [entry.call.id for entry in await ledger.entries(run.id)]
