@@ -133,7 +133,7 @@ async def test_a_run_that_a_store_drives(client: Any, redis: RedisServer) -> Non
         await client.execute("HSET", place, "token", "2:there")
         return "done"
 
-    asked = [
+    asked: list[Any] = [
         [NativeToolCall(str(number), "step", {"number": number}, f"n{number}") for number in range(2)],
         [ProviderCompleted(finish_reason="tool_calls")],
     ]
