@@ -71,6 +71,8 @@ class Code(StrEnum):
     """The provider reported an error."""
     STREAM_INTERRUPTED = "stream_interrupted"
     """The stream ended without its terminator."""
+    GUARD_FAILED = "guard_failed"
+    """The answer holds what a rule of the application's forbids."""
 
     # Warnings.
     FORGED_RESULT = "forged_result"

@@ -109,7 +109,7 @@ class StreamMachine(RunnableCalls):
         self._eager_native = eager and native_tool_calls is not False
         self._judge = judge
         self._guard = guard
-        self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
+        self._watchful = self._eager_text or self._turn.may_stop  # a delta may do more than give events
         self._step, self._started = 0, False
         self._ending = Ending()
         self.source: object = None  # which is read, for what it knows of whose answer that is
@@ -231,9 +231,10 @@ class StreamMachine(RunnableCalls):
                 if code in (Code.BAD_FRAME, Code.SKIPPED):  # whatever it held is missing from a call that is open
                     self._turn.lose()
                     self._lost = True
+                raw = None if self._turn.redacts else raw  # a frame may hold half of a match, and so may other data
                 events.append(Warning(code, message, raw, count, seq=self.number()))
             case SourceRaw(data, None):
-                events.append(Raw(data, seq=self.number()))
+                events += [] if self._turn.redacts else [Raw(data, seq=self.number())]
             case SourceError(message, code, status, cause, generation, url):
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
                 salvaged = self._salvage(generation) if generation else []
@@ -268,6 +269,13 @@ class StreamMachine(RunnableCalls):
         return [*events, StepStart(self._step, self.number(), format)]
 
     def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
+        if not self._turn.ruled or isinstance(event, TextDelta | SourceUsage | ProviderCompleted):
+            return self._feed_native(event)
+        parser = self._turn.parser
+        events = parser.pause()
+        return events + (self._stop_turn() if parser.stopped else [*map(parser.clean, self._feed_native(event))])
+
+    def _feed_native(self, event: SourceEvent) -> list[UIEvent]:
         native = self._turn.native
         match event:
             case TextDelta(text):
@@ -301,11 +309,12 @@ class StreamMachine(RunnableCalls):
         events = turn.read(text)
         if self._eager_text:
             self._notice(turn.parser.calls)
-        if turn.parser.stopped:
-            self._ending.complete = True
-            self.stopped = True
-            events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
-        return events
+        return events + self._stop_turn() if turn.parser.stopped else events
+
+    def _stop_turn(self) -> list[UIEvent]:
+        """End the turn that the parser has stopped; what follows is not read."""
+        self._ending.complete = self.stopped = True
+        return self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
         """End the turn as the provider ends it, or with a `finish` of our own."""
@@ -327,6 +336,8 @@ class StreamMachine(RunnableCalls):
         self._open = self._flowing = self._lost = False
         turn, ending = self._turn, self._ending
         events += turn.close()
+        if turn.parser.stopped_by is not None and fault is None:
+            fault = ending.end_by_rule(turn.parser.stopped_by)
         if fault is not None:
             events += self._report_failure(*fault)
         calls, endings, self._malformed = turn.choose(

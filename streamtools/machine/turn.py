@@ -104,6 +104,11 @@ class Turn:
         self._limit = chosen.limits.text
         self.parser = Parser(self._dialects, tools, number=number, **options)
         self.native = NativeCalls(chosen, number)
+        self.ruled = bool(chosen.text_rules)
+        self.redacts = any(rule.redacts for rule in chosen.text_rules)
+        ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
+        self.may_stop = ends or chosen.after_call == "stop"
+        """Whether text may end the turn."""
         self.begin()
 
     def begin(self) -> None:
@@ -187,7 +192,7 @@ class Turn:
     def close(self) -> list[UIEvent]:
         """End the text, and the native calls that are open."""
         events = self.parser.close()
-        return events + self.native.close() if self.native.open else events
+        return [*events, *map(self.parser.clean, self.native.close())] if self.native.open else events
 
     def choose(self, *, declares_native: bool | None, self_contained: bool) -> Chosen:
         """Return which calls of the turn count.

@@ -127,6 +127,8 @@ class PairedEncoder(ABC):
                 return self._finish(event)
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Raw() | events.Markup():
                 return b""
+            case events.Matched():
+                return b""
         assert_never(event)
 
     def close(self) -> bytes:

@@ -31,13 +31,14 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "json_values": {"errors", "limits"},
     "calls": VALUES,
     "events": {"errors", "json_values", "calls"},
+    "rules": (),
     # stages that do not know one another
     "sources": VOCABULARY,
-    "parsing": VOCABULARY,
+    "parsing": {*VOCABULARY, "rules"},
     "tools": VOCABULARY,
-    "recording": {"errors"},
+    "recording": {"errors", "rules"},
     # what is built of them, each on those above
-    "machine": {"errors", "json_values", "calls", "events", "parsing"},
+    "machine": {"errors", "json_values", "calls", "events", "rules", "parsing"},
     "history": {"limits", "json_values", "calls", "parsing"},
     "stream": {"errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
@@ -75,7 +76,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     # the doors
     "__init__": {
-        *("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "stream"),
+        *("errors", "limits", "calls", "events", "rules", "sources", "parsing", "tools", "machine", "stream"),
         *("conversation", "outputs", "recording.event_replay"),
     },
     "__main__": {"apps.cli"},
@@ -88,8 +89,9 @@ MAY_USE: dict[str, Collection[str]] = {
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
+    "rules": (),
     "sources": {"anyio", "msgspec"},
-    "parsing": {"json_repair"},
+    "parsing": {"json_repair", "msgspec"},
     "tools": {
         *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
         *("redis", "structlog", "typing_extensions"),

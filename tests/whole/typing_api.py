@@ -58,6 +58,7 @@ from streamtools.events import (
     FinishReason,
     FollowUp,
     Markup,
+    Matched,
     NativeToolCall,
     Progress,
     ProviderCompleted,
@@ -141,6 +142,9 @@ def describe(event: UIEvent) -> object:
             return assert_type(usage, Usage)
         case Raw(data):
             return data
+        case Matched(rule, action, position, length):
+            assert_type(rule, str), assert_type(event.match, str | None)
+            return action, assert_type(position, int), assert_type(length, int)
         case Done(reason, finish_reason, _, pending):
             assert_type(reason, DoneReason)
             return assert_type(finish_reason, str | None), assert_type(pending, list[ToolCall])

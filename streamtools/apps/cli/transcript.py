@@ -121,6 +121,8 @@ class Transcript:
                 self._raw += 1
             case events.FollowUp():
                 self._notice("report", "↩ The results go back to the model.", "dim")
+            case events.Matched(rule, action):
+                self._notice("report", f"✂ {one_line(rule)}: {action}", "dim")
             case events.Start() | events.StepStart() | events.CallDelta() | events.UsageReport() | events.Markup():
                 pass
             case _:
