@@ -98,7 +98,7 @@ leave(KEYS[5], ARGV[3])
 return 1
 """
 _LIST = """
--- KEYS[5] the calls of the run, or none; ARGV when the last began, the last, limit, owner, what keys of calls begin with
+-- KEYS[5] the calls of the run, or none; ARGV when the last began, the last, limit, owner, what calls begin with
 local index, found = KEYS[5] or KEYS[1], {}
 local at = redis.call('ZRANK', index, ARGV[4])
 at = at and at + 1 or ARGV[4] == '' and 0 or redis.call('ZCOUNT', index, '-inf', '(' .. ARGV[3])
