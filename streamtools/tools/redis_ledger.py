@@ -63,7 +63,7 @@ local there = redis.call('HGETALL', KEYS[5])
 if #there > 0 then
   local kept = redis.call('HMGET', KEYS[5], 'holder', 'ended')
   if holder ~= '' and kept[1] == holder and not kept[2] then return false end
-  return {digits(now), {member, there}}
+  return {digits(now), {{member, there}}}
 end
 til = til > now and math.min(til, now + keep) + tonumber(ARGV[9]) or now
 local held = holder == '' and 0 or now + tonumber(ARGV[7])
@@ -102,17 +102,17 @@ _LIST = """
 local index, found = KEYS[5] or KEYS[1], {}
 local at = redis.call('ZRANK', index, ARGV[4])
 at = at and at + 1 or ARGV[4] == '' and 0 or redis.call('ZCOUNT', index, '-inf', '(' .. ARGV[3])
-while #found < tonumber(ARGV[5]) do
-  local page = redis.call('ZRANGE', index, at, at + 99)
-  if #page == 0 then break end
-  for _, member in ipairs(page) do
-    local kept = redis.call('HGETALL', ARGV[7] .. member)
-    local owner = redis.call('HGET', ARGV[7] .. member, 'owner')
-    if (ARGV[6] == '' or ARGV[6] == owner) and #found < tonumber(ARGV[5]) then found[#found + 1] = {member, kept} end
+local page, limit, last = redis.call('ZRANGE', index, at, at + 999, 'WITHSCORES'), tonumber(ARGV[5]), 0
+for i = 1, #page, 2 do
+  local call = ARGV[7] .. page[i]
+  local owner = redis.call('HGET', call, 'owner')
+  if owner and (ARGV[6] == '' or ARGV[6] == owner) then
+    found[#found + 1] = {page[i], redis.call('HGETALL', call)}
   end
-  at = at + #page
+  last = i
+  if #found == limit then break end
 end
-return {digits(now), unpack(found)}
+return {digits(now), found, page[last] or '', page[last + 1] or ''}
 """
 _PRUNE = """
 -- ARGV where to begin, age, owner, what the keys of calls and of runs begin with
@@ -120,8 +120,8 @@ local page, gone = redis.call('ZRANGE', KEYS[1], ARGV[3], ARGV[3] + 99), 0
 for _, member in ipairs(page) do
   local call = ARGV[6] .. member
   local kept = redis.call('HMGET', call, 'owner', 'held', 'until', 'began', 'ended')
-  if (ARGV[5] == '' or ARGV[5] == kept[1]) and (kept[5] or tonumber(kept[2]) <= now) and tonumber(kept[3]) <= now
-      and tonumber(kept[5] or kept[4]) <= now - ARGV[4] then
+  if kept[1] and (ARGV[5] == '' or ARGV[5] == kept[1]) and (kept[5] or tonumber(kept[2]) <= now)
+      and tonumber(kept[3]) <= now and tonumber(kept[5] or kept[4]) <= now - ARGV[4] then
     drop(member, call, ARGV[7] .. string.match(member, '^%Z*'))
     gone = gone + 1
   end
@@ -133,15 +133,16 @@ return {#page, gone}
 class RedisLedger:
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`; enter it to open it.
 
-    `url_or_client` and `prefix` are what they are for `RedisStore`: with the same two, no call begins in a process that
-    has lost its run. With `durable`, which takes Redis or Valkey from 7.2 on with a file (AOF), a tool begins only when
-    its call is on the disk of the server and of so many replicas, which may take `patience` seconds; it is refused
-    otherwise. A failover may still lose it: for what must not happen twice, there is `PostgresLedger`.
+    `url_or_client` and `prefix` are what they are for `RedisStore`; on the server of that store, no call begins in a
+    process that has lost its run. With `durable`, which takes Redis or Valkey from 7.2 on with a file (AOF), a tool
+    begins only when its call is on the disk of the server and of so many replicas, which may take `patience` seconds;
+    it is refused otherwise. A failover may still lose it: for what must not happen twice, there is `PostgresLedger`.
 
     A process that dies is noticed when its `lease` is over, in seconds. Entries that have ended are kept for `keep`
-    seconds; what bounds their number is the memory of the server. The time is that of the server, unless a `clock`
-    tells seconds since 1970, to all processes the same. Raises what the client raises, ClosedError where it has not
-    been entered, and ValueError, when it is entered, for a cluster and for a server that cannot be `durable`.
+    seconds; what bounds their number is the memory of the server, which must not evict them (`noeviction`). The time is
+    that of the server, unless a `clock` tells seconds since 1970, to all processes the same. Raises what the client
+    raises, ClosedError where it has not been entered, and ValueError, when it is entered, for a cluster and for a
+    server that cannot be `durable`.
     """
 
     def __init__(
@@ -211,7 +212,7 @@ class RedisLedger:
         if told == b"forgettable":
             await self._run(_WITHDRAW, keys, member, claim.holder)
             raise CallRefused(f"its call is not on the disks of the server and {self._durable} replicas in time")
-        return None if told is None else _read(told)[0]
+        return None if told is None else _read(*told)[0]
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
         """Renew the lease of a call for so many seconds; with 0, leave it."""
@@ -234,14 +235,14 @@ class RedisLedger:
     ) -> list[Entry]:
         """Return entries, the oldest first; see `CallLedger`."""
         keys = [] if scope is None else [f"{self._prefix}run:{scope}"]
+        began, last = ("0", "") if after is None else (repr(after.began), f"{after.scope}\0{call_key(after.call)}")
         found: list[Entry] = []
         while len(found) < limit:
-            last = ("0", "") if after is None else (repr(after.began), f"{after.scope}\0{call_key(after.call)}")
-            page = _read(await self._run(_LIST, keys, *last, limit, self._owner, self._prefix + "call:"))
-            found += [each for each in page if not unknown or each.is_unknown]
-            if len(page) < limit:
+            told = await self._run(_LIST, keys, began, last, limit, self._owner, self._prefix + "call:")
+            found += [each for each in _read(*told[:2]) if not unknown or each.is_unknown]
+            last, began = told[2:]
+            if not last:
                 break
-            after = page[-1]
         return found[:limit]
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
@@ -286,8 +287,7 @@ class RedisLedger:
             return told
 
 
-def _read(told: list[Any]) -> list[Entry]:
-    now, *rows = told
+def _read(now: bytes, rows: list[Any]) -> list[Entry]:
     entries = []
     for member, fields in rows:
         scope, _, key = member.decode().partition("\0")
