@@ -143,7 +143,7 @@ RIM = {
     *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
-    *("tools.postgres_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
+    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 
