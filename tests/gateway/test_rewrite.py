@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from streamtools import rules
 from tests.support.gateway import CLIENTS, Collected, answer, begin, collect, request, stream, whole
 
 CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
@@ -65,6 +66,17 @@ SCENES = {
         Collected("", "", [WEATHER], "tool_calls"),
         request={"parallel_tool_calls": False},
     ),
+    "rules on the text": Scene(
+        f"Write to bob@example.org.\n{CALL}",
+        Collected("Write to [email].", "", [WEATHER], "tool_calls"),
+        options={"text_rules": [rules.email()]},
+    ),
+    "rules on the text of an answer that nothing else changes": Scene(
+        "Write to bob@example.org. END bob@example.org",
+        Collected("Write to [email]. ", "", [], "stop"),
+        request={"tools": ()},
+        options={"text_rules": [rules.email(), rules.stop("END")], "mode": "native"},
+    ),
     "no call wanted": Scene(f"So.\n{CALL}", Collected("So.\n", "", [], "stop"), request={"tool_choice": "none"}),
 }
 FOR_ANTHROPIC = {"parallel_tool_calls": ("tool_choice", {"type": "auto", "disable_parallel_tool_use": True}),
@@ -74,7 +86,10 @@ FOR_ANTHROPIC = {"parallel_tool_calls": ("tool_choice", {"type": "auto", "disabl
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_scene_streamed_and_not(client: str) -> None:
     for name, scene in SCENES.items():
-        asked = dict(FOR_ANTHROPIC[key] for key in scene.request) if client == "anthropic" else scene.request
+        given = scene.request.items()
+        asked: dict[str, Any] = dict(
+            FOR_ANTHROPIC.get(each[0], each) if client == "anthropic" else each for each in given
+        )
         for streamed in (True, False):
             exchange = begin(client, request(client, streamed=streamed, **asked), **scene.options)
             pieces = [scene.text[at : at + 3] for at in range(0, len(scene.text), 3)]
