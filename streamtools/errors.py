@@ -134,6 +134,10 @@ class RunNotFound(StreamToolsError, LookupError):
     """There is no such run of this owner's: it never was, it is another owner's, or it is kept no more."""
 
 
+class OwnerUnreachable(StreamToolsError, TimeoutError):
+    """The process that drives a run, or the server between, does not answer in time; it may have heard all the same."""
+
+
 class Draining(ClosedError):
     """The server is about to end: what goes on is finished, and nothing new is begun."""
 

@@ -28,7 +28,7 @@ from streamtools.conversation.prompts import Example
 from streamtools.events import Error, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
 from streamtools.gateway.answer import Answer, Watch
-from streamtools.gateway.choices import Choices, Piece, read_choices
+from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
 from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
 from streamtools.gateway.plan import WRITTEN, Mode, make_plan, teaching
 from streamtools.gateway.template_route import NO_TEMPLATE, Template, fits_template, template_of
@@ -48,6 +48,9 @@ from streamtools.sources import adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
 from streamtools.sources.provider_terms import read_fault
+
+_FRAMES = 16
+"""The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +121,7 @@ class Exchange:
         self._more: list[dict[str, Any]] = []  # what is said when the model is asked again
         self._tries = 0
         self._said: list[str] = []  # by the model, in this try
+        self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
         self._identity: tuple[str | None, str | None] = None, None
         self._template: Template | None = None
         self._preparing = self._in_reasoning = False
@@ -168,7 +172,7 @@ class Exchange:
         self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)
         if self._template is not None:
             self._adapter = self._template.adapter(self._rewrite.limits)
-        self._choices = Choices(self._rewrite.limits) if self._apart else None
+        self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
         if self._asked.streamed and not self._failed and self.head is None:
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
             names = {name for name, _ in own}
@@ -178,6 +182,9 @@ class Exchange:
         """Return what goes to the client for bytes of the upstream's body, without its content encoding."""
         if self._untouched:
             return chunk
+        self._left -= len(chunk)
+        if self._left < 0:
+            return b""
         if self._whole:
             if len(self._held) <= self._rewrite.limits.frame:
                 self._held += chunk
@@ -198,6 +205,8 @@ class Exchange:
             return held
         if self._preparing and self._prepared():
             return b""
+        if self._left < 0:
+            cause = "too_large"
         if self._failed and self.head is None and not self._tries:
             return self._refuse()
         if self._failed:
@@ -270,9 +279,11 @@ class Exchange:
     @property
     def _apart(self) -> bool:
         """Whether choices are read one by one: there are several, or they hold what no event does."""
-        options = self._asked.options
-        several = isinstance(n := options.get("n"), int) and n > 1
-        return self._rewrite.upstream != "ollama" and (several or options.get("logprobs") is True)
+        return self._rewrite.upstream != "ollama" and (self._wanted > 1 or self._asked.options.get("logprobs") is True)
+
+    @property
+    def _wanted(self) -> int:
+        return wanted(self._asked.options.get("n"))
 
     def _make_answer(self, index: int) -> Answer:
         rewrite, asked, plan = self._rewrite, self._asked, self._plan
@@ -367,7 +378,7 @@ class Exchange:
         self._identity = names[0], names[1]
         if self._apart:
             self._choices = None
-            return self._send_all(read_choices(value, self._rewrite.limits))
+            return self._send_all(read_choices(value, self._rewrite.limits, self._wanted))
         return self._send(finished(value, self._rewrite.limits))
 
     def _refuse(self) -> bytes:

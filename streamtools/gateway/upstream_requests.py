@@ -12,6 +12,7 @@ from streamtools.gateway.client_requests import Asked
 from streamtools.gateway.plan import Plan, add_wish, history_for, wish_of
 from streamtools.history import Origin, write_messages
 from streamtools.outputs.encoder import to_json
+from streamtools.parsing.dialects.base import neutralise_all
 
 Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
 """What an upstream speaks: chat completions, or Ollama's own form; of the last two, the template can be had too."""
@@ -45,7 +46,7 @@ def write_request(
         add_wish(body["messages"], wish_of(asked))
     body["messages"] += more
     if plan.taught is None:
-        body |= _tools(asked)
+        body |= neutralise_all(_tools(asked), plan.dialects, "description") if plan.dialects else _tools(asked)
     if form == "openai":
         body |= asked.options | {"stream": asked.streamed}
         if asked.streamed and asked.include_usage:

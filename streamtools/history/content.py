@@ -6,14 +6,15 @@ own: it goes to it as it is, and it is for the caller to know whether this provi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from streamtools.json_values import compact, writable
 
 Content: TypeAlias = str | list[dict[str, Any]]
 
+_web = re.compile(r"https?://([^/?#\\]++)", re.IGNORECASE)
 _FILES = "generativelanguage.googleapis.com"  # where Google keeps what was uploaded with the application's key
 
 
@@ -59,13 +60,9 @@ def _only(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def _is_open(url: str) -> bool:
     """Return whether an address holds the data, or is one of the web and not of a provider's file."""
-    if url.startswith("data:"):
-        return True
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and parts.hostname not in (None, _FILES)
+    found = _web.match(url)
+    host = found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
+    return url.startswith("data:") or host not in ("", _FILES)
 
 
 def given(value: object, key: str) -> str:

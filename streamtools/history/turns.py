@@ -48,6 +48,7 @@ class Reader:
         self._open: dict[str, ToolCall] = {}  # calls without an answer
         self._waiting: dict[str | None, deque[str]] = {}  # their ids, by the tool's name and for any; once asked for
         self._again: dict[str, deque[str]] = {}  # the ids of further calls of one id
+        self._numbers: dict[str, int] = {}  # and how far they have been numbered
         self._turn = 0  # the place of their turn in the history
         self._earlier: dict[str, tuple[int, ToolCall]] = {}  # calls of turns before that, by id, with their turn
         self._late: dict[int, list[CallResult]] = {}  # their results, by turn
@@ -168,18 +169,18 @@ class Reader:
         """Begin a turn at this place, without calls so far."""
         self._earlier |= {id: (self._turn, call) for id, call in self._open.items()}
         self._turn = place
-        self._open, self._again = {}, {}
+        self._open, self._again, self._numbers = {}, {}, {}
         self._waiting.clear()
 
     def _asked(self, call: ToolCall) -> ToolCall:
         """Return a call of the turn, open from now on, under an id that no other has."""
         self._waiting.clear()
         if call.id in self._open:
-            same = self._again.setdefault(call.id, deque())
-            number = len(same) + 2
+            number = self._numbers.get(call.id, 1) + 1
             while (made := f"{call.id}_{number}") in self._open:
                 number += 1
-            same.append(made)
+            self._numbers[call.id] = number
+            self._again.setdefault(call.id, deque()).append(made)
             call = msgspec.structs.replace(call, id=made)
         self._open[call.id] = call
         return call

@@ -7,8 +7,8 @@ is sent once it has a name, and cannot be taken back.
 
 A malformed call is sent with the text of the model in the place of its arguments, because clients can answer those,
 unless the run answers it itself. One whose arguments have left in part ends the answer with an error: what is sent
-cannot be taken back, and there are clients that would run it. The steps of a run are one message. White space between a text and a call in it is
-dropped; see `white_space`.
+cannot be taken back, and there are clients that would run it. The steps of a run are one message. White space between a
+text and a call in it is dropped; see `white_space`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ from msgspec.structs import replace
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
 from streamtools.events.event import ITSELF, weigh
+from streamtools.stream.result import TurnResult
 from streamtools.tools.call import loggable
+from streamtools.tools.ledger import Driven
 
 log = structlog.get_logger(__name__)
 
@@ -319,6 +321,7 @@ class Journal:
         self.done: Done | None = None
         self.begun = anyio.Event()  # there is something to read
         self.waiting: set[anyio.CancelScope] = set()  # the scopes of reads that wait for the log
+        self.driven: Driven | None = None  # the run as one that another process may take over
         self.is_sure = type(events) is MemoryEventLog  # the log neither fails nor waits
         self._run_id = run_id
         self._is_closed = False
@@ -343,6 +346,16 @@ class Journal:
         else:
             await self._try(event)
         return type(event) is Done
+
+    async def look(self) -> tuple[int, bool]:
+        """Return the `seq` of the last event that a reader gets, and whether it is `done`."""
+        if self.done is not None and (self._is_closed or self.logged == self.done.seq):
+            return self.done.seq, True
+        return self.logged, False
+
+    async def settle(self) -> TurnResult | None:
+        """Wait until all is in the log; return what the run has come to, where another process has ended it."""
+        return None
 
     def close(self) -> None:
         """Note that the run is over. Readers who wait for a `done` that could not be written wait no longer."""

@@ -257,6 +257,7 @@ def without(value: Any, name: str) -> Any:
 async def converse(name: str, away: str | None = None, *, as_json: bool = False) -> tuple[list[Any], int]:
     """Return how three turns have ended, and how many requests were accepted; `away` is lost on the way."""
     make, stream, complaint = PROVIDERS[name]
+    format: Any = make.format
     answers = [True, False, False, True, True, False]
     asked: list[Body] = []
 
@@ -276,7 +277,7 @@ async def converse(name: str, away: str | None = None, *, as_json: bool = False)
                 async for _ in events:
                     pass
             ends.append((events.result.reason, [error.status for error in events.result.errors]))
-            history = json.loads(json.dumps(events.messages(make.format))) if as_json else [*events.history]
+            history = json.loads(json.dumps(events.messages(format))) if as_json else [*events.history]
     return ends, len(asked)
 
 

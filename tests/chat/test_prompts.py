@@ -166,7 +166,7 @@ def test_without_any_examples_they_are_made_of_the_schema() -> None:
     messages = few_shot("hash_marker", [get_weather, nameless])
 
     about = [each["content"].partition(" say about ")[2] for each in messages[::4]]
-    assert ["some city?", "1?", "another city?", "any city?"] == about
+    assert ["some city?", "1?", "another city?", "a third city?"] == about
 
 
 def test_what_cannot_be_taught_is_refused() -> None:
@@ -319,7 +319,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
 
 def test_a_tools_own_examples_are_its_samples() -> None:
     """They are what its author would write; a schema gives three where texts can differ."""
-    told = [{"city": "some city"}, {"city": "another city"}, {"city": "any city"}]
+    told = [{"city": "some city"}, {"city": "another city"}, {"city": "a third city"}]
     assert told == sample_arguments(Tool(get_weather))
     assert [{"city": "Rome"}] == sample_arguments(Tool(get_weather, examples=[{"city": "Rome"}]))
     assert [{}] == sample_arguments(Tool(now))

@@ -85,6 +85,7 @@ CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {
     "olmo3_pythonic": ("</function_calls>",),
     "seed_oss_xml": ("</seed:tool_call>",),
     "solar_open2": ("<|tool_call:end|>",),
+    "cwm_tool": ("</tool>",),
     "toolcall_list": ("</TOOLCALL>",),
 }
 """Closing tags that go away behind a call, by the dialect."""

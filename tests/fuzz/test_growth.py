@@ -12,6 +12,7 @@ import structlog
 
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
+from streamtools.gateway import rewrite
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
@@ -81,6 +82,17 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
         return next((id for id, call in reader._open.items() if name in (None, call.name)), None)
 
     patch.setattr(Reader, "find", search)
+
+
+def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
+    """From the first, for each further call of an id."""
+    ask = Reader._asked
+
+    def try_again(reader: Reader, call: Any) -> Any:
+        reader._numbers.clear()
+        return ask(reader, call)
+
+    patch.setattr(Reader, "_asked", try_again)
 
 
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
@@ -182,6 +194,11 @@ def texts_are_added(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(whole_answers._Texts, "add", add)
 
 
+def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
+    """They are read, though two are asked for; what is about none of them goes to each."""
+    patch.setattr(rewrite, "wanted", lambda n: 128)
+
+
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
     """All of them, however often one stands in another."""
 
@@ -221,6 +238,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("history", (rising, call), (rising, ("output'",))), results_are_copied),
         (*steps("history", (once, call), (rising, ("output_text", "abc"))), texts_are_joined),
         (*steps("history", (once, ("tool_calls", MANY)), (falling, ("tool_name",))), calls_are_searched),
+        (*steps("history", (rising, ("'d_",)), (rising, ("'d'",))), numbers_are_tried_again),
         (*steps("source:openai", (rising, ("'id'",)), (rising, ("[5]",))), any_number_of_chat_calls),
         (*steps("source:openai", (once, ("'id'", LONG)), bad), open_calls_are_read_again),
         (*steps("machine", (rising, ("call-start",)), (rising, ("bad_frame",))), open_calls_are_read_again),
@@ -230,6 +248,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("encoders", (rising, ("call-start",))), a_body_is_copied),
         (*steps("encoders", (in_turn, ("text-delta", "a ")), (rising, ("reasoning-delta",))), an_item_is_searched),
         (*steps("gateway:answered", (rising, ("tool_result",))), texts_are_added),
+        (*steps("gateway:answered", (once, ("finish", MANY)), (rising, ("event: odd",))), any_number_of_choices),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
     ]
 

@@ -2,104 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
 import pytest
 
 from streamtools import rules
-from tests.support.gateway import CLIENTS, Collected, answer, begin, collect, request, stream, whole
+from streamtools.limits import Limits
+from tests.support.gateway import CLIENTS, HEADERS, Collected, answer, begin, collect, request, stream, whole
+from tests.support.scenes import SCENES, normal
 
 CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
 WEATHER = ("call_text_1", "get_weather", {"city": "Zürich"})
-DEEP = {"city": {"of": ["Zürich", {"🏔": None}], "n": 1.5e3, "x": True}, "é": ""}
-
-
-class Scene(NamedTuple):
-    """What a model writes, and what its client has of it."""
-
-    text: str
-    seen: Collected
-    finish: str = "stop"
-    reasoning: str = ""
-    request: Mapping[str, Any] = MappingProxyType({})
-    options: Mapping[str, Any] = MappingProxyType({})
-
-
-SCENES = {
-    "one call": Scene(f"I look.\n\n{CALL}\n", Collected("I look.", "", [WEATHER], "tool_calls")),
-    "parallel calls": Scene(
-        f'{CALL}\n~~~tool_call\n{{"name": "get_time", "arguments": {{"city": "Bern"}}}}\n~~~\n',
-        Collected("", "", [WEATHER, ("call_text_2", "get_time", {"city": "Bern"})], "tool_calls"),
-    ),
-    "no call": Scene("It is `~~~`\n\ndata: {.", Collected("It is `~~~`\n\ndata: {.", "", [], "stop")),
-    "nested and Unicode arguments": Scene(
-        f"~~~tool_call\n{json.dumps({'name': 'get_weather', 'arguments': DEEP})}\n~~~",
-        Collected("", "", [("call_text_1", "get_weather", DEEP)], "tool_calls"),
-    ),
-    "no arguments": Scene(
-        '~~~tool_call\n{"name": "get_time"}\n~~~', Collected("", "", [("call_text_1", "get_time", {})], "tool_calls")
-    ),
-    "reasoning, then a call": Scene(
-        f"<think>Where?</think>\n\n{CALL}", Collected("", "Where?", [WEATHER], "tool_calls")
-    ),
-    "reasoning of the server's": Scene(
-        f"So.\n{CALL}", Collected("So.", "Hm.", [WEATHER], "tool_calls"), reasoning="Hm."
-    ),
-    "an unknown tool": Scene(
-        '~~~tool_call\n{"name": "fly", "arguments": {"to": 1}}\n~~~',
-        Collected("", "", [("call_text_1", "fly", {"to": 1})], "tool_calls"),
-    ),
-    "a cut answer": Scene("It is sun", Collected("It is sun", "", [], "length"), finish="length"),
-    "a malformed call as text": Scene(
-        "So.\n~~~tool_call\n{oops\n~~~\n",
-        Collected("So.\n~~~tool_call\n{oops\n~~~\n", "", [], "stop"),
-        options={"on_malformed": "text"},
-    ),
-    "one call at most": Scene(
-        f"{CALL}\n{CALL}", Collected("", "", [WEATHER], "tool_calls"), request={"parallel_tool_calls": False}
-    ),
-    "one call at most, and another that cannot be read": Scene(
-        f"{CALL}\n~~~tool_call\n{{oops}}\n~~~",
-        Collected("", "", [WEATHER], "tool_calls"),
-        request={"parallel_tool_calls": False},
-    ),
-    "rules on the text": Scene(
-        f"Write to bob@example.org.\n{CALL}",
-        Collected("Write to [email].", "", [WEATHER], "tool_calls"),
-        options={"text_rules": [rules.email()]},
-    ),
-    "rules on the text of an answer that nothing else changes": Scene(
-        "Write to bob@example.org. END bob@example.org",
-        Collected("Write to [email]. ", "", [], "stop"),
-        request={"tools": ()},
-        options={"text_rules": [rules.email(), rules.stop("END")], "mode": "native"},
-    ),
-    "no call wanted": Scene(f"So.\n{CALL}", Collected("So.\n", "", [], "stop"), request={"tool_choice": "none"}),
-}
-FOR_ANTHROPIC = {"parallel_tool_calls": ("tool_choice", {"type": "auto", "disable_parallel_tool_use": True}),
-                 "tool_choice": ("tool_choice", {"type": "none"})}  # fmt: skip
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_scene_streamed_and_not(client: str) -> None:
     for name, scene in SCENES.items():
-        given = scene.request.items()
-        asked: dict[str, Any] = dict(
-            FOR_ANTHROPIC.get(each[0], each) if client == "anthropic" else each for each in given
-        )
         for streamed in (True, False):
-            exchange = begin(client, request(client, streamed=streamed, **asked), **scene.options)
-            pieces = [scene.text[at : at + 3] for at in range(0, len(scene.text), 3)]
-            upstream = stream(pieces, scene.finish, reasoning=scene.reasoning)
-            if not streamed:
-                upstream = whole(scene.text, scene.finish, reasoning=scene.reasoning)
-            seen = collect(client, answer(exchange, upstream))
+            exchange = begin(client, scene.asked(client, streamed=streamed), **scene.options)
+            seen = collect(client, answer(exchange, scene.answered(streamed=streamed)))
             assert exchange.head is not None, name
-            assert exchange.head.status == 200, name
-            assert seen == scene.seen, (name, streamed)
+            assert exchange.head.status == (200 if streamed or not scene.seen.error else 502), name
+            assert normal(seen, streamed=streamed) == scene.seen, (name, streamed)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_rules_on_the_text_of_every_answer(client: str) -> None:
+    """Also of one that nothing else changes, and of its log probabilities, which hold the text too."""
+    found = [rules.email(), rules.stop("END")]
+    for streamed, asked in itertools.product((True, False), ({}, {"tools": (), "mode": "native"})):
+        body = request(client, streamed=streamed, **{key: each for key, each in asked.items() if key == "tools"})
+        options = {key: each for key, each in asked.items() if key == "mode"}
+        exchange = begin(client, body, text_rules=found, **options)
+        text = "Write to bob@example.org. END bob@example.org"
+        upstream = stream([text[at : at + 3] for at in range(0, len(text), 3)]) if streamed else whole(text)
+        seen = collect(client, answer(exchange, upstream))
+        assert Collected("Write to [email]. ", "", [], "stop") == seen, (streamed, asked)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -168,6 +107,19 @@ def test_a_malformed_call_is_asked_for_again() -> None:
             calls = [WEATHER, ("call_text_3", "get_time", {"city": "Bern"})]
             assert collect(client, body) == Collected("I look.", "", calls, "tool_calls"), (client, streamed)
             assert b'_tokens":22' in body, client
+
+
+def test_an_answer_without_end_is_one_that_broke_off() -> None:
+    """No more than 16 frames of the longest are read of it."""
+    for client in CLIENTS:
+        exchange = begin(client, request(client), limits=Limits(frame=1000))
+        exchange.begin(200, HEADERS)
+        sent = [exchange.feed(stream(["word "], None, done=False)) for _ in range(100)]
+        assert not any(sent[80:]), client
+        seen = collect(client, b"".join([*sent, exchange.close()]))
+        assert set(seen.text.split()) == {"word"}, client
+        assert 20 < seen.text.count("word") < 80, client
+        assert seen.error, client
 
 
 def test_asking_again_comes_to_an_end() -> None:

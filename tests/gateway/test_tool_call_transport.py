@@ -127,18 +127,25 @@ def test_blocking_clients() -> None:
         assert http.post(provider.url, json=request("openai")).content == TOLD
 
 
+class Broken(httpx.AsyncByteStream, httpx.SyncByteStream):
+    """A body that breaks off."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        raise httpx.ReadError("gone")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+        raise httpx.ReadError("gone")
+
+
+@pytest.mark.parametrize("asks_again", [0, 1])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_break_is_an_error_of_the_client_s_once_its_answer_has_begun(streamed: bool) -> None:
+async def test_a_break_is_an_error_of_the_client_s_once_its_answer_has_begun(streamed: bool, asks_again: int) -> None:
     """Before, it is raised, and the client may ask once more; the same holds where the model is asked again."""
-
-    class Pieces(httpx.AsyncByteStream, httpx.SyncByteStream):
-        def __iter__(self) -> Iterator[bytes]:
-            yield BAD if streamed else b"{"
-            raise httpx.ReadError("gone")
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield BAD if streamed else b"{"
-            raise httpx.ReadError("gone")
 
     def respond(asked: httpx.Request) -> httpx.Response:
         if b"cannot be read" in asked.content:
@@ -147,22 +154,27 @@ async def test_a_break_is_an_error_of_the_client_s_once_its_answer_has_begun(str
         if asks_again:
             made = BAD if streamed else whole("~~~tool_call\n{oops}\n~~~")
             return httpx.Response(200, headers=declared, content=made)
-        return httpx.Response(200, headers=declared, stream=Pieces())
+        return httpx.Response(200, headers=declared, stream=Broken(BAD if streamed else b"{"))
 
     url, body = "http://localhost/v1/chat/completions", request("openai", streamed=streamed)
-    for asks_again in (0, 1):
+
+    def ask() -> bytes:
         transport = ToolCallTransport(httpx.MockTransport(respond), ask_again=asks_again)
-        other = ToolCallTransport(httpx.MockTransport(respond), ask_again=asks_again)
         with httpx.Client(transport=transport) as http:
-            async with httpx.AsyncClient(transport=other) as client:
-                if streamed:
-                    for response in (http.post(url, json=body), await client.post(url, json=body)):
-                        assert collect("openai", response.content).error is not None
-                    continue
-                with pytest.raises(httpx.TransportError, match="gone"):
-                    http.post(url, json=body)
-                with pytest.raises(httpx.TransportError, match="gone"):
-                    await client.post(url, json=body)
+            return http.post(url, json=body).content
+
+    async def ask_asynchronously() -> bytes:
+        async with client(inner=httpx.MockTransport(respond), ask_again=asks_again) as http:
+            return (await http.post(url, json=body)).content
+
+    if streamed:
+        assert collect("openai", ask()).error is not None
+        assert collect("openai", await ask_asynchronously()).error is not None
+        return
+    with pytest.raises(httpx.TransportError, match="gone"):
+        ask()
+    with pytest.raises(httpx.TransportError, match="gone"):
+        await ask_asynchronously()
 
 
 def test_what_is_asked_of_a_transport_of_one_s_own() -> None:

@@ -308,7 +308,7 @@ def test_a_client_names_files_that_are_not_its_own() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("gs://bucket/a.png", "s3://bucket/a.png", "file:///etc/passwd", "file_1", "http://[", "//x/a.png"),
+        *("gs://bucket/a.png", "s3://bucket/a.png", "file:///etc/passwd", "file_1", "http://", "//x/a.png"),
         "https://generativelanguage.googleapis.com/v1beta/files/a",
         "HTTPS://A@GenerativeLanguage.googleapis.com:443/a",
     ],

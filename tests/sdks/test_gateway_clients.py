@@ -7,18 +7,21 @@ what comes back, is held against the SDKs' own types.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from streamtools.gateway import ToolCallTransport
 from streamtools.gateway.service import app
-from tests.support.gateway import SCHEMA, answer, begin, request, stream, whole
+from tests.sdks.judge import faults
+from tests.support.gateway import SCHEMA, answer, begin
 from tests.support.readme import ROOT, read_blocks
+from tests.support.scenes import SCENES
 from tests.support.serving import Served
-from tests.support.text_model import ASKS, SAYS, TextModel, text_model
+from tests.support.text_model import SAYS, TextModel, text_model
 
 pytestmark = [
     pytest.mark.sdk,
@@ -27,6 +30,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
 ]
 
+BEYOND_TYPES = {  # what servers send, and the SDKs keep
+    "openai": frozenset(("reasoning_content",)),
+    "responses": frozenset(("store", "name")),  # of arguments that are done, the second: earlier versions want it
+    "anthropic": frozenset[str](),
+}
 FUNCTION = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}}
 
 
@@ -213,7 +221,7 @@ async def test_errors_are_those_of_the_sdk(upstream: TextModel) -> None:
 
 
 def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
-    """Each event and each body, and each request that reaches the upstream, to the leaves."""
+    """Each event and each body of each scene, and each request that reaches the upstream, walked to the leaves."""
     from anthropic.types import Message, RawMessageStreamEvent
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Plain
@@ -225,22 +233,24 @@ def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
         "responses": (ResponseStreamEvent, Response),
         "anthropic": (RawMessageStreamEvent, Message),
     }
-    cut = ASKS[:-20]
+    told = []
     for client, (event_type, body_type) in types.items():
-        read_event, read_body = TypeAdapter(event_type).validate_python, TypeAdapter(body_type).validate_python
-        for text, finish in ((ASKS, "stop"), (SAYS, "stop"), (cut, "length")):
+        for name, scene in SCENES.items():
             for streamed in (True, False):
-                exchange = begin(client, request(client, streamed=streamed))
+                exchange = begin(client, scene.asked(client, streamed=streamed), **scene.options)
                 assert exchange.request is not None
-                TypeAdapter(Streaming if streamed else Plain).validate_json(exchange.request.body)
-                body = answer(exchange, stream([text], finish) if streamed else whole(text, finish))
+                asked = json.loads(exchange.request.body)
+                told += faults(Streaming if streamed else Plain, asked, f"{client}, {name}, its request")
+                body = answer(exchange, scene.answered(streamed=streamed))
                 if not streamed:
-                    read_body(json.loads(body))
-                    continue
-                for each in filter(None, body.split(b"\n\n")):
-                    data = each.rpartition(b"data: ")[2]
-                    if data != b"[DONE]":
-                        read_event(json.loads(data))
+                    events, kind = [json.loads(body)], body_type
+                else:
+                    lines = [each.rpartition(b"\n")[2].removeprefix(b"data: ") for each in body.split(b"\n\n") if each]
+                    events, kind = [json.loads(each) for each in lines if each != b"[DONE]"], event_type
+                for each in events:
+                    if each.get("error") is None:
+                        told += faults(kind, each, f"{client}, {name}", BEYOND_TYPES[client])
+    assert [] == told
 
 
 def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,6 +259,18 @@ def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixt
     block = next(each for each in read_blocks(page) if each.language == "python")
     exec(compile(block.text.replace("http://127.0.0.1:8080/v1", upstream.url), "gateway.md", "exec"), {})
     assert capsys.readouterr().out == 'weather {"city": "Zürich"}\nweather {"city": "Bern"}\n'
+
+
+def test_the_program_of_the_readme() -> None:
+    """With a scripted model: the words in the README are those of a real one, of 270 million parameters."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = next(each for each in read_blocks(page) if each.notes.get("sdk") == "pydantic-ai")
+    with text_model() as model:
+        model.says = "It says 18 °C and clear."
+        code = block.text.replace("http://127.0.0.1:8080/v1", model.url)
+        printed = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, encoding="utf-8")
+    assert printed.stdout.replace("Bern", "Paris") == block.output
+    assert "18 °C and clear" in str(model.bodies[1]["messages"][-1]["content"])
 
 
 def test_the_wrong_pairing_is_told() -> None:

@@ -27,9 +27,13 @@ _TAUGHT = re.compile(r'^\{"name":"(?!weather")(\w+)"', re.MULTILINE)
 
 
 class TextModel(ThreadingHTTPServer):
-    """The server: `status` is what it answers with, `breaks` says that its streams end in the middle."""
+    """The server: `status` is what it answers with, `breaks` says that its streams end in the middle.
+
+    `asks` and `says` are what it writes where it has no results, and where it has some.
+    """
 
     daemon_threads = True
+    asks, says = ASKS, SAYS
     status = 200
     breaks = False
 
@@ -47,7 +51,7 @@ class _Answer(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         server.bodies.append(body)
         streams = bool(body.get("stream")) and server.status == 200
-        text = _answer(body)
+        text = self._text(body)
         told = stream([text[at : at + 5] for at in range(0, len(text), 5)]) if streams else whole(text)
         if server.status != 200:
             told = FAULT
@@ -58,17 +62,17 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(told[: len(told) // 2] if server.breaks else told)
 
+    def _text(self, body: Any) -> str:
+        messages = body["messages"]
+        if "response_format" in body:
+            return FORM
+        if "~~~tool_result" in json.dumps(messages[-1]):
+            return self.server.says
+        other = _TAUGHT.search(str(messages[0]["content"]))
+        return f'~~~tool_call\n{{"name": "{other[1]}", "arguments": {FORM}}}\n~~~' if other else self.server.asks
+
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
-
-
-def _answer(body: Any) -> str:
-    messages = body["messages"]
-    if "response_format" in body:
-        return FORM
-    if other := _TAUGHT.search(str(messages[0]["content"])):
-        return f'~~~tool_call\n{{"name": "{other[1]}", "arguments": {FORM}}}\n~~~'
-    return SAYS if "~~~tool_result" in json.dumps(messages[-1]) else ASKS
 
 
 @contextmanager

@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps": (),
     "testing": {
-        *("errors", "limits", "json_values", "events", "sources", "parsing", "tools", "machine"),
+        *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine"),
         *("recording", "recording.event_replay"),
     },
     # the doors
@@ -92,7 +92,10 @@ MAY_USE: dict[str, Collection[str]] = {
     "rules": (),
     "sources": {"anyio", "msgspec"},
     "parsing": {"json_repair", "msgspec"},
-    "tools": {"anyio", "httpx", "mcp", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
+    "tools": {
+        *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
+        *("redis", "structlog", "typing_extensions"),
+    },
     "recording": {"anyio", "msgspec"},
     "recording.event_replay": (),
     "machine": {"msgspec", "structlog"},
@@ -111,7 +114,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
     "apps.cli": {"anyio", "httpx", "httpx_sse", "msgspec", "rich", "structlog", "uvicorn"},
-    "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
+    "testing": {"anyio", "httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),
 }
@@ -139,7 +142,8 @@ RIM = {
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
-    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "registry", "runner", "signature", "sqlite_ledger")),
+    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
+    *("tools.postgres_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -25,6 +25,7 @@ import msgspec
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
 from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.dialects.base import neutralise_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
 
@@ -271,17 +272,28 @@ def _join(base: str, path: str) -> str:
 # understood in OpenAI's spelling, and put where the provider looks for them.
 
 
+_Format: TypeAlias = Literal[
+    "openai", "responses", "anthropic", "gemini", "interactions", "cohere", "mistral", "ollama", "bedrock"
+]
+
+
 def offer(
     body: Body,
     ask: Ask,
-    format: Literal["openai", "responses", "anthropic", "gemini", "interactions", "cohere", "mistral"],
+    format: _Format,
     choose: Callable[[ToolChoice], Body],
 ) -> Body:
     """Return `body` with the tools of a request in a provider's form, and what `choose` makes of their choice."""
     if not ask.tools:
         return body
     choice = choose(ask.tool_choice) if ask.tool_choice.mode != "auto" else {}
-    return body | {"tools": ToolRegistry(*ask.tools).definitions(format)} | choice
+    return body | {"tools": define(ask, format)} | choice
+
+
+def define(ask: Ask, format: _Format) -> list[Body]:
+    """Return the tools of a request in a provider's form; what they say of themselves is no call if it is repeated."""
+    defined = ToolRegistry(*ask.tools).definitions(format)
+    return neutralise_all(defined, ask.dialects, "description") if ask.dialects else defined
 
 
 def merge(body: Body, *options: Mapping[str, Any]) -> Body:

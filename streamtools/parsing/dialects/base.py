@@ -281,6 +281,20 @@ def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
     return _structure(dialects).sub(rf"\g<0>{_JOINER}", text)
 
 
+def neutralise_all(value: Any, dialects: Iterable[Dialect], under: str | None = None) -> Any:
+    """Return JSON with its texts as `neutralise` returns them, names included; or only those `under` this name."""
+    found = _structure(dialects)
+
+    def plain(value: Any, meant: bool) -> Any:
+        if isinstance(value, str):
+            return found.sub(rf"\g<0>{_JOINER}", value) if meant else value
+        if isinstance(value, dict):
+            return {plain(key, under is None): plain(each, under in (None, key)) for key, each in value.items()}
+        return [plain(each, meant) for each in value] if isinstance(value, list) else value
+
+    return plain(value, under is None)
+
+
 def restore(value: Any, dialects: Iterable[Dialect]) -> Any:
     """Return `value`, a text or JSON that holds texts, as it was before `neutralise`: for what a model repeats."""
     return _restore(value, _structure(dialects)) if _holds_joiner(value) else value

@@ -72,6 +72,8 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("DeepSeek V3.2", r"deepseek.*v3\.2", "deepseek_dsml", THINK, None, "llama.cpp template deepseek-ai-DeepSeek-V3.2"),
     ("DeepSeek V4", "deepseek.*v4", "deepseek_dsml", THINK, None, "llama.cpp template deepseek-ai-DeepSeek-V4"),
     ("DeepSeek V4.1", r"deepseek.*v4\.1", "deepseek_dsml", THINK, None, "vLLM parser deepseek_v41"),
+    ("TNG R1T2 Chimera", "(?:deepseek-)?(?:tng-)?r1t2", "hermes_json deepseek_v3", THINK, True,
+     "vLLM pull request 21456: hermes"),
     ("DeepSeek's own names", "deepseek-(?:chat|reasoner)(?!-v)", "", "", False, "DeepSeek API"),
     ("Cogito", "cogito", "deepseek_v3", THINK, None, "Ollama parser cogito"),
     # Llama, and what is made of it
@@ -225,6 +227,7 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("Laguna S", "laguna", "poolside_xml", THINK, True, "llama.cpp template poolside-Laguna-S-2.1"),
     ("Laguna XS", "laguna-xs", "poolside_xml", THINK, None, "llama.cpp template poolside-Laguna-XS-2.1"),
     ("Laguna M", r"laguna-m\.?1", "poolside_xml", THINK, None, "SGLang cookbook: poolside_v1"),
+    ("CWM", "cwm|code-world-model", "cwm_tool", THINK, None, "prompting guide of facebookresearch/cwm"),
     ("Inkling", "inkling", "inkling", "<|content_thinking|>", False, "vLLM parser inkling"),
     ("Muse Glimmer", "muse-?glimmer", "atem_xml", "to=self<|message|>", False, "llama.cpp template muse-glimmer"),
     ("Muse Spark", "muse-?spark", "atem_xml", "to=self<|message|>", False, "vLLM parser muse"),
@@ -256,6 +259,7 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("Ring 2.6", r"ring-2\.6", "glm_xml", THINK, True, "SGLang cookbook: glm"),
     ("Ling 3", r"ling-?3(?:\.0)?", "glm_xml", THINK, True, "llama.cpp template inclusionai-ling-3.0-flash"),
     ("Nanbeige 4", "nanbeige-?4?", "qwen3_coder_xml", THINK, None, "SGLang parser nanbeige"),
+    ("TeleChat 2", r"telechat-?2(?:\.5)?", "hermes_json", "", False, "chat template of TeleChat2-7B"),
     ("Spark 2.5", r"spark-?2\.5", "glm_xml", THINK, True, "llama.cpp template Spark2.5"),
     # LG, Sber
     ("EXAONE 4", r"exaone-?4", "hermes_json", THINK, None, "vLLM pull request 22617: hermes"),

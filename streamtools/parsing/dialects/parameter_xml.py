@@ -16,7 +16,7 @@ from typing import Any
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import NAME, Enclosed, NamedCall
-from streamtools.parsing.bodies.parameters import Functions, Pairs
+from streamtools.parsing.bodies.parameters import Functions, Named, Pairs
 from streamtools.parsing.dialects.base import (
     ROLE_END,
     Dialect,
@@ -241,6 +241,23 @@ def solar_open2() -> Dialect:
         write_call=write_call,
         reserved=("<|tool_call:", "<|tool_arg:", *both_tags("tool_response")),
         tags=closed_again(end),
+    )
+
+
+def cwm_tool() -> Dialect:
+    """Return the dialect of facebook/cwm, by its prompting guide: a tag with the name, around text or JSON.
+
+    `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. Text can only be the argument of a tool that has one.
+    """
+    opening, close, end = "<tool: ", "</tool>", "<|eot_id|>"
+    return Dialect(
+        id="cwm_tool",
+        openers=(Opener((opening, NAME, ">"), Named(opening, close)),),
+        write_call=lambda name, arguments: f"{opening}{name}>\n{compact(arguments)}\n{close}",
+        reserved=(opening.rstrip(), close, *both_tags("tool_response")),
+        tags=(*closed_again(close), *ends_of_turn(end)),
+        auto=False,  # people write it as a name for a tool
+        notes="Between the tags stands one JSON object, the arguments.",
     )
 
 

@@ -57,10 +57,11 @@ def pythonic_llama4() -> Dialect:
     """Return the dialect of meta-llama/Llama-4, by its model card.
 
     The tags, as those of LFM 2, are tokens, which the model forgets, or a tokenizer drops: a list without them is read
-    where `pythonic` reads it.
+    where `pythonic` reads it. Where the prompt has JSON, the model writes that between the tags.
     """
     ends = ("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
-    return _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", ends=ends)
+    dialect = _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", ends=ends)
+    return replace(dialect, openers=(*dialect.openers, *_json("<|python_start|>", "<|python_end|>")))
 
 
 def olmo3_pythonic() -> Dialect:
@@ -86,13 +87,11 @@ def lfm2_pythonic() -> Dialect:
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
     dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",), loose=True)
-    body = json_calls(close)
     return replace(
         dialect,
         openers=(
             *dialect.openers,
-            Opener((opening, SPACES), body, ahead=("{",)),
-            Opener((opening, SPACES), body, ahead=("[", SPACES, "{")),
+            *_json(opening, close),
             Opener((begin,), forged_result(end), kind="result"),
         ),
         tags=(
@@ -199,6 +198,12 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
         tags=(*closed_again(close), *ends_of_turn(*ends)),
         notes="Arguments are literals and always have names.",
     )
+
+
+def _json(opening: str, close: str) -> tuple[Opener, ...]:
+    """Return the openers of JSON between the same tags."""
+    body = json_calls(close)
+    return tuple(Opener((opening, SPACES), body, ahead=each) for each in (("{",), ("[", SPACES, "{")))
 
 
 def _list_of(names: tuple[str, ...]) -> tuple[Opener, ...]:
