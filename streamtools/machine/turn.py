@@ -104,7 +104,7 @@ class Turn:
         self._limit = chosen.limits.text
         self.parser = Parser(self._dialects, tools, number=number, **options)
         self.native = NativeCalls(chosen, number)
-        self.ruled = bool(chosen.text_rules)
+        self.ruled = bool(chosen.text_rules) or chosen.pace != "as_it_comes"
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
         self.may_stop = ends or chosen.after_call == "stop"

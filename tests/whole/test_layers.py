@@ -53,13 +53,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
-        *("conversation", "conversation.models", "outputs", "recording"),
+        *("rules", "conversation", "conversation.models", "outputs", "recording"),
         "gateway.service",  # the door hands out `app`
     },
     "gateway.counters": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving"},
     "gateway.service": {
-        *("parsing", "conversation", "outputs", "recording", "serving"),
+        *("rules", "parsing", "conversation", "outputs", "recording", "serving"),
         *("gateway", "gateway.counters", "gateway.delivery"),
     },
     "runs": {"serving", "stream"},
