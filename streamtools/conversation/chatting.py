@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from streamtools.calls import ToolCall, is_made_here
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode, check_word
+from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
@@ -69,9 +70,9 @@ class Chat(ToolStream):
     follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
     of each request. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows
     whether it makes native calls is one that does as soon as the messages hold one; in those of a front end, to which
-    all calls are alike, one with an id that a provider has made. The other parameters are those of `ToolStream`. Raises
-    ValueError for values that are not allowed, and for messages that are none; TypeError for parameters that there are
-    not.
+    all calls are alike, one with an id that a provider has made. With a `Fallback`, the next of
+    its models takes over where one fails. The other parameters are those of `ToolStream`. Raises ValueError for values
+    that are not allowed, and for messages that are none; TypeError for parameters that there are not.
 
     Calls in text that nobody has run may be answered by the caller: by a user's message behind them that holds results
     as their dialect writes them (`~~~tool_result get_weather` and so on). If it does not, the model is told that the
@@ -119,6 +120,11 @@ class Chat(ToolStream):
         if self._emulation.mode != "off" and options.get("self_contained", False):
             raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
         history = read_messages(messages)
+        self._fallback = model if isinstance(model, Fallback) else None
+        self._failures = Failures()
+        self._answer_at = 0  # characters of the result's text before the answer that is read
+        if self._fallback is not None and self._fallback.is_mixed and options.get("dialects") is None:
+            options["dialects"] = "auto"  # whatever an earlier turn was, the next may be that of a model without calls
         self._native = options.setdefault("native_tool_calls", model.native_tool_calls)
         if self._native is None and _calls_natively(history):
             self._native = options["native_tool_calls"] = True
@@ -128,8 +134,7 @@ class Chat(ToolStream):
         self._dialects = armed(self._named, self._native)
         usual = [each for each in self._dialects if each.id == "tilde_fence" and self._named in (None, "auto")]
         self._taught = next(iter([*usual, *self._dialects]), None)
-        can = self._taught is not None and self._taught.teachable
-        self._teaches = teach == "always" or (teach == "auto" and self._native is False and can)
+        self._teach_when = teach
         self._few_shot = few_shot
         self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}
         self._messages = answered_by_user(history, self._dialects)
@@ -146,6 +151,11 @@ class Chat(ToolStream):
         self._machine.reserve(call for each in history if isinstance(each, Assistant) for call in each.calls)
         if self._resumed is not None:
             _check_open(self._resumed.calls, self._messages)
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether steps that have been shown may be superseded, for which a reader needs a format that can replace."""
+        return self._fallback is not None and self._fallback.on_break == "restart_step"
 
     @property
     def history(self) -> list[Message]:
@@ -176,9 +186,9 @@ class Chat(ToolStream):
         history = settle(self._messages, "cancelled")
         mode = self._emulation.mode  # whose requests differ in what stands before the history
         ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects, mode != "off")
-        first = replace(ask, history=tuple(self._teach(history) if self._teaches else history))
-        if self._native is False:
-            first = replace(first, history=tuple(calls_as_text(first.history, self._taught)), tools=())
+        if mode == "off" and self._fallback is not None:
+            return FailoverReply(self._fallback, lambda model: self._write(ask, model), self._take_back, self._failures)
+        first = self._write(ask, self._model)
         if mode == "off":
             return Reply(self._model, first)
         if not ask.tools:
@@ -195,6 +205,29 @@ class Chat(ToolStream):
         return EmulatedReply(
             self._model, None if mode == "force" else first, ask, self._emulation, probe=probe, think=self._think
         )
+
+    def _write(self, ask: Ask, model: Model) -> Ask:
+        """Return a request as it is sent to a model, in the way in which that makes its calls."""
+        native = self._native if self._fallback is None or model.native_tool_calls is None else model.native_tool_calls
+        can = self._taught is not None and self._taught.teachable
+        if self._teach_when == "always" or (self._teach_when == "auto" and native is False and can):
+            ask = replace(ask, history=tuple(self._teach(list(ask.history))))
+        if native is False:
+            ask = replace(ask, history=tuple(calls_as_text(ask.history, self._taught)), tools=())
+        return ask
+
+    def _take_back(self, name: str, whole_step: bool) -> str | None:
+        """Take back what cannot stand of an answer in which a model broke off: see `TakeBack`."""
+        machine = self._machine
+        if machine.has_run:
+            self._hand_out(machine.discard())
+            return None
+        if whole_step:
+            self._hand_out(machine.supersede(name))
+            return ""
+        events, written = machine.go_on_behind(self.result.text[self._answer_at :], name)
+        self._hand_out(events)
+        return written
 
     def _teach(self, history: list[Message]) -> list[Message]:
         """Return a history whose system prompt teaches how tools are called."""
@@ -251,6 +284,8 @@ class Chat(ToolStream):
         if not goes_on:
             self._wish = ToolChoice()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
+        if self._fallback is not None:
+            self._answer_at = len(self.result.text)
         return self._next_answer()
 
 

@@ -48,6 +48,7 @@ from streamtools.events.ui_events import (
     Start,
     StepEnd,
     StepStart,
+    StepSuperseded,
     Text,
     Thinking,
     UIEvent,
@@ -61,7 +62,7 @@ __all__ = [
     "SOURCE_EVENTS", "UI_EVENTS", "ApprovalRequested", "Call", "CallDelta", "CallStart", "ChainCompleted", "Code",
     "Done", "DoneReason", "Error", "Event", "Executed", "Executing", "FinishReason", "FollowUp", "Markup",
     "NativeToolCall", "Progress", "ProviderCompleted", "Raw", "Reasoning", "ReasoningDelta", "SourceError",
-    "SourceEvent", "SourceRaw", "SourceUsage", "SourceWarning", "Start", "StepEnd", "StepStart", "Text", "TextDelta",
-    "Thinking", "ToolCall", "ToolCallDelta", "ToolCallStart", "UIEvent", "Usage", "UsageReport", "Warning",
-    "json_schema", "read_source_event", "read_ui_event",
+    "SourceEvent", "SourceRaw", "SourceUsage", "SourceWarning", "Start", "StepEnd", "StepStart", "StepSuperseded",
+    "Text", "TextDelta", "Thinking", "ToolCall", "ToolCallDelta", "ToolCallStart", "UIEvent", "Usage", "UsageReport",
+    "Warning", "json_schema", "read_source_event", "read_ui_event",
 ]  # fmt: skip

@@ -50,6 +50,17 @@ class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=T
     model: str | None = None
 
 
+class StepSuperseded(Event, frozen=True, gc=False, tag="step-superseded"):
+    """The step that has just ended broke off and counts for nothing: another model begins its answer anew.
+
+    An interface takes back what it has shown of it; the history leaves it out. No call of it has run.
+    """
+
+    type: ClassVar[Literal["step-superseded"]] = "step-superseded"
+    step: int
+    seq: int = 0
+
+
 class Text(Event, frozen=True, gc=False, tag="text"):
     """Text for the reader."""
 
@@ -186,12 +197,13 @@ class FollowUp(Event, frozen=True, gc=False, tag="follow-up"):
     seq: int = 0
 
 
-class UsageReport(Event, frozen=True, gc=False, tag="usage"):
-    """Tokens of the turn that ends."""
+class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
+    """Tokens of the turn that ends; where several models gave its answer, those of one of them, by its name."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
     seq: int = 0
+    model: str | None = None
 
 
 class Raw(Event, frozen=True, gc=False, tag="raw", repr_omit_defaults=True):
@@ -233,6 +245,7 @@ UIEvent: TypeAlias = (
     Start
     | StepStart
     | StepEnd
+    | StepSuperseded
     | Text
     | Reasoning
     | Thinking

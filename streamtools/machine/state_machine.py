@@ -38,6 +38,7 @@ from streamtools.events import (
     Start,
     StepEnd,
     StepStart,
+    StepSuperseded,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -73,7 +74,7 @@ class StreamMachine(RunnableCalls):
     # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
     # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_lost",
+        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge",
         "_malformed", "_parse", "_self_contained", "_started", "_step", "_streams", "_watchful", "_writing", "number",
         "run_id", "source",
     )  # fmt: skip
@@ -114,7 +115,7 @@ class StreamMachine(RunnableCalls):
         self._ending = Ending()
         self.source: object = None  # which is read, for what it knows of whose answer that is
         self.closed = self.waiting = self.stopped = False
-        self._lost = False  # a part of the turn, or of what led to it
+        self._lost = False
         self._begin_turn()
 
     def start(self) -> list[UIEvent]:
@@ -207,6 +208,13 @@ class StreamMachine(RunnableCalls):
         self._ending.break_off_turn()
         return self._end_turn([])
 
+    def supersede(self, model: str) -> list[UIEvent]:
+        """End the step of a turn in which a `model` broke off, and which counts for nothing; nothing of it has run."""
+        if not self._open:
+            return []
+        events, _ = self.go_on_behind(None, model)
+        return [*events, *self.reset(), StepSuperseded(self._step, seq=self.number())]
+
     # One turn.
 
     def _begin_turn(self) -> None:
@@ -214,6 +222,7 @@ class StreamMachine(RunnableCalls):
         self._open = False
         self._flowing = False  # a text delta needs nothing but to be remembered and parsed
         self._usage = None
+        self._earlier = []
         self._taken = []
         self._noticed = 0  # how many calls of this turn have been added to `due` or `pending`
         self._malformed = 0
@@ -358,6 +367,7 @@ class StreamMachine(RunnableCalls):
     def _end_step(self) -> list[UIEvent]:
         events: list[UIEvent] = []
         ending = self._ending
+        events += (UsageReport(usage, self.number(), model) for model, usage in self._earlier)
         if self._usage is not None:
             self.usage = self._usage if self.usage is None else self.usage + self._usage
             events.append(UsageReport(self._usage, seq=self.number()))

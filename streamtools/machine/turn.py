@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, UIEvent, Usage, Warning
+from streamtools.events import Call, Error, NativeToolCall, Text, UIEvent, Usage, Warning
 from streamtools.machine.ending import EndingRun
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
+from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects, armed, watched
 from streamtools.parsing.policies import Options, ParserOptions
 
@@ -27,6 +28,7 @@ _BLOCK = 64 * 1024
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
 _BY_NATIVE = "the turn holds native calls, and those count"
+_SALVAGED = "the provider could not read the call; what the model wrote counts"
 _UNREAD = "the provider could not read the call, and it was not run"
 
 
@@ -41,7 +43,7 @@ class Chosen(NamedTuple):
 class RunnableCalls(EndingRun):
     """The calls of a run that may run, and the tokens that its turns have used; `StreamMachine` sets the state."""
 
-    __slots__ = ("_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
+    __slots__ = ("_earlier", "_lost", "_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
 
     due: list[ToolCall]  # calls that may run now, until `take_due` returns them
     pending: list[ToolCall]  # calls that nobody has run
@@ -50,6 +52,8 @@ class RunnableCalls(EndingRun):
     _noticed: int  # how many calls of this turn have been added to `due` or `pending`
     _turn: Turn
     _usage: Usage | None  # of the turn that is open
+    _earlier: list[tuple[str, Usage]]  # of models that broke off in this turn, and were not the last
+    _lost: bool  # a part of the turn, or of what led to it
 
     @property
     def spent(self) -> int | None:
@@ -71,6 +75,30 @@ class RunnableCalls(EndingRun):
     def put_back(self, calls: Sequence[ToolCall]) -> None:
         """Make calls pending that `take_due` has returned and that have not run."""
         self.pending += calls
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a call of the turn has been given to whoever runs calls."""
+        return bool(self._taken)
+
+    def discard(self) -> list[UIEvent]:
+        """End the calls that are being written: the answer has broken off, and its turn is to be completed as it is."""
+        return self._turn.discard() if self._open else []
+
+    def go_on_behind(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
+        """Let a turn in which a `model` broke off go on with another answer, behind what was `shown` of it; return how
+        calls of it end, and what the next model goes on with; with None, nothing. No call of it has run.
+        """
+        self._lost = False
+        if not self._open:
+            return [], shown or ""
+        if self._usage is not None:
+            self._earlier.append((model, self._usage))
+            self.usage = self._usage if self.usage is None else self.usage + self._usage
+            self._usage = None
+        self.pending = [call for call in self.pending if call.id not in self._turn.native.unanswerable]
+        self.due, self._noticed = [], 0
+        return self._turn.go_on_behind(shown)
 
     def _notice(self, calls: Sequence[ToolCall]) -> None:
         """Add new calls to `due`; those whose provider takes no result are pending."""
@@ -155,6 +183,47 @@ class Turn:
         events = [] if text is None or self.room < 0 else self._reconcile_text(text)
         return events + self.native.reconcile(calls) if calls else events
 
+    def discard(self) -> list[UIEvent]:
+        """End the calls that are being written: the answer breaks off."""
+        return self.parser.discard() + self.native.give_up(BROKEN_OFF)
+
+    def go_on_behind(self, shown: str | None) -> tuple[list[UIEvent], str]:
+        """Go on with another answer behind the text that was `shown`; return how calls end, and what was written.
+
+        Complete calls in the text stand there, and count; all others end. With None all of them do.
+        """
+        events = self.discard()
+        kept = self.parser.calls
+        written = self._written(shown) if kept and shown is not None else shown
+        if written is None:
+            events += self.refuse(kept, Code.SUPERSEDED, BROKEN_OFF)
+            kept, written = [], shown or ""
+        others = self.native.calls + (self._apart.calls if self._apart is not None else [])
+        events += self.refuse(others, Code.SUPERSEDED, BROKEN_OFF)
+        self.native.begin_turn()
+        self.parser.go_on_behind(written, kept)
+        self._apart = None
+        self.deltas, self._blocks = [written], []
+        self.room, self._spare = min(_BLOCK, self._limit - len(written)), 0
+        return events, written
+
+    def _written(self, shown: str) -> str | None:
+        """Return the text of the turn with its complete calls, and without reasoning and markup, of which this much was
+        `shown`; None if it cannot be told, or is read otherwise without them.
+        """
+        if self.room < 0:
+            return None
+        text, options = "".join(self._blocks + self.deltas), self._options
+        for shows_all in (False, True):  # as it came, and as it is written
+            apart = Parser(self._dialects, self._tools, **options)
+            events = apart.feed(text)
+            events += apart.release() if shows_all else []
+            if [call.fingerprint() for call in apart.calls] != [call.fingerprint() for call in self.parser.calls]:
+                return None
+            text = "".join(e.text if isinstance(e, Text) else e.call.raw if isinstance(e, Call) else "" for e in events)
+            options = {**options, "in_reasoning": False}
+        return text if "".join(event.text for event in events if isinstance(event, Text)) == shown else None
+
     def find_calls(self, generation: str) -> list[UIEvent]:
         """Return the events of the calls in the whole text of a model that the provider could not read."""
         options: ParserOptions = {**self._options, "in_reasoning": False}
@@ -175,7 +244,7 @@ class Turn:
         new = [self._refuse_unarmed(event) for event in found if _call_id(event) not in twice]
         message = "the provider refused to read a call, which was found in what the model had written"
         warning = Warning(Code.SALVAGED, message, seq=self._number())
-        events = [warning, *self.native.give_up()]
+        events = [warning, *self.native.give_up(_SALVAGED)]
         return events + self.native.adopt(replace(event, seq=self._number()) for event in new)
 
     def _refuse_unarmed(self, event: UIEvent) -> UIEvent:

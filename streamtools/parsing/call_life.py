@@ -22,7 +22,7 @@ from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import RawText
 
 _IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
-_unnumbered = repeat(0).__next__
+unnumbered = repeat(0).__next__
 
 
 class OpenCall:
@@ -65,7 +65,7 @@ class Output:
         """Number events by `number`, or not at all, for which the two most frequent kinds of events have makers."""
         self.options = options
         self.call_deltas = options.call_deltas
-        self.number = number or _unnumbered
+        self.number = number or unnumbered
         self.make_text: Callable[[str], Text] = Text
         self.make_delta: Callable[[str, str], CallDelta] = CallDelta
         if number is not None:
@@ -136,6 +136,8 @@ def _call_ids() -> Iterator[str]:
         for at in range(0, len(block), 12):
             yield "call_" + block[at : at + 12]
 
+
+BROKEN_OFF = "the model broke off, and another one gives the answer"
 
 _MESSAGES = {
     Code.INVALID_JSON: "the call is not valid JSON",
@@ -217,6 +219,15 @@ class WrittenCalls(RawText):
         """Add a warning that repeats no text."""
         if self.stores:
             self._output.add(Warning, code, message)
+
+    def discard(self) -> None:
+        """End the calls of the span as superseded: the answer that held them breaks off here, and another follows."""
+        raw = "".join(self.parts) if self.stores else ""
+        for call in self._calls:
+            assert self._dialect is not None
+            self._output.reject_call(call, Rejected(Code.SUPERSEDED, BROKEN_OFF), raw, self._dialect)
+            raw = ""
+        self._calls.clear()
 
     @property
     def in_call(self) -> bool:

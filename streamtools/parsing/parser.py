@@ -7,14 +7,14 @@ state, so each state has a search (`_leaves`) that finds nothing in such a delta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
 from streamtools.events import CallDelta, Error, Reasoning, Text, UIEvent, Warning
-from streamtools.parsing.call_life import Output
+from streamtools.parsing.call_life import Output, unnumbered
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
@@ -69,7 +69,7 @@ class Parser:
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
         self._shows = False  # such a delta is text for the reader
-        self._begin()
+        self._begin(in_reasoning=in_reasoning)
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
@@ -141,7 +141,32 @@ class Parser:
 
     def reset(self) -> None:
         """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
-        self._begin()
+        self._begin(in_reasoning=self._options.in_reasoning)
+
+    def discard(self) -> list[UIEvent]:
+        """End the call that is being written, if there is one, as superseded. `reset` or `go_on_behind` comes next."""
+        events: list[UIEvent] = []
+        self._output.events = events
+        if self._span is not None:
+            self._span.discard()
+        return events
+
+    def go_on_behind(self, written: str, calls: Sequence[ToolCall] = ()) -> None:
+        """Begin anew as if the turn had begun with this text, which has been read, and holds these calls; anything else
+        is dropped.
+        """
+        number, output = self._number, self._output
+        makers = output.number, output.make_text, output.make_delta
+        self._number = None  # what is read once more makes no events
+        output.number, output.make_text, output.make_delta = unnumbered, Text, CallDelta
+        self._begin(in_reasoning=self._options.in_reasoning and not written)
+        self.feed(written)
+        self.release()
+        if self._span is not None or self._reasoning is not None:  # what it looks like only without what stood in it
+            self._begin(in_reasoning=False)
+        self.calls[:] = calls
+        self._number = number
+        output.number, output.make_text, output.make_delta = makers
 
     def lose(self) -> None:
         """Mark a gap: a part of the text is missing here, and a call around it is an error."""
@@ -160,7 +185,7 @@ class Parser:
         """Whether `after_call="stop"` has met text behind a call; nothing that comes later is read."""
         return self._visible.stopped
 
-    def _begin(self) -> None:
+    def _begin(self, *, in_reasoning: bool) -> None:
         self._closed = False
         self._ended = False
         self._span: Span | None = None
@@ -174,7 +199,7 @@ class Parser:
         """The malformed calls of this turn so far; of more than the limit of calls, the first ones."""
         self._prose.begin()
         self._run(None, [])
-        if self._options.in_reasoning:
+        if in_reasoning:
             self._think(self._dialects.tags.any_closing, opened=False)
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:

@@ -170,6 +170,8 @@ class Run(Decidable):
         self.mailbox: Mailbox | None = None
         """Takes results of its tools from clients, over any connection."""
         self._journal = Journal(events, owner, run_id)
+        self.supersedes: bool = getattr(stream, "supersedes", False)
+        """Whether steps that have been shown may be superseded."""
         self._driver: Driver | None = Driver(stream)  # until the run is over
         self._collector: Collector | None = Collector(())  # for a stream that has no result of its own
         self._result = TurnResult()

@@ -26,6 +26,7 @@ from streamtools.events import (
     Raw,
     Reasoning,
     StepEnd,
+    StepSuperseded,
     Text,
     Usage,
     UsageReport,
@@ -35,6 +36,7 @@ from streamtools.events.event import weigh
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.state_machine import StreamMachine
+from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources.detection import finished
@@ -43,7 +45,9 @@ from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
-_NOTED = frozenset((Reasoning, CallStart, Call, Error, Warning, Raw, UsageReport, StepEnd, Done))  # beside texts
+_NOTED = frozenset(  # beside texts
+    (Reasoning, CallStart, Call, Error, Warning, Raw, UsageReport, StepEnd, StepSuperseded, Done)
+)
 
 
 @dataclass
@@ -54,8 +58,9 @@ class TurnResult:
     malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
     the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
-    `steps` has them apart; `response_id` and `model` are those of the last. `resumed` are calls of an earlier run, that
-    this one has gone on with: the results of these are its own. The rest is that of `done`.
+    `steps` has them apart; `usage_by_model` has what each model has used, where its name is known; `response_id` and
+    `model` are those of the last. `resumed` are calls of an earlier run, that this one has gone on with: the results of
+    these are its own. The rest is that of `done`.
     """
 
     text: str = ""
@@ -66,6 +71,7 @@ class TurnResult:
     warnings: list[Warning] = field(default_factory=list)
     pending: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
+    usage_by_model: dict[str, Usage] = field(default_factory=dict)
     reason: DoneReason | None = None
     finish_reason: str | None = None
     conversation_id: str | None = None
@@ -120,9 +126,14 @@ class Collector:
         self._source: object = None
         self._shown = Pieces()
         self._thought = Pieces()
+        self._length = self._thought_length = 0  # characters shown, and thought
+        self._used: Usage | None = None  # of models whose name is not known yet
+        self._last_begin = self._step_begin = (0, 0, 0)
         self._begin_step()
 
     def _begin_step(self) -> None:
+        self._last_begin = self._step_begin
+        self._step_begin = (self._length, self._thought_length, len(self.result.errors))
         self._said = StepParts()
         self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that nobody has run
         self._names: dict[str, str] = {}  # of calls that have begun
@@ -177,6 +188,7 @@ class Collector:
     def _show(self, texts: list[str]) -> None:
         text = "".join(texts)
         self.size += len(text)
+        self._length += len(text)
         self._shown.recent.append(text)
         self._said.write(text)
         texts.clear()
@@ -192,6 +204,7 @@ class Collector:
         match event:
             case Reasoning(text):
                 self.size += len(text) + len(event.signature or "")
+                self._thought_length += len(text)
                 self._thought.recent.append(text)
                 self._said.think(event)
             case Raw():
@@ -214,28 +227,55 @@ class Collector:
             case Error():
                 self._add_error(event)
             case Warning():
+                if event.code is Code.FAILED_OVER:
+                    self._said.forget_own()
                 if len(result.warnings) < _WARNINGS:
                     self.size += len(event.raw or "")
                     result.warnings.append(event)
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
+                if event.model is not None:
+                    self._count(event.model, usage)
+                else:
+                    self._used = usage if self._used is None else self._used + usage
             case StepEnd():
                 result.response_id, result.model = event.response_id, event.model
                 results = [result for result in self._results.values() if result is not None]
                 origin = Origin(*getattr(self._source, "origin", ()))
                 origin = origin._replace(model=event.model or origin.model)
+                if origin.model is not None and self._used is not None:
+                    self._count(origin.model, self._used)
+                    self._used = None
                 parts, in_text, id = self._said.close(), self._in_text.values(), event.response_id
                 said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
                 result.steps.append(Step(said, results, id))
                 self._begin_step()
+            case StepSuperseded():
+                self._take_back()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
                 result.pending, result.conversation_id = pending, conversation_id
+
+    def _count(self, model: str, usage: Usage) -> None:
+        by_model = self.result.usage_by_model
+        by_model[model] = by_model[model] + usage if model in by_model else usage
+
+    def _take_back(self) -> None:
+        """Forget the step that has just ended: it was superseded."""
+        result = self.result
+        result.steps.pop()
+        length, thought, errors = self._step_begin = self._last_begin
+        self._shown.cut(length)
+        self._thought.cut(thought)
+        self._length, self._thought_length = length, thought
+        del result.errors[errors:]
 
     def _add_error(self, error: Error) -> None:
         """Take note of an error, unless it is that of a tool, which comes as an outcome too."""
         self.size += len(error.raw or "")
         call = error.call
+        if call is None and error.code is Code.SUPERSEDED and error.message == BROKEN_OFF:
+            return
         if call is not None:
             if error.code is Code.TOOL_CHOICE_VIOLATION:
                 self.result.errors.append(error)

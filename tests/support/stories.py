@@ -26,6 +26,7 @@ from streamtools.events import (
     Start,
     StepEnd,
     StepStart,
+    StepSuperseded,
     Text,
     TextDelta,
     Thinking,
@@ -44,6 +45,8 @@ def tell(event: UIEvent) -> str:
             return f"step {step}"
         case StepEnd(step, finish):
             return f"step {step} ends: {finish}"
+        case StepSuperseded(step):
+            return f"step {step} is superseded"
         case Text(text):
             return f"text {text!r}"
         case Reasoning(text):

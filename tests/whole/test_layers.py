@@ -97,7 +97,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "history": {"msgspec"},
     "stream": {"anyio", "msgspec", "structlog"},
     "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "structlog", "tenacity"},
-    "conversation": {"anyio", "msgspec"},
+    "conversation": {"anyio", "msgspec", "structlog"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette", "structlog"},
@@ -131,7 +131,8 @@ seam" in `stream/tool_stream.py` has what it owes for that."""
 
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
-    *("conversation.chatting", "conversation.emulation", "conversation.models", "conversation.reply"),
+    *("conversation.chatting", "conversation.emulation", "conversation.failover", "conversation.models"),
+    "conversation.reply",
     *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),

@@ -72,6 +72,7 @@ from streamtools.events import (
     Start,
     StepEnd,
     StepStart,
+    StepSuperseded,
     Text,
     TextDelta,
     Thinking,
@@ -113,7 +114,7 @@ def describe(event: UIEvent) -> object:
     match event:
         case Start(run_id):
             return assert_type(run_id, str)
-        case StepStart(step) | StepEnd(step):
+        case StepStart(step) | StepEnd(step) | StepSuperseded(step):
             return assert_type(step, int)
         case Text(text) | Reasoning(text) | Markup(text):
             return assert_type(text, str)
@@ -388,6 +389,9 @@ async def converse(client: httpx.AsyncClient, send: Callable[[str], Awaitable[No
         async for event in events:
             await send(assert_type(event, UIEvent).to_json())
     assert_type(events, conversation.Chat)
+    fallback = conversation.Fallback(model, conversation.ScriptedModel(["Hi"]), on_break="restart_step")
+    later_model: conversation.Model = fallback
+    assert_type(conversation.chat(later_model, []).result.usage_by_model, dict[str, Usage])
     assert_type(events.history, list[conversation.Message])
     later = [*events.history, conversation.User("And tomorrow?")]
     emulation = Emulation(mode="force", keep_system="quote")

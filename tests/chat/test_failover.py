@@ -1,0 +1,461 @@
+"""One model stands in for another: before the first byte, and wherever its answer breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamtools import chat, outputs, parse
+from streamtools.conversation import Ask, Fallback, OpenAIChat, ScriptedModel, Timeouts
+from streamtools.conversation.continuation import SHORTEST, Continuation
+from streamtools.conversation.failover import GO_ON, OnBreak
+from streamtools.conversation.models import AnthropicMessages
+from streamtools.conversation.models.prefill import prefill_of
+from streamtools.errors import Code
+from streamtools.events import (
+    Done,
+    Error,
+    Executed,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceEvent,
+    SourceUsage,
+    StepSuperseded,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    Usage,
+    Warning,
+)
+from streamtools.history import Assistant, User
+from streamtools.recording import read_recording, shipped
+from streamtools.serving.event_response import EventStreamResponse
+from streamtools.sources import Source
+from tests.support.chat_chunks import DONE, chunk, read
+from tests.support.loopback import Loopback
+from tests.support.loops import ONE_LOOP
+from tests.support.provider import Provider
+
+pytestmark = pytest.mark.anyio
+
+ASK = [{"role": "user", "content": "Hi"}]
+LOST = OSError("gone")
+
+
+class GoesOn(ScriptedModel):
+    """A model that goes on with its own `text`, perfectly, behind whatever it is told has been shown."""
+
+    def __init__(self, text: str, prefill: str | None = None, repeats: int = 0) -> None:
+        super().__init__([], name="second")
+        self.text = text
+        self.prefill = prefill
+        self.repeats = repeats
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        shown = ask.prefill
+        if len(ask.history) > 1:
+            *_, said, asked = ask.history
+            assert isinstance(said, Assistant)
+            assert asked == User(GO_ON)
+            shown = said.text
+        begin = len(shown) - self.repeats if len(shown) >= self.repeats else len(shown)
+        self._answers.append([self.text[at : at + 3] for at in range(begin, len(self.text), 3)])
+        return super().stream(ask)
+
+
+async def told(stream: chat) -> list[UIEvent]:
+    async with stream as events:
+        return [event async for event in events]
+
+
+def text_of(events: Sequence[UIEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+def lines(*texts: str) -> bytes:
+    return b"".join(chunk({"content": text}) for text in texts)
+
+
+# Before the first byte.
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 408, 429, 500, 503])
+async def test_a_status_is_a_failure_or_a_refusal(status: int) -> None:
+    """408, 429 and 5xx ask the next model; what the request itself is to blame for is told as it is."""
+    answers = Provider(Loopback([b"{}"], status=status), Loopback([lines("Hello"), chunk(finish="stop"), DONE]))
+    async with answers as server:
+        first, second = (OpenAIChat(name, base_url=server.url, api_key="", retries=0) for name in ("one", "two"))
+        events = await told(chat(Fallback(first, second), ASK))
+
+    fails_over = status in (408, 429) or status >= 500
+    assert [each["model"] for each in server.bodies] == (["one", "two"] if fails_over else ["one"])
+    assert text_of(events) == ("Hello" if fails_over else "")
+    (end,) = (event for event in events if isinstance(event, Done))
+    assert end.reason == ("finished" if fails_over else "failed")
+    assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER] * fails_over
+
+
+@pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
+async def test_nothing_was_shown(on_break: OnBreak) -> None:
+    """A server that nobody reaches, one that stays silent, and one whose stream holds an error alone: all policies."""
+    silent = Loopback(hold=True)
+    broken = Loopback([b'data: {"error": {"message": "overloaded"}}\n\n'])
+    good = Loopback([lines("Hello"), chunk(finish="stop"), DONE])
+    async with silent, broken, good:
+        quick = Timeouts(first_byte=0.05)
+        urls = ("http://127.0.0.1:9", silent.url, broken.url, good.url)
+        models = [
+            OpenAIChat(f"m{at}", base_url=url, api_key="", retries=0, timeout=quick) for at, url in enumerate(urls)
+        ]
+        first, *others = models
+        fallback = Fallback(first, *others, on_break=on_break)
+        stream = chat(fallback, ASK)
+        events = await told(stream)
+        async with fallback.stream(Ask((User("Hi"),))) as source:
+            apart = [event async for batch in source for event in batch]
+
+    assert text_of(events) == "Hello"
+    assert stream.result.reason == "finished"
+    assert stream.result.model is None
+    assert [circuit.failures for circuit in fallback.circuits] == [2, 2, 2, 0]
+    assert [each for each in apart if isinstance(each, TextDelta)] == [TextDelta("Hello")]
+
+
+async def test_a_model_that_fails_rests() -> None:
+    """After so many failures in a row the others are asked first; one good answer closes the circuit."""
+    first = ScriptedModel([LOST, LOST, "back"], name="first")
+    second = ScriptedModel(["a", "b", "c", LOST], name="second")
+    fallback = Fallback(first, second, failures=2, rest=1000.0)
+
+    said = [text_of(await told(chat(fallback, ASK))) for _ in range(4)]
+
+    assert said == ["a", "b", "c", "back"]
+    assert (first.left, second.left) == (0, 0)
+    assert fallback.circuits[0].failures == 0
+
+
+async def test_the_last_model_fails_too() -> None:
+    """Then its fault ends the run, and what was shown stands."""
+    stream = chat(Fallback(ScriptedModel([["Hel", LOST]]), ScriptedModel([["lo", LOST]])), ASK)
+    events = await told(stream)
+
+    assert text_of(events) == "Hello"
+    assert stream.result.reason == "failed"
+    assert [each.code for each in stream.result.errors] == [Code.STREAM_INTERRUPTED]
+
+
+# In mid-stream.
+
+WHOLE = 'One, two, three.\n\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n'
+
+
+def get_weather(city: str) -> str:
+    """Tell the weather."""
+    return f"rain in {city}"
+
+
+async def test_every_byte_of_a_stream_over_a_network() -> None:
+    """Wherever the connection breaks, the reader has the whole text once, and the call runs once."""
+    pieces = [WHOLE[at : at + 5] for at in range(0, len(WHOLE), 5)]
+    body = lines(*pieces) + chunk(finish="stop") + DONE
+    second = GoesOn(WHOLE, prefill="vllm")
+    end = len(lines(*pieces))
+
+    for cut in range(0, end, 11):
+        async with Loopback([body[:cut]] if cut else [], drop=True) as server:
+            first = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
+            stream = chat(Fallback(first, second), ASK, tools=[get_weather], dialects=["tilde_fence"], max_steps=1)
+            events = await told(stream)
+        assert text_of(events).rstrip() == "One, two, three.", cut
+        assert stream.result.finish_reason == "max_steps"
+        assert [call.arguments for call in stream.result.pending] == [{"city": "Oslo"}]
+
+
+class Again(ScriptedModel):
+    """A model that would write a `raw` answer, given what has been shown of it."""
+
+    def __init__(self, raw: str, prefill: str | None) -> None:
+        super().__init__([], name="second")
+        self.raw = raw
+        self.prefill = prefill
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        said = ask.history[-2] if len(ask.history) > 1 else None
+        shown = said.text if isinstance(said, Assistant) else ask.prefill
+        assert self.raw.startswith(shown)
+        self._answers.append([self.raw[len(shown) :]])
+        return super().stream(ask)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("prefill", ["vllm", None])
+@pytest.mark.parametrize("name", [each for each in shipped() if each != "cut-call"])
+async def test_every_cut_of_every_recording(name: str, prefill: str | None) -> None:
+    """Nothing is shown twice and nothing is lost, whoever goes on and however; no call is made twice."""
+    body = read_recording(shipped()[name]).data
+    events = [event for event in read(body) if isinstance(event, TextDelta)]
+    raw = "".join(event.text for event in events)
+    whole = parse(raw)
+    frames = [at + 2 for at in range(len(body)) if body[at : at + 2] == b"\n\n"]
+
+    for cut in frames[:: max(1, len(frames) // 10)]:
+        first = ScriptedModel([[body[:cut], LOST]], format="openai")
+        stream = chat(Fallback(first, Again(raw, prefill)), ASK, tools=[get_weather], max_steps=1)
+        await told(stream)
+        assert stream.result.text == whole.content, (cut, prefill)
+        assert [call.name for call in stream.result.calls] == [call.name for call in whole.calls][
+            : len(stream.result.calls)
+        ]
+
+
+@pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
+async def test_the_policies(on_break: OnBreak) -> None:
+    """The step goes on, is begun anew, or fails; what a native call had begun with counts in none of them."""
+    begun: list[SourceEvent] = [ToolCallStart("0", "c0", "get_weather"), ToolCallDelta("0", '{"city": "Os')]
+    whole = NativeToolCall("1", "get_weather", {"city": "Rome"}, "c1")
+    cost = SourceUsage(Usage(input=7, output=1))
+    first = ScriptedModel([[cost, ReasoningDelta("hm", "signed"), TextDelta("One, "), whole, *begun, LOST]], name="one")
+    rest = "two." if on_break == "continue" else "Begun anew."
+    second = ScriptedModel([[rest, CALLS_COST]], name="two")
+    stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[get_weather])
+    events = await told(stream)
+    result = stream.result
+
+    expected = {"continue": "One, two.", "restart_step": "Begun anew.", "fail": "One, "}
+    assert result.text == expected[on_break]
+    assert result.reason == ("failed" if on_break == "fail" else "finished")
+    assert not [event for event in events if isinstance(event, Executed)]
+    if on_break == "fail":
+        assert not second.asks
+        assert [call.id for call in result.pending] == ["c1"]
+        return
+    assert not result.calls
+    assert not result.errors
+    assert not result.pending
+    codes = [event.code for event in events if isinstance(event, Error)]
+    assert codes == [Code.SUPERSEDED, Code.SUPERSEDED]
+    assert result.usage == Usage(input=10, output=5)
+    assert result.usage_by_model == {"one": Usage(input=7, output=1), "two": Usage(input=3, output=4)}
+    superseded = [event.step for event in events if isinstance(event, StepSuperseded)]
+    assert superseded == ([1] if on_break == "restart_step" else [])
+    assert result.messages() == [{"role": "assistant", "content": result.text}]
+    (said,) = stream.history[1:]
+    assert isinstance(said, Assistant)
+    assert said.origin.model == "two"
+    (asked,) = second.asks
+    assert "signed" not in repr(asked)
+    assert ([each.text for each in asked.history if isinstance(each, Assistant)] == ["One, "]) is (
+        on_break == "continue"
+    )
+
+
+CALLS_COST = ProviderCompleted(finish_reason="stop", usage=Usage(input=3, output=4))
+
+
+@pytest.mark.parametrize("on_break", ["continue", "restart_step"])
+async def test_a_call_that_ran_is_never_run_again(on_break: OnBreak) -> None:
+    """The step ends with the calls that have run; the next model is asked with their results."""
+    ran: list[str] = []
+
+    async def now(zone: str) -> str:
+        """Tell the time."""
+        ran.append(zone)
+        return f"noon in {zone}"
+
+    whole = NativeToolCall("0", "now", {"zone": "UTC"}, "c0")
+    begun: list[SourceEvent] = [ToolCallStart("1", "c1", "now"), ToolCallDelta("1", "{}")]
+    first = ScriptedModel([[TextDelta("Look: "), whole, *begun, LOST]], name="one", native_tool_calls=True)
+    second = ScriptedModel(["It is noon."], name="two", native_tool_calls=True)
+    stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[now], execute="eager")
+    events = await told(stream)
+
+    assert ran == ["UTC"]
+    assert stream.result.text == "Look: It is noon."
+    assert stream.result.reason == "finished"
+    (asked,) = second.asks
+    called, answered = asked.history[1:]
+    assert isinstance(called, Assistant)
+    assert [call.id for call in called.calls] == ["c0"]
+    assert "noon in UTC" in repr(answered)
+    assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER]
+
+
+async def test_native_and_text_side_by_side() -> None:
+    """Each model is asked in the way in which it makes calls, and what either of them writes counts."""
+    first = ScriptedModel([["One, ", LOST]], name="one", native_tool_calls=True)
+    called = ["two.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n']
+    second = ScriptedModel([called, "Rain."], name="two", native_tool_calls=False)
+    fallback = Fallback(first, second)
+    stream = chat(fallback, ASK, tools=[get_weather])
+    await told(stream)
+
+    assert fallback.native_tool_calls is None
+    assert [len(ask.tools) for ask in (*first.asks, *second.asks)] == [1, 0, 0]
+    assert "get_weather" in second.asks[0].history[0].text  # type: ignore[union-attr]
+    assert stream.result.text == "One, two.\n\nRain."
+    assert [outcome.result for outcome in stream.result.outcomes] == ["rain in Oslo"]
+
+
+async def test_a_silence_in_mid_stream() -> None:
+    """A connection on which nothing comes for longer than `between_bytes` has failed."""
+    async with Loopback([lines("Hel")], hold=True) as server:
+        quick = Timeouts(between_bytes=0.05)
+        first = OpenAIChat("one", base_url=server.url, api_key="", retries=0, timeout=quick)
+        events = await told(chat(Fallback(first, GoesOn("Hello there")), ASK))
+
+    assert text_of(events) == "Hello there"
+
+
+async def test_an_agent_with_several_turns() -> None:
+    """Behind the end of a turn that its provider goes on from, nobody else takes over."""
+    turn = ProviderCompleted(finish_reason="stop", ends_run=False)
+    second = ScriptedModel(["never"])
+    stream = chat(Fallback(ScriptedModel([[TextDelta("One."), turn, LOST]]), second), ASK)
+    await told(stream)
+
+    assert stream.result.reason == "failed"
+    assert second.left == 1
+
+
+# Who may show it.
+
+
+async def test_readers_that_cannot_replace_are_refused() -> None:
+    """A response is not made whose format cannot take back a step that was shown."""
+    for format, fits in [("native", True), ("ai_sdk", False), ("ag_ui", False), ("openai", False), ("text", False)]:
+        for on_break in ("continue", "restart_step"):
+            stream = chat(Fallback(ScriptedModel(["a"]), ScriptedModel(["b"]), on_break=on_break), ASK)
+            if fits or on_break == "continue":
+                EventStreamResponse(stream, format=format)
+            else:
+                with pytest.raises(ValueError, match="cannot take back"):
+                    EventStreamResponse(stream, format=format)
+            await stream.aclose()
+    assert outputs.native().replaces
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}], ids=["policy", "failures", "rest"]
+)
+def test_values_that_are_not_allowed(wrong: dict[str, Any]) -> None:
+    """The message says which value it is."""
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Fallback(ScriptedModel([]), **wrong)
+
+
+# How a model is made to go on.
+
+
+@pytest.mark.parametrize(
+    ("model", "row"),
+    [
+        (OpenAIChat("m", base_url="http://127.0.0.1/v1", prefill="vllm"), "vllm"),
+        (OpenAIChat("m", base_url="http://127.0.0.1/v1"), None),
+        (OpenAIChat("gpt-5"), None),
+        (OpenAIChat("m", base_url="https://api.deepseek.com/beta"), "deepseek"),
+        (OpenAIChat("m", base_url="https://api.deepseek.com"), None),
+        (OpenAIChat("m", base_url="https://api.mistral.ai/v1"), "mistral"),
+        (OpenAIChat("m", base_url="https://api.mistral.ai/v1", prefill=""), ""),
+        *((AnthropicMessages(name), "anthropic") for name in ("claude-sonnet-4-5-20250929", "claude-opus-4-0")),
+        *((AnthropicMessages(name), "anthropic") for name in ("claude-3-5-sonnet-latest", "claude-haiku-4-5")),
+        *((AnthropicMessages(name), None) for name in ("claude-opus-4-6", "claude-sonnet-5", "claude-opus-4-10")),
+    ],
+)
+def test_who_goes_on_with_a_prefill(model: Any, row: str | None) -> None:
+    """Those of the table, and nobody else."""
+    assert model.prefill == row
+
+
+async def test_the_request_of_a_prefill() -> None:
+    """The white space at its end is not sent, and not shown twice."""
+    async with Loopback([lines("\n\nthere"), chunk(finish="stop"), DONE]) as server:
+        second = OpenAIChat("two", base_url=server.url, api_key="", prefill="vllm")
+        events = await told(chat(Fallback(ScriptedModel([["Hello \n\n", LOST]]), second), ASK))
+    assert b'{"role":"assistant","content":"Hello"}' in server.requests[0]
+    assert b'"continue_final_message":true,"add_generation_prompt":false' in server.requests[0]
+    assert text_of(events) == "Hello \n\n\n\nthere"
+
+    thinking = AnthropicMessages("claude-sonnet-4-5", thinking={"type": "enabled", "budget_tokens": 1024})
+    assert prefill_of(thinking) is None
+    assert prefill_of(AnthropicMessages("claude-sonnet-4-5")) is not None
+    with pytest.raises(ValueError, match="prefill is one of"):
+        OpenAIChat("m", prefill="nobody")
+
+
+SHOWN = "The capital of France is Paris. It lies on the Sei"
+REST = "ne, and has many bridges."
+LONG = "it is so and so it is so and so "
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "answer", "whole"),
+    [
+        ("goes on at once", SHOWN, REST, SHOWN + REST),
+        ("repeats the end", SHOWN, SHOWN[-18:] + REST, SHOWN + REST),
+        ("begins anew", SHOWN, SHOWN + REST, SHOWN + REST),
+        ("repeats too little", SHOWN, SHOWN[-15:] + REST, SHOWN + SHOWN[-15:] + REST),
+        ("repeats half a word", SHOWN, SHOWN[-17:] + REST, SHOWN + SHOWN[-17:] + REST),
+        ("a preamble", SHOWN, "Sure: " + SHOWN[-18:] + REST, SHOWN + "Sure: " + SHOWN[-18:] + REST),
+        ("really repeats", LONG, LONG, LONG + LONG),
+        ("ends in mid-repetition", SHOWN, SHOWN[:20], SHOWN + SHOWN[:20]),
+        ("ends behind it", SHOWN, SHOWN, SHOWN),
+    ],
+)
+def test_an_instructed_continuation(kind: str, shown: str, answer: str, whole: str) -> None:
+    """What is certainly a repetition is taken out, and in doubt the text stays; however it is cut."""
+    for size in (1, 2, 5, len(answer)):
+        assert shown + read_on(Continuation(shown, "instructed"), answer, size) == whole, kind
+
+
+def read_on(continuation: Continuation, answer: str, size: int) -> str:
+    pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
+    return "".join(map(continuation.feed, pieces)) + continuation.close()
+
+
+words = st.text("ab \n", max_size=60)
+
+
+@given(words, words, st.integers(1, 7), st.sampled_from(["prefilled", "echoed", "instructed"]))
+@example("a" * 40, "a" * 60, 1, "instructed")
+def test_however_it_is_cut(shown: str, answer: str, size: int, how: Any) -> None:
+    """The same is shown for each cut, and it is the answer behind the longest repetition that may be taken out."""
+    whole = read_on(Continuation(shown, how), answer, max(1, len(answer)))
+
+    assert read_on(Continuation(shown, how), answer, size) == whole
+    if how == "instructed":
+        longest = next((k for k in range(len(answer), 0, -1) if shown.endswith(answer[:k])), 0)
+        found, before = answer[:longest], shown[: len(shown) - longest]
+        starts = not (before[-1:].isalnum() and found[:1].isalnum())
+        others = [k for k in range(SHORTEST, longest) if found.endswith(found[:k])]
+        sure = longest >= SHORTEST and starts and not others and shown.find(found) == len(before)
+        assert whole == (answer[longest:] if sure else answer)
+    else:
+        assert answer.endswith(whole)
+
+
+@given(st.text("ab \n", min_size=1, max_size=60), words)
+def test_a_prefill_repeats_and_loses_nothing(shown: str, rest: str) -> None:
+    """A server that goes on with the text without its white space, and one that sends all of it again."""
+    whole = shown + rest
+    sent = shown.rstrip()
+
+    assert shown + read_on(Continuation(shown, "prefilled"), whole[len(sent) :], 3) == whole
+    if sent:
+        assert shown + read_on(Continuation(shown, "echoed"), whole, 3) == whole
+
+
+@given(st.integers(0, len(WHOLE)), st.sampled_from([0, 16, 25]))
+def test_no_character_is_lost(at: int, repeats: int) -> None:
+    """Any cut of a text and any repetition on whole words leave the text as it is, or repeat, but lose nothing."""
+    answer = WHOLE[max(0, at - repeats) :]
+    read = WHOLE[:at] + read_on(Continuation(WHOLE[:at], "instructed"), answer, 4)
+
+    assert read in (WHOLE, WHOLE[:at] + answer)
