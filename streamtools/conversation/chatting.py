@@ -44,7 +44,8 @@ from streamtools.history import (
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, armed
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.tool_stream import EventSource, StreamOptions, ToolStream
+from streamtools.stream.options import StreamOptions
+from streamtools.stream.tool_stream import EventSource, ToolStream
 from streamtools.tools import ToolRegistry
 from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice
 from streamtools.tools.registry import ToolsLike

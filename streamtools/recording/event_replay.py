@@ -12,7 +12,8 @@ from streamtools.events import UIEvent
 from streamtools.recording.exchanges import DETECT, open_exchange
 from streamtools.recording.file_reader import OpenRecording
 from streamtools.recording.playback import PLAYBACK, PlaybackOptions, ReplayBytes
-from streamtools.stream.tool_stream import StreamOptions, ToolStream
+from streamtools.stream.options import StreamOptions
+from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.registry import ToolsLike
 
 

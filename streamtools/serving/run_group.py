@@ -85,12 +85,19 @@ class Runs:
         assert self._tasks is not None
         if error is not None:  # no orderly shutdown
             self._closing.end()
+        shown: tuple[type[BaseException] | None, BaseException | None] = (None, None)
         try:
-            await self.aclose()
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                # The group waits for what is stopped: it keeps asyncio's own cancellation where that of a scope around
+                # it follows. Other errors it would wrap.
+                shown = (kind, error)
+                self._stop_all()
+            else:
+                await self.aclose()
         finally:
             self._tasks.cancel_scope.cancel()
             try:
-                await self._tasks.__aexit__(None, None, None)  # the group is not shown the error: it would wrap it
+                await self._tasks.__aexit__(*shown, None)
             finally:
                 async with AsyncExitStack() as stack:  # each of them, whatever another raises
                     for run in self._running.values():
@@ -143,10 +150,8 @@ class Runs:
         behind them is closed. From any task.
         """
         self._is_closed = True
-        running = list(self._running.values())
-        await self._let_finish(running)
-        for run in running:
-            run.cancel()
+        await self._let_finish(list(self._running.values()))
+        running = self._stop_all()
         with anyio.move_on_after(self._grace):
             for run in running:
                 await run.stop()
@@ -154,6 +159,14 @@ class Runs:
             run.cancel(leaving=True)
         for run in running:
             await run.stop()
+
+    def _stop_all(self) -> list[Run]:
+        """Start no other runs, and have those that go on stop; return them."""
+        self._is_closed = True
+        running = list(self._running.values())
+        for run in running:
+            run.cancel()
+        return running
 
     async def _let_finish(self, running: list[Run]) -> None:
         """Wait until these have ended by themselves, or the drain is over."""

@@ -33,12 +33,15 @@ CLOSING = 10.0  # seconds that closing may take
 
 
 async def read_into(
-    items: AsyncIterable[Item], take: Callable[[Item], Awaitable[object]], *, yield_every: int = YIELD_EVERY
+    items: AsyncIterable[Item], take: Callable[[Item], Awaitable[object] | bool], *, yield_every: int = YIELD_EVERY
 ) -> bool:
-    """Hand the items over one by one, until `take` returns True; return whether they ended before that."""
+    """Hand the items over one by one, until `take` returns True, at once or when it is awaited; return whether they
+    ended before that.
+    """
     count = 0
     async for item in items:
-        if await take(item):
+        over = take(item)
+        if over is not False and (over is True or await over):
             return False
         count += 1
         if not count % yield_every:

@@ -17,7 +17,7 @@ from typing import Self
 import anyio
 
 from streamtools.errors import ClosedError
-from streamtools.events import Progress, UIEvent
+from streamtools.events import Progress, Text, UIEvent
 from streamtools.events.event import weigh
 from streamtools.parsing.dialects import Dialect
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
@@ -103,6 +103,12 @@ class Handover:
         self._ready.append(event)  # which is no part of the result, and may be large
         self._wake()
         await self._wait_for_room()
+
+    def _is_full_with(self, events: Sequence[UIEvent]) -> bool:
+        """Count the bytes of events that were handed out while others wait; return whether the provider has to."""
+        for event in events:
+            self._held += len(event.text) if type(event) is Text else weigh(event)
+        return len(self._ready) >= BUFFERED or self._held >= BUFFERED_BYTES
 
     async def _wait_for_room(self) -> None:
         """If the buffer is full, wait until half of it has been taken."""

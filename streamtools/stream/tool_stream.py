@@ -11,7 +11,7 @@ The iterator is a class and not an asynchronous generator, and nothing here yiel
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, Unpack
@@ -20,13 +20,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, Code, UnreadableSource
-from streamtools.events import SourceError, SourceEvent, Text, UIEvent
-from streamtools.events.event import weigh
+from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import close, read_into
-from streamtools.stream.handover import AHEAD, BUFFERED, BUFFERED_BYTES, LEFT_ELSEWHERE, Handover
+from streamtools.stream.handover import AHEAD, LEFT_ELSEWHERE, Handover
+from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.tools import Runner, ToolRegistry
 from streamtools.tools.approval import Approvals, Decidable, Decision, Question, Suspension, take_up
@@ -44,28 +44,6 @@ class EventSource(Protocol):
     def __aiter__(self) -> Self: ...
     async def __anext__(self) -> Sequence[SourceEvent]: ...
     async def aclose(self) -> None: ...
-
-
-class StreamOptions(ParserOptions, total=False):
-    """The parameters of `ToolStream` but for its source and its tools, for those that pass them on."""
-
-    dialects: Dialects
-    execute: Literal["completed", "eager", "never"]
-    tool_choice: ToolChoice | str | Mapping[str, Any] | None
-    on_tool_result: OnToolResult | None
-    native_tool_calls: bool | None
-    self_contained: bool
-    concurrency: int
-    tool_timeout: float
-    tool_state: Any
-    result_limit: int | None
-    guards: Guards | Watch | None
-    ask: Literal["later", "now"]
-    decision_timeout: float | None
-    resume: Suspension | str | None
-    decisions: Mapping[str, Decision | bool] | None
-    ledger: CallLedger | None
-    run_id: str | None
 
 
 class ToolStream(Handover, Decidable):
@@ -121,7 +99,7 @@ class ToolStream(Handover, Decidable):
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
-        _check_options(
+        check_options(
             concurrency=concurrency,
             result_limit=result_limit,
             tool_timeout=tool_timeout,
@@ -227,9 +205,10 @@ class ToolStream(Handover, Decidable):
         if anyio.get_current_task().id != self._task:  # on trio, the group would wait for ever
             await self.aclose()
             raise ClosedError(LEFT_ELSEWHERE)
-        # The group is not shown the error: it would wrap it.
+        # The group is shown a cancellation only: it keeps asyncio's own where a scope's follows. Others it would wrap.
+        is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
         try:
-            await self._tasks.__aexit__(None, None, None)
+            await self._tasks.__aexit__(kind if is_cancelled else None, error if is_cancelled else None, None)
         finally:
             if not self._over:  # asyncio may cancel a task before its first step, which then is never taken
                 try:
@@ -307,36 +286,52 @@ class ToolStream(Handover, Decidable):
         self._why = "size_limit"
         self._bound.cancel()
 
-    def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool]]:
-        """Return a function that takes each batch of a source, and runs calls that may run in `tools`."""
+    def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
+        """Return a function that takes each batch of a source, and runs calls that may run in `tools`.
+
+        It waits only where it has to: for tools, and for room.
+        """
         machine, step = self._machine, self._step
         feed, hand_out, ready = machine.feed, self._hand_out, self._ready
 
-        async def take(batch: Sequence[SourceEvent]) -> bool:
+        def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
                 raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
             if not batch:  # of a frame that spans several chunks; the one before it may have been as large
                 self._look()
                 return False
             events: list[UIEvent] = []
+            rest = iter(batch)
             try:
-                for source_event in batch:
+                for source_event in rest:
+                    events += feed(source_event)
+                    if machine.due or (step.running and machine.waiting):
+                        return run(rest)
+            finally:
+                hand_out(events)
+            if len(ready) > AHEAD and self._is_full_with(events):
+                return wait()
+            return machine.stopped
+
+        async def run(rest: Iterator[SourceEvent]) -> bool:
+            events: list[UIEvent] = []
+            try:
+                hand_out(await step.run_due(tools, self._send))
+                for source_event in rest:
                     events += feed(source_event)
                     if machine.due or (step.running and machine.waiting):
                         hand_out(events)
                         events = []
                         hand_out(await step.run_due(tools, self._send))
             finally:
-                if events:
-                    hand_out(events)
-            if machine.stopped:
-                return True
-            if len(ready) > AHEAD:
-                for event in events:
-                    self._held += len(event.text) if type(event) is Text else weigh(event)
-                if len(ready) >= BUFFERED or self._held >= BUFFERED_BYTES:
-                    await self._wait_for_room()
-            return False
+                hand_out(events)
+            if len(ready) > AHEAD and self._is_full_with(events):
+                await self._wait_for_room()
+            return machine.stopped
+
+        async def wait() -> bool:
+            await self._wait_for_room()
+            return machine.stopped
 
         return take
 
@@ -374,27 +369,3 @@ class ToolStream(Handover, Decidable):
         closes the source that was read, unless the override has, and the one that is returned.
         """
         return None
-
-
-def _check_options(
-    *,
-    concurrency: int,
-    result_limit: int | None,
-    tool_timeout: float,
-    on_tool_result: object,
-    ask: str,
-    decision_timeout: float | None,
-) -> None:
-    """Raise ValueError for a value that is not allowed."""
-    if not (isinstance(concurrency, int) and concurrency >= 1):
-        raise ValueError(f"concurrency is a number of at least 1, not {concurrency!r}")
-    if result_limit is not None and not (isinstance(result_limit, int) and result_limit >= 1):
-        raise ValueError(f"result_limit is a number of at least 1, or None, not {result_limit!r}")
-    if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
-        raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
-    if not (on_tool_result is None or callable(on_tool_result)):
-        raise ValueError(f"on_tool_result is a function, not {on_tool_result!r}")
-    if ask not in ("later", "now"):
-        raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
-    if decision_timeout is not None and not decision_timeout > 0:
-        raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")

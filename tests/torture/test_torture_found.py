@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -11,6 +12,9 @@ from streamtools import ToolStream, sources
 from streamtools.events import Done, ProviderCompleted, SourceEvent, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.support.stories import Script, story, texts
+from tests.torture.blows import read_blow
+from tests.torture.enumeration import benches
+from tests.torture.scenarios import SCENARIOS
 
 STOP = ProviderCompleted(finish_reason="stop")
 
@@ -55,6 +59,7 @@ def test_a_run_has_its_end_where_asyncio_cancels_every_task(steps: int) -> None:
         assert told == [] or told[-1].startswith("done")
 
     asyncio.run(main())
+    gc.collect()  # here, where what Python says of it is expected
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
@@ -82,6 +87,7 @@ def test_a_run_of_runs_has_its_end_there_too(steps: int) -> None:
         assert (told[0], told[-1].split(":")[0]) == ("start", f"done {result.reason}")
 
     asyncio.run(main())
+    gc.collect()  # here, where what Python says of it is expected
 
 
 def test_a_run_ends_though_its_end_cannot_be_written() -> None:
@@ -115,6 +121,19 @@ def test_a_run_ends_though_its_end_cannot_be_written() -> None:
             assert "cancelled" == (await started[0].wait()).reason
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("name", "steps"), [("threads", range(34, 40)), ("run", range(4, 20))])
+def test_a_cancelled_task_stays_cancelled_though_a_scope_around_it_is_cancelled_meanwhile(
+    name: str, steps: range
+) -> None:
+    """As by a sibling that asyncio cancels too: the task group of both is, while the stream or the runs are left."""
+    (bench,) = benches([SCENARIOS[name]], ("asyncio",), 0)
+    in_group = "raise1@999"  # which never comes so far, and has the consumer stand in a group
+    for step in steps:
+        bench.strike([read_blow(in_group), read_blow(f"cancel-all@{step}")])
+    assert bench.trials > len(steps)
+    assert bench.failures == []
 
 
 def test_a_stray_cancellation_in_a_source_cancels_nobody() -> None:

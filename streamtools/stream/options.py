@@ -1,0 +1,59 @@
+"""The options of a `ToolStream`: their types, for those that pass them on, and what is checked of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.policies import ParserOptions
+from streamtools.tools.approval import Decision, Suspension
+from streamtools.tools.call_rules import Guards, ToolChoice, Watch
+from streamtools.tools.ledger import CallLedger
+from streamtools.tools.runner import OnToolResult
+
+
+class StreamOptions(ParserOptions, total=False):
+    """The parameters of `ToolStream` but for its source and its tools, for those that pass them on."""
+
+    dialects: Dialects
+    execute: Literal["completed", "eager", "never"]
+    tool_choice: ToolChoice | str | Mapping[str, Any] | None
+    on_tool_result: OnToolResult | None
+    native_tool_calls: bool | None
+    self_contained: bool
+    concurrency: int
+    tool_timeout: float
+    tool_state: Any
+    result_limit: int | None
+    guards: Guards | Watch | None
+    ask: Literal["later", "now"]
+    decision_timeout: float | None
+    resume: Suspension | str | None
+    decisions: Mapping[str, Decision | bool] | None
+    ledger: CallLedger | None
+    run_id: str | None
+
+
+def check_options(
+    *,
+    concurrency: int,
+    result_limit: int | None,
+    tool_timeout: float,
+    on_tool_result: object,
+    ask: str,
+    decision_timeout: float | None,
+) -> None:
+    """Raise ValueError for a value that is not allowed."""
+    if not (isinstance(concurrency, int) and concurrency >= 1):
+        raise ValueError(f"concurrency is a number of at least 1, not {concurrency!r}")
+    if result_limit is not None and not (isinstance(result_limit, int) and result_limit >= 1):
+        raise ValueError(f"result_limit is a number of at least 1, or None, not {result_limit!r}")
+    if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
+        raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
+    if not (on_tool_result is None or callable(on_tool_result)):
+        raise ValueError(f"on_tool_result is a function, not {on_tool_result!r}")
+    if ask not in ("later", "now"):
+        raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
+    if decision_timeout is not None and not decision_timeout > 0:
+        raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")
