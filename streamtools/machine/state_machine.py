@@ -38,7 +38,6 @@ from streamtools.events import (
     Start,
     StepEnd,
     StepStart,
-    StepSuperseded,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -75,7 +74,7 @@ class StreamMachine(RunnableCalls):
     # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
         "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge",
-        "_malformed", "_parse", "_self_contained", "_started", "_step", "_streams", "_watchful", "_writing", "number",
+        "_malformed", "_parse", "_self_contained", "_started", "_streams", "_watchful", "_writing",
         "run_id", "source",
     )  # fmt: skip
 
@@ -207,13 +206,6 @@ class StreamMachine(RunnableCalls):
             return []
         self._ending.break_off_turn()
         return self._end_turn([])
-
-    def supersede(self, model: str) -> list[UIEvent]:
-        """End the step of a turn in which a `model` broke off, and which counts for nothing; nothing of it has run."""
-        if not self._open:
-            return []
-        events, _ = self.go_on_behind(None, model)
-        return [*events, *self.reset(), StepSuperseded(self._step, seq=self.number())]
 
     # One turn.
 

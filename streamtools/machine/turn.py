@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, Text, UIEvent, Usage, Warning
+from streamtools.events import Call, Error, NativeToolCall, StepSuperseded, Text, UIEvent, Usage, Warning
 from streamtools.machine.ending import EndingRun
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
@@ -43,7 +43,12 @@ class Chosen(NamedTuple):
 class RunnableCalls(EndingRun):
     """The calls of a run that may run, and the tokens that its turns have used; `StreamMachine` sets the state."""
 
-    __slots__ = ("_earlier", "_lost", "_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
+    __slots__ = (
+        *("_earlier", "_lost", "_noticed", "_step", "_taken", "_turn", "_usage", "due", "number", "pending", "usage"),
+    )
+
+    number: Callable[[], int]
+    _step: int
 
     due: list[ToolCall]  # calls that may run now, until `take_due` returns them
     pending: list[ToolCall]  # calls that nobody has run
@@ -99,6 +104,17 @@ class RunnableCalls(EndingRun):
         self.pending = [call for call in self.pending if call.id not in self._turn.native.unanswerable]
         self.due, self._noticed = [], 0
         return self._turn.go_on_behind(shown)
+
+    def supersede(self, model: str) -> list[UIEvent]:
+        """End the step of a turn in which a `model` broke off, and which counts for nothing; nothing of it has run."""
+        if not self._open:
+            return []
+        events, _ = self.go_on_behind(None, model)
+        return [*events, *self.reset(), StepSuperseded(self._step, seq=self.number())]
+
+    def reset(self) -> list[UIEvent]:
+        """Break off the turn that is open."""
+        raise NotImplementedError
 
     def _notice(self, calls: Sequence[ToolCall]) -> None:
         """Add new calls to `due`; those whose provider takes no result are pending."""

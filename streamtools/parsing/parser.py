@@ -69,7 +69,8 @@ class Parser:
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
         self._shows = False  # such a delta is text for the reader
-        self._begin(in_reasoning=in_reasoning)
+        self._thinks_first = in_reasoning
+        self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
@@ -141,7 +142,7 @@ class Parser:
 
     def reset(self) -> None:
         """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
-        self._begin(in_reasoning=self._options.in_reasoning)
+        self._begin()
 
     def discard(self) -> list[UIEvent]:
         """End the call that is being written, if there is one, as superseded. `reset` or `go_on_behind` comes next."""
@@ -159,11 +160,13 @@ class Parser:
         makers = output.number, output.make_text, output.make_delta
         self._number = None  # what is read once more makes no events
         output.number, output.make_text, output.make_delta = unnumbered, Text, CallDelta
-        self._begin(in_reasoning=self._options.in_reasoning and not written)
-        self.feed(written)
-        self.release()
-        if self._span is not None or self._reasoning is not None:  # what it looks like only without what stood in it
-            self._begin(in_reasoning=False)
+        self._thinks_first = self._options.in_reasoning and not written
+        self._begin()
+        Parser.feed(self, written)
+        Parser.release(self)
+        if self._span is not None or (self._reasoning is not None and written):  # only without what stood in it
+            self._begin()
+        self._thinks_first = self._options.in_reasoning
         self.calls[:] = calls
         self._number = number
         output.number, output.make_text, output.make_delta = makers
@@ -185,7 +188,7 @@ class Parser:
         """Whether `after_call="stop"` has met text behind a call; nothing that comes later is read."""
         return self._visible.stopped
 
-    def _begin(self, *, in_reasoning: bool) -> None:
+    def _begin(self) -> None:
         self._closed = False
         self._ended = False
         self._span: Span | None = None
@@ -199,7 +202,7 @@ class Parser:
         """The malformed calls of this turn so far; of more than the limit of calls, the first ones."""
         self._prose.begin()
         self._run(None, [])
-        if in_reasoning:
+        if self._thinks_first:
             self._think(self._dialects.tags.any_closing, opened=False)
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:
