@@ -84,6 +84,30 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     own: dict[str, Any] | None = None
 
 
+class Partial(Event, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+    """The value that was asked for by `output` has grown: `value` is what was added at `path`.
+
+    A string grows by pieces; a number, true, false and null come whole; an object or an array begins empty, and its
+    members and items follow with paths of their own. `complete`: nothing more comes at `path`, and of an object or an
+    array nothing was added.
+    """
+
+    type: ClassVar[Literal["partial"]] = "partial"
+    path: list[str | int]
+    value: Any
+    complete: bool = False
+    seq: int = 0
+
+    @property
+    def instance(self) -> Any:
+        """The whole value, validated, where it is complete with this event and valid; in this process alone."""
+        return self.__dict__.get("instance")
+
+    def keep(self, instance: Any) -> None:
+        """Keep the validated instance."""
+        self.__dict__["instance"] = instance
+
+
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
     """A call is being written (`active`), or no longer: the interface shows that it waits."""
 
@@ -248,6 +272,7 @@ UIEvent: TypeAlias = (
     | StepSuperseded
     | Text
     | Reasoning
+    | Partial
     | Thinking
     | CallStart
     | CallDelta
@@ -312,6 +337,8 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         match event:
             case CallDelta(call_id):
                 return CallDelta, call_id
+            case Partial(path, value):
+                return (Partial, path) if isinstance(value, str) else (Partial, id(event))
             case Reasoning(signature=signature):
                 block = signed
                 signed += signature is not None
@@ -321,7 +348,10 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     merged: list[EventT] = []
     for (kind, _), group in itertools.groupby(_in_call_order(events), identity):
         members = list(group)
-        if kind in _JOINED:
+        if kind is Partial:
+            whole = "".join(member.value for member in members) if len(members) > 1 else members[0].value  # type: ignore[attr-defined]
+            merged.append(msgspec.structs.replace(members[-1], value=whole))
+        elif kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
             last = members[-1]
             if isinstance(last, Reasoning):
@@ -340,9 +370,21 @@ def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
     order: dict[str, int] = {}
     for at_work, group in itertools.groupby(events, _is_report):
         members = list(group)
+        if not at_work:  # which piece of a text adds what is a question of its cuts
+            members = [
+                each
+                for grows, run in itertools.groupby(
+                    members, lambda event: isinstance(event, Text) or _is_of_output(event)
+                )
+                for each in (sorted(run, key=_is_of_output) if grows else run)
+            ]
         for event in members:
             order.setdefault(_call_id(event), len(order))
         yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
+
+
+def _is_of_output(event: Event) -> bool:
+    return isinstance(event, Partial) or (isinstance(event, Warning) and event.code is Code.INVALID_OUTPUT)
 
 
 def _is_report(event: Event) -> bool:

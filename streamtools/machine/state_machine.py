@@ -49,6 +49,7 @@ from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
 from streamtools.machine.turn import RunnableCalls, Turn
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
+from streamtools.typed import OutputType
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +65,8 @@ class StreamMachine(RunnableCalls):
     complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` gets the
     calls of a complete turn and may refuse some; with one, no call may run before. `guard` is called at the end of each
     step with the number of malformed calls and whether the run goes on; it may return a reason to stop the run.
-    `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
+    `run_id` is made if it is not given. The text is read as a value of the type
+    `output`, too. Raises ValueError for a value that is not allowed.
 
     Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
     `number` returns the `seq` for events that others make for this run.
@@ -89,6 +91,7 @@ class StreamMachine(RunnableCalls):
         judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
         guard: Callable[[int, bool], str | None] | None = None,
         run_id: str | None = None,
+        output: OutputType | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
         if execute not in ("completed", "eager", "never"):
@@ -98,7 +101,7 @@ class StreamMachine(RunnableCalls):
         self.number = itertools.count(1).__next__
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.due, self.pending, self.usage = [], [], None
-        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls)
+        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output)
         self._writing = self._turn.native.open  # native calls, to which pieces of their arguments are added
         self._streams = options.get("call_deltas", False)
         self._declares_native = native_tool_calls
@@ -210,7 +213,7 @@ class StreamMachine(RunnableCalls):
     # One turn.
 
     def _begin_turn(self) -> None:
-        self._parse = self._turn.parser.feed
+        self._parse = self._turn.feed if self._turn.output is not None else self._turn.parser.feed
         self._open = False
         self._flowing = False  # a text delta needs nothing but to be remembered and parsed
         self._usage = None

@@ -17,10 +17,12 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, StepSuperseded, Text, UIEvent, Usage, Warning
 from streamtools.machine.ending import EndingRun
 from streamtools.machine.native_calls import NativeCalls
+from streamtools.machine.output_text import OutputText
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects, armed, watched
 from streamtools.parsing.policies import Options, ParserOptions
+from streamtools.typed import OutputType
 
 _BLOCK = 64 * 1024
 """Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
@@ -137,6 +139,7 @@ class Turn:
         options: ParserOptions,
         number: Callable[[], int],
         native_tool_calls: bool | None = None,
+        output: OutputType | None = None,
     ) -> None:
         self._may_turn_native = dialects is None and native_tool_calls is None
         self._armed = armed(dialects, native_tool_calls)
@@ -148,6 +151,7 @@ class Turn:
         self._limit = chosen.limits.text
         self.parser = Parser(self._dialects, tools, number=number, **options)
         self.native = NativeCalls(chosen, number)
+        self.output = None if output is None else OutputText(output, number, chosen.limits)
         self.begin()
 
     def begin(self) -> None:
@@ -156,6 +160,8 @@ class Turn:
             self._turn_native()
         self.parser.reset()
         self.native.begin_turn()
+        if self.output is not None:
+            self.output.begin()
         self._apart: Parser | None = None  # reads a completed text whose calls are not in the deltas
         self.deltas: list[str] = []
         self._blocks: list[str] = []  # the earlier deltas, joined
@@ -183,11 +189,18 @@ class Turn:
             self._begin_block()
         if self.room >= 0:
             self.deltas.append(text)
-        return self.parser.feed(text)
+        return self.feed(text)
+
+    def feed(self, text: str) -> list[UIEvent]:
+        """Return what the parser reads in a text, and what that adds to the output."""
+        return self._with_output(self.parser.feed(text))
+
+    def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
+        return events + self.output.read(events) if self.output is not None else events
 
     def settle(self) -> list[UIEvent]:
         """Return the text that is held back, which no marker can continue: something else of the provider's follows."""
-        return self.parser.release() if self.parser.held else []
+        return self._with_output(self.parser.release()) if self.parser.held else []
 
     def lose(self) -> None:
         """Mark the calls that are open as damaged: a part of the stream is missing."""
@@ -271,8 +284,12 @@ class Turn:
 
     def close(self) -> list[UIEvent]:
         """End the text, and the native calls that are open."""
-        events = self.parser.close()
-        return events + self.native.close() if self.native.open else events
+        events = self._with_output(self.parser.close())
+        events += self.native.close() if self.native.open else []
+        if self.output is not None:
+            calls = self.parser.calls or self.parser.errors or self.native.output.count
+            events += self.output.end(has_calls=bool(calls))
+        return events
 
     def choose(self, *, declares_native: bool | None, self_contained: bool) -> Chosen:
         """Return which calls of the turn count.
@@ -304,10 +321,10 @@ class Turn:
     def _reconcile_text(self, text: str) -> list[UIEvent]:
         deltas = "".join(self._blocks + self.deltas)
         if text.startswith(deltas):
-            return self.parser.feed(text[len(deltas) :])
+            return self.feed(text[len(deltas) :])
         if text.strip() == deltas.strip():
             return []
-        events = self.parser.close()
+        events = self._with_output(self.parser.close())
         message = "the provider's completed text differs from what it streamed; what was shown stands"
         events.append(Warning(Code.TEXT_MISMATCH, message, seq=self._number()))
         return events if self.parser.calls else events + self._read_apart(text)

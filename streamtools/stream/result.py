@@ -23,6 +23,7 @@ from streamtools.events import (
     DoneReason,
     Error,
     Event,
+    Partial,
     Raw,
     Reasoning,
     StepEnd,
@@ -39,6 +40,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.value_reader import Draft
 from streamtools.sources.detection import finished
 from streamtools.stream.step_parts import Pieces, StepParts
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
@@ -46,7 +48,7 @@ from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
 _NOTED = frozenset(  # beside texts
-    (Reasoning, CallStart, Call, Error, Warning, Raw, UsageReport, StepEnd, StepSuperseded, Done)
+    (Reasoning, CallStart, Call, Error, Warning, Raw, UsageReport, StepEnd, StepSuperseded, Partial, Done)
 )
 
 
@@ -58,7 +60,8 @@ class TurnResult:
     malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
     the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
-    `steps` has them apart; `usage_by_model` has what each model has used, where its name is known; `response_id` and
+    `steps` has them apart; `output` is the answer as an instance of the type that was asked for, if it is
+    valid; `usage_by_model` has what each model has used, where its name is known; `response_id` and
     `model` are those of the last. `resumed` are calls of an earlier run, that this one has gone on with: the results of
     these are its own. The rest is that of `done`.
     """
@@ -77,6 +80,7 @@ class TurnResult:
     conversation_id: str | None = None
     response_id: str | None = None
     model: str | None = None
+    output: Any = None
     steps: list[Step] = field(default_factory=list, repr=False)
     resumed: list[ToolCall] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
@@ -123,6 +127,8 @@ class Collector:
         self.new: list[Event | list[ToolOutcome]] = []
         """What has been handed out and not been looked at, and what came of the calls of a step, in call order; after
         `TOGETHER` of them, `look` is called."""
+        self.draft = Draft()
+        """What the run has come to of the `output` that was asked for."""
         self._source: object = None
         self._shown = Pieces()
         self._thought = Pieces()
@@ -250,6 +256,10 @@ class Collector:
                 said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
                 result.steps.append(Step(said, results, id))
                 self._begin_step()
+            case Partial(path, value, complete):
+                self.draft.add(path, value, complete)
+                if event.instance is not None:
+                    result.output = event.instance
             case StepSuperseded():
                 self._take_back()
             case Done(reason, finish_reason, _, pending, conversation_id):
@@ -264,6 +274,7 @@ class Collector:
         """Forget the step that has just ended: it was superseded."""
         result = self.result
         result.steps.pop()
+        self.draft, result.output = Draft(), None
         length, thought, errors = self._step_begin = self._last_begin
         self._shown.cut(length)
         self._thought.cut(thought)

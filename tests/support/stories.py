@@ -19,6 +19,7 @@ from streamtools.events import (
     Executed,
     Executing,
     FollowUp,
+    Partial,
     Progress,
     Raw,
     Reasoning,
@@ -51,6 +52,8 @@ def tell(event: UIEvent) -> str:
             return f"text {text!r}"
         case Reasoning(text):
             return f"reasoning {text!r}"
+        case Partial(path, value, complete):
+            return f"partial {'.'.join(map(str, path))} {value!r}{' complete' if complete else ''}"
         case Thinking(active, call_id):
             return f"{'' if active else 'not '}thinking {call_id}"
         case CallStart(call_id, name):

@@ -33,18 +33,19 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "events": {"errors", "json_values", "calls"},
     # stages that do not know one another
     "sources": VOCABULARY,
-    "parsing": VOCABULARY,
+    "typed": (),
+    "parsing": {*VOCABULARY, "typed"},
     "tools": VOCABULARY,
     "recording": {"errors"},
     # what is built of them, each on those above
-    "machine": {"errors", "json_values", "calls", "events", "parsing"},
+    "machine": {*VOCABULARY, "parsing", "typed"},
     "history": {"limits", "json_values", "calls", "parsing"},
-    "stream": {"errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"},
+    "stream": {*("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"), "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
-    "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history"},
+    "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
         *("errors", "json_values", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
-        "conversation.models",
+        *("conversation.models", "typed"),
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "machine"},
@@ -89,6 +90,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "calls": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
     "sources": {"anyio", "msgspec"},
+    "typed": {"pydantic"},
     "parsing": {"json_repair"},
     "tools": {"anyio", "httpx", "mcp", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
     "recording": {"anyio", "msgspec"},

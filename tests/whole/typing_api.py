@@ -59,6 +59,7 @@ from streamtools.events import (
     FollowUp,
     Markup,
     NativeToolCall,
+    Partial,
     Progress,
     ProviderCompleted,
     Raw,
@@ -118,6 +119,8 @@ def describe(event: UIEvent) -> object:
             return assert_type(step, int)
         case Text(text) | Reasoning(text) | Markup(text):
             return assert_type(text, str)
+        case Partial(path, _, complete):
+            return assert_type(path, list[str | int]), assert_type(complete, bool)
         case Thinking(active, call_id):
             return assert_type(active, bool), assert_type(call_id, str | None)
         case CallStart(call_id, name):

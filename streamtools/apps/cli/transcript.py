@@ -123,7 +123,14 @@ class Transcript:
                 self._notice("report", "↺ The answer so far counts for nothing; another model begins anew.", "yellow")
             case events.FollowUp():
                 self._notice("report", "↩ The results go back to the model.", "dim")
-            case events.Start() | events.StepStart() | events.CallDelta() | events.UsageReport() | events.Markup():
+            case (
+                events.Start()
+                | events.StepStart()
+                | events.CallDelta()
+                | events.UsageReport()
+                | events.Markup()
+                | events.Partial()
+            ):
                 pass
             case _:
                 assert_never(event)

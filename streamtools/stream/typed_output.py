@@ -1,0 +1,57 @@
+"""What a stream has of the `output` that was asked for: the value so far, and the items of a list as they close."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from streamtools.events import Partial, UIEvent
+from streamtools.parsing.value_reader import Draft
+from streamtools.stream.result import Collector
+from streamtools.typed import OutputType
+
+
+class _Stream(Protocol):
+    _collector: Collector
+
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> UIEvent: ...
+
+
+class TypedOutput:
+    """The part of `ToolStream` that is about `output`."""
+
+    @property
+    def output(self: _Stream) -> Any:
+        """The answer so far, as plain data that goes on to grow: never an instance, and never validated.
+
+        `result.output` is the validated instance, once the answer is complete and valid.
+        """
+        self._collector.look()
+        return self._collector.draft.value
+
+    async def items(self: _Stream, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
+        """Yield the items of a list in the answer, each validated as a `kind` as soon as it closes.
+
+        `path` is that of the list; without it, it is the first list that the answer holds. This reads the stream, so
+        other events are not seen; what is no valid item is left out, and told by the warning about the whole answer.
+        """
+        of, draft, place = OutputType(kind), Draft(), None if path is None else list(path)
+        async for event in self:
+            if type(event) is not Partial:
+                continue
+            draft.add(event.path, event.value, event.complete)
+            if not event.complete:
+                if path is None and not event.path:
+                    place = None  # another answer begins
+                if place is None and type(event.value) is list:
+                    place = event.path
+            elif place is not None and event.path and event.path[:-1] == place and type(event.path[-1]) is int:
+                item = draft.at(event.path)
+                try:
+                    valid = of.validate(msgspec.json.encode(item).decode(), item)
+                except ValueError:
+                    continue
+                yield valid

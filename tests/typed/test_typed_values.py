@@ -1,0 +1,338 @@
+"""Values as they grow: what each delta adds, what is refused before the end, and what a stream makes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Sequence
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from streamtools import ToolStream, coalesce, sources
+from streamtools.errors import Code
+from streamtools.events import Partial, ProviderCompleted, Text, TextDelta, UIEvent, Warning
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.parsing.value_reader import Added, Draft, ValueReader
+from streamtools.typed import OutputType
+
+floats = st.floats(allow_nan=False, allow_infinity=False)
+scalars = st.none() | st.booleans() | st.integers() | floats | st.text(max_size=8)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+sizes = st.integers(1, 9)
+
+
+def read(text: str, size: int, reader: ValueReader | None = None) -> tuple[Draft, list[Added], ValueReader]:
+    reader = reader or ValueReader()
+    draft, told = Draft(), []
+    for at in range(0, len(text), size):
+        told += reader.feed(text[at : at + size])
+    told += reader.close()
+    for each in told:
+        draft.add(*each)
+    return draft, told, reader
+
+
+# The reader.
+
+
+@given(values, sizes, st.booleans(), st.sampled_from([None, 1]))
+@example("\U0001f600", 1, True, None)
+@example({"a": ['\\"\n', -1.5e300, {}], "": []}, 2, True, 1)
+def test_a_value_is_read_however_it_is_cut(value: Any, size: int, ascii: bool, indent: int | None) -> None:
+    """The sum of what was added is the value, and each place is completed once."""
+    text = json.dumps(value, ensure_ascii=ascii, indent=indent)
+    draft, told, reader = read(text, size)
+
+    assert reader.fault is None
+    assert draft.value == value
+    ends = [each.path for each in told if each.complete]
+    assert len(ends) == len(set(ends))
+    assert sum(len(each.value) for each in told if isinstance(each.value, str)) <= len(text)
+
+
+@given(values, st.data())
+def test_a_value_only_grows(value: Any, data: st.DataObject) -> None:
+    """What is there of a cut text is a beginning of the whole: no half escape, no half number, no invented word."""
+    text = json.dumps(value)
+    cut = data.draw(st.integers(0, len(text)))
+    reader, draft = ValueReader(), Draft()
+    for each in reader.feed(text[:cut]):
+        draft.add(*each)
+
+    assert reader.fault is None
+    assert is_beginning(draft.value, value)
+
+
+def is_beginning(part: Any, whole: Any) -> bool:
+    if part is None:
+        return True
+    if isinstance(part, dict):
+        return all(key in whole and is_beginning(each, whole[key]) for key, each in part.items())
+    if isinstance(part, list):
+        return len(part) <= len(whole) and all(map(is_beginning, part, whole))
+    return bool(whole.startswith(part)) if isinstance(part, str) else part == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"a": 1,}', Code.INVALID_JSON),
+        ("[1 2]", Code.INVALID_JSON),
+        ('{"a" 1}', Code.INVALID_JSON),
+        ("{1: 2}", Code.INVALID_JSON),
+        ("[}", Code.INVALID_JSON),
+        ("[nul]", Code.INVALID_JSON),
+        ("[NaN]", Code.INVALID_JSON),
+        ("[1e999]", Code.NOT_A_NUMBER),
+        ('["ab\\x"]', Code.INVALID_JSON),
+        ('["ab\\\n"]', Code.INVALID_JSON),
+        ('{"a": 1, "a": 2}', Code.DUPLICATE_KEY),
+        ("[" * 65, Code.TOO_DEEP),
+        ("9" * 5000, Code.NUMBER_TOO_LONG),
+        ('["a', Code.TRUNCATED),
+        ("", Code.TRUNCATED),
+    ],
+)
+def test_what_is_no_json(text: str, code: Code) -> None:
+    """It is a fault with a code, and what came before it is the same however the text is cut."""
+    told = None
+    for size in (1, 3, len(text) or 1):
+        draft, _, reader = read(text, size)
+        assert reader.fault is not None
+        assert reader.fault.code == code
+        assert told in (None, [draft.value])
+        told = [draft.value]
+
+
+def test_control_characters_stand_for_themselves() -> None:
+    """As in the arguments of calls: weak models write them into texts."""
+    draft, _, reader = read('{"a": "x\ny"}', 2)
+
+    assert draft.value == {"a": "x\ny"}
+    assert reader.repaired
+
+
+# What cannot become a value of a type.
+
+
+class Colour(Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Size(Enum):
+    S = 1
+    L = 2.5
+
+
+class Forgiving(Enum):
+    A = "a"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Forgiving:
+        return cls.A
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Literal["one", "other"]
+    n: int = 0
+    more: list[Inner] = []
+
+
+class Named(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    a: int = Field(0, alias="alpha")
+    b: list[int] = Field([], validation_alias=AliasChoices("beta", "gamma"))
+    c: str = Field("", alias="see")
+
+
+class Aliased(BaseModel):
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    a: str = Field("", alias="alpha")
+
+
+class Loose(TypedDict, total=False):
+    a: int
+    name: Colour
+
+
+@dataclasses.dataclass
+class Point:
+    a: float
+    name: str | None = None
+
+
+Halved = Annotated[int, BeforeValidator(lambda value: len(value) if isinstance(value, str | list | dict) else value)]
+leaves = st.sampled_from(
+    [
+        *(int, float, bool, str, None, Any, Literal["one", "other"], Literal[1, "one"], Colour, Size, Forgiving),
+        *(Halved, bytes, Inner, Named, Aliased, Loose, Point, set[int], tuple[int, str], dict[str, int]),
+    ]
+)
+types = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        inner.map(lambda each: list[each]),  # type: ignore[valid-type]
+        inner.map(lambda each: dict[str, each]),  # type: ignore[valid-type]
+        st.tuples(inner, inner).map(lambda two: two[0] | two[1] if None not in two and Any not in two else Any),
+    ),
+    max_leaves=3,
+)
+words = st.sampled_from(["one", "other", "red", "a", "1", "true", "on", "2.5", ""])
+keys = st.sampled_from(["a", "name", "n", "more", "alpha", "beta", "gamma", "b", "c", "see", "x"])
+likely = st.recursive(
+    words | st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from([1.0, 2.5]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(types, likely, sizes)
+@example(Named, {"a": 1, "alpha": "x"}, 1)
+@example(Inner, {"name": "one", "more": [{"name": "other"}]}, 1)
+def test_nothing_is_refused_that_the_validation_accepts(kind: Any, value: Any, size: int) -> None:
+    """Against pydantic, over types and values that nearly fit."""
+    text = json.dumps(value)
+    _, _, reader = read(text, size, ValueReader(OutputType(kind).shape))
+
+    if reader.fault is not None:
+        assert reader.fault.code == Code.INVALID_OUTPUT
+        with pytest.raises(ValidationError):
+            TypeAdapter(kind).validate_json(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Inner, '{"name": "on!'),
+        (Inner, '{"nam"'),
+        (Inner, '{"name": "one", "n": ['),
+        (Inner, '{"name": "one", "more": [{"name": "x'),
+        (Inner, "["),
+        (list[str], '["a", 1,'),
+        (Colour, '"b'),
+        (Colour, '"re"'),
+        (str | None, "tru,"),
+        (dict[str, Colour], '{"a": "red", "b": {'),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}, '{"b"'),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"enum": ["x", "y"]}}}, '"z'),
+        ({"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "[1,"),
+    ],
+)
+def test_what_is_refused_at_once(kind: Any, text: str) -> None:
+    """A wrong type, a word that none can become, a member that is forbidden: at the character that decides."""
+    reader = ValueReader(OutputType(kind).shape)
+    reader.feed(text[:-1])
+    early = reader.fault is not None and reader.fault.code == Code.INVALID_OUTPUT
+    reader.feed(text[-1])
+
+    assert not early
+    assert reader.fault is not None
+
+
+def test_a_json_schema_is_held_against_the_whole() -> None:
+    """As far as types, words and members go; what fits is plain data."""
+    needs = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "title": "T"}
+    kind = OutputType(needs)
+
+    assert kind.name == "T"
+    assert kind.validate("", {"a": 1}) == {"a": 1}
+    for wrong, why in [({}, "lacks 'a'"), ({"a": "x"}, "a cannot be this string"), ([], "cannot be this array")]:
+        with pytest.raises(ValueError, match=why):
+            kind.validate("", wrong)
+
+
+# In a stream.
+
+
+class Row(BaseModel):
+    name: str
+    n: int
+
+
+class Table(BaseModel):
+    title: str
+    rows: list[Row]
+
+
+TABLE = Table(title='Hé\n"###"', rows=[Row(name="a", n=1), Row(name="b", n=2)])
+WRITTEN = TABLE.model_dump_json()
+
+
+async def deltas(text: str, size: int = 4) -> AsyncIterator[str]:
+    for at in range(0, len(text), size):
+        yield text[at : at + size]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("form", ["{}", " \n{}\n", "```json\n{}\n```", "```\n{}\n```\n", "{}\nThere you are."])
+async def test_the_answer_of_a_stream(form: str) -> None:
+    """The value so far is plain data; the result is an instance; a fence and what stands around it are passed over."""
+    async with ToolStream(sources.text(deltas(form.replace("{}", WRITTEN))), output=Table) as stream:
+        seen = []
+        async for event in stream:
+            if isinstance(event, Partial):
+                seen.append(len(json.dumps(stream.output)))
+    assert seen == sorted(seen)
+    assert stream.output == TABLE.model_dump()
+    assert stream.result.output == TABLE
+    assert not stream.result.warnings
+
+
+@pytest.mark.anyio
+async def test_items_as_they_close() -> None:
+    """Each is an instance, and comes before the list is complete; what is no item is left out and warned of."""
+    answer = WRITTEN[:-2] + ',{"name":"c","n":"x"},{"name":"d","n":4}]}'
+    async with ToolStream(sources.text(deltas(answer)), output=Table) as stream:
+        found = [(item, stream.result.reason) async for item in stream.items(Row)]
+    assert [item.name for item, _ in found] == ["a", "b", "d"]
+    assert all(isinstance(item, Row) for item, _ in found)
+    assert stream.result.output is None
+    assert ["rows.2.n" in each.message for each in stream.result.warnings] == [True]
+
+    async with ToolStream(sources.text(deltas('{"a": ["x"], "b": [1, 2]}')), output=dict[str, Any]) as stream:
+        assert [item async for item in stream.items(int, path=["b"])] == [1, 2]
+
+
+def run(deltas: Sequence[str]) -> list[UIEvent]:
+    machine = StreamMachine(output=OutputType(Table), dialects="auto")
+    events = [event for delta in deltas for event in machine.feed(TextDelta(delta))]
+    return [*events, *machine.feed(ProviderCompleted(finish_reason="stop")), *machine.close()]
+
+
+@given(st.sampled_from([WRITTEN, WRITTEN[:-9], '{"title": 1, "x": 2}', "No.", "[]", '"', WRITTEN + "!"]), sizes)
+def test_the_events_are_the_same_however_they_are_cut(text: str, size: int) -> None:
+    """Partials and warnings too, once neighbours are joined."""
+    whole = coalesce(run([text]))
+
+    assert coalesce(run([text[at : at + size] for at in range(0, len(text), size)])) == whole
+    assert "".join(event.text for event in whole if isinstance(event, Text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (WRITTEN, []),
+        ("I cannot say.", [Code.INVALID_OUTPUT]),
+        (WRITTEN[:20], [Code.INVALID_OUTPUT]),
+        ('{"title": "x"}', [Code.INVALID_OUTPUT]),
+        ('I look.\n~~~tool_call\n{"name": "a"}\n~~~\n', []),
+    ],
+)
+def test_what_a_warning_tells(text: str, told: list[Code]) -> None:
+    """One for each answer that is not what was asked for; a turn with a call may say anything before it."""
+    assert [event.code for event in run([text]) if isinstance(event, Warning)] == told
