@@ -6,13 +6,14 @@ may say anything else: text that is no JSON from its first character on is a fau
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 from streamtools.errors import Code
 from streamtools.events import Partial, Text, UIEvent, Warning
 from streamtools.json_values import compact
 from streamtools.limits import Limits
-from streamtools.parsing.value_reader import Added, Draft, ValueReader
+from streamtools.parsing.value_reader import Added, ValueReader
 from streamtools.typed import OutputType
 
 _LONGEST_FENCE = 32  # characters of the line that opens one
@@ -31,13 +32,19 @@ class OutputText:
     def begin(self) -> None:
         """Begin a turn."""
         self._reader = ValueReader(self._output.shape, limits=self._limits)
-        self._draft = Draft()
         self._head: str | None = ""  # what comes before the value; None behind it
         self._text: list[str] = []
         self._begun = self._told = False
 
     def read(self, events: Sequence[UIEvent]) -> list[UIEvent]:
         """Return what the texts among some events add to the value."""
+        reader = self._reader
+        if reader.flows and len(events) == 1 and type(event := events[0]) is Text:
+            text = event.text
+            if '"' not in text and "\\" not in text:  # the commonest of all: a string goes on
+                self._text.append(text)
+                reader.note_controls(text)
+                return [Partial(reader.place, text, False, self._number())]
         told: list[UIEvent] = []
         for event in events:
             if type(event) is Text and not self._reader.ended and self._reader.fault is None:
@@ -80,19 +87,19 @@ class OutputText:
     def _add(self, added: Sequence[Added], told: list[UIEvent]) -> None:
         for each in added:
             self._begun = True
-            self._draft.add(*each)
-            partial = Partial(list(each.path), each.value, each.complete, seq=self._number())
+            partial = Partial(each.path, each.value, each.complete, self._number())
             told.append(partial)
             if each.complete and not each.path:
                 self._validate(partial, told)
 
     def _validate(self, partial: Partial, told: list[UIEvent]) -> None:
-        value = self._draft.value
         if self._reader.rest:
             self._text[-1] = self._text[-1].removesuffix(self._reader.rest)
+        text = "".join(self._text)
         try:
-            text = compact(value) if self._reader.repaired else "".join(self._text)
-            partial.keep(self._output.validate(text, value))
+            if self._reader.repaired:  # a string holds control characters, which JSON does not allow there
+                text = compact(json.loads(text, strict=False))
+            partial.keep(self._output.validate(text))
         except (ValueError, RecursionError) as fault:
             self._tell(str(fault), told)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import structlog
 
@@ -49,7 +49,9 @@ from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
 from streamtools.machine.turn import RunnableCalls, Turn
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.typed import OutputType
+
+if TYPE_CHECKING:
+    from streamtools.typed import OutputType
 
 log = structlog.get_logger(__name__)
 

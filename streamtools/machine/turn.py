@@ -8,7 +8,7 @@ only the calls of one kind count, so that nothing runs twice. `choose` has the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,12 +17,14 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, StepSuperseded, Text, UIEvent, Usage, Warning
 from streamtools.machine.ending import EndingRun
 from streamtools.machine.native_calls import NativeCalls
-from streamtools.machine.output_text import OutputText
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects, armed, watched
 from streamtools.parsing.policies import Options, ParserOptions
-from streamtools.typed import OutputType
+
+if TYPE_CHECKING:
+    from streamtools.machine.output_text import OutputText
+    from streamtools.typed import OutputType
 
 _BLOCK = 64 * 1024
 """Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
@@ -151,7 +153,11 @@ class Turn:
         self._limit = chosen.limits.text
         self.parser = Parser(self._dialects, tools, number=number, **options)
         self.native = NativeCalls(chosen, number)
-        self.output = None if output is None else OutputText(output, number, chosen.limits)
+        self.output: OutputText | None = None
+        if output is not None:
+            from streamtools.machine.output_text import OutputText  # here, because few streams have a type
+
+            self.output = OutputText(output, number, chosen.limits)
         self.begin()
 
     def begin(self) -> None:

@@ -7,7 +7,6 @@ numbers and literals until they are certain. A value that its shape does not all
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.errors import Code
@@ -17,7 +16,7 @@ from streamtools.parsing import json_parts
 from streamtools.parsing.reader import matcher, white_space
 from streamtools.typed.shape import ANYTHING, ARRAY, OBJECT, STRING, Shape, kind_of
 
-Path: TypeAlias = tuple[str | int, ...]
+Path: TypeAlias = list[str | int]  # shared between what was added at the same place
 _MOST_OF_WORD = 4096  # characters of a number, before its digits are counted
 _TO_CLOSE = {"{": "}", "[": "]"}
 _sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
@@ -45,12 +44,16 @@ class ValueReader:
         self.fault: Rejected | None = None
         self.repaired = False
         """A string holds raw control characters, which stand for themselves."""
+        self.flows = False
+        """A string is open, and text without quotes and back-slashes is a piece of it, at `place`: a caller may take
+        it as such, and `note_controls`, in place of feeding it.
+        """
         self.rest = ""
         """The text behind the value, of the piece in which that has ended."""
         self._limits = limits
         self._stack: list[tuple[str, Shape]] = []  # the containers that are open, with their shapes
         self._path: list[str | int] = []
-        self._place: Path = ()
+        self.place: Path = []
         self._keys: list[set[str]] = []
         self._shape: Shape | None = shape  # of the value that comes
         self._expects = "value"  # or "first" (a value or the end), "key", "first key", "colon", "comma", "end"
@@ -65,10 +68,6 @@ class ValueReader:
         added: list[Added] = []
         if self.fault is not None or self.ended:
             return added
-        plain = self._in_string and not (self._is_key or self._checks or self._held)
-        if plain and '"' not in text and "\\" not in text:
-            self._note_controls(text)
-            return [Added(self._place, text, False)] if text else added
         try:
             at, end = 0, len(text)
             while at < end and not self.ended:
@@ -76,6 +75,7 @@ class ValueReader:
             self.rest = text[at:]
         except Rejected as fault:
             self.fault = fault
+        self.flows = self._in_string and not (self._is_key or self._checks or self._held or self.fault)
         return added
 
     def close(self) -> list[Added]:
@@ -137,7 +137,7 @@ class ValueReader:
         if not (ends or broken):
             whole = json_parts.whole_escapes(piece, 0).end()
             piece, self._held = piece[:whole], piece[whole:]
-        self._note_controls(piece)
+        self.note_controls(piece)
         if "\\" in piece:
             sound = _sound(piece, 0).end()
             broken = broken or sound < len(piece)
@@ -151,7 +151,7 @@ class ValueReader:
             allowed = self._allowed(piece, whole=whole_string) if self._checks else None
             complete = whole_string and allowed is None
             if complete or piece[:allowed]:
-                added.append(Added(self._place, piece[:allowed], complete))
+                added.append(Added(self.place, piece[:allowed], complete))
             if allowed is not None:
                 raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} is none of the words that are allowed")
             if complete:
@@ -161,7 +161,8 @@ class ValueReader:
         self._in_string = not ends
         return inside + 1 - (len(held) - at if held else 0) if ends else len(text)
 
-    def _note_controls(self, text: str) -> None:
+    def note_controls(self, text: str) -> None:
+        """Take note of raw control characters in a piece of a string."""
         if not self.repaired and not text.isprintable():
             self.repaired = any(character < " " for character in text)
 
@@ -184,7 +185,7 @@ class ValueReader:
         if self._shape is None:
             raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} has no member {key!r}")
         self._path.append(key)
-        self._place = tuple(self._path)
+        self.place = self._path.copy()
         self._expects = "colon"
 
     # Values.
@@ -213,7 +214,7 @@ class ValueReader:
         if isinstance(value, float) and value in (float("inf"), float("-inf")):
             raise Rejected(Code.NOT_A_NUMBER, "a number is too large")
         self._begin_value(kind_of(value))
-        added.append(Added(self._place, value, True))
+        added.append(Added(self.place, value, True))
         self._end_value()
 
     def _open(self, char: str, added: list[Added]) -> None:
@@ -221,14 +222,14 @@ class ValueReader:
         if len(self._stack) >= self._limits.depth:
             raise Rejected(Code.TOO_DEEP, "the value nests too deeply")
         self._stack.append((char, shape))
-        added.append(Added(self._place, {} if char == "{" else [], False))
+        added.append(Added(self.place, {} if char == "{" else [], False))
         self._keys.append(set())
         if char == "{":
             self._expects = "first key"
         else:
             self._expects, self._shape = "first", shape.item
             self._path.append(0)
-            self._place = tuple(self._path)
+            self.place = self._path.copy()
 
     def _close(self, char: str, added: list[Added]) -> None:
         if (
@@ -241,8 +242,8 @@ class ValueReader:
             self._path.pop()
         self._stack.pop()
         self._keys.pop()
-        self._place = tuple(self._path)
-        added.append(Added(self._place, {} if char == "}" else [], True))
+        self.place = self._path.copy()
+        added.append(Added(self.place, {} if char == "}" else [], True))
         self._end_value()
 
     def _separate(self) -> None:
@@ -255,10 +256,10 @@ class ValueReader:
             assert isinstance(last, int)
             self._path[-1] = last + 1
             self._expects, self._shape = "value", shape.item
-        self._place = tuple(self._path)
+        self.place = self._path.copy()
 
     def _here(self) -> str:
-        return ".".join(map(str, self._place)) or "the value"
+        return ".".join(map(str, self.place)) or "the value"
 
 
 def _invalid() -> Rejected:
@@ -267,60 +268,3 @@ def _invalid() -> Rejected:
 
 def _refuse(word: str) -> None:
     raise ValueError(word)
-
-
-class Draft:
-    """A value that is put together from what was added; pieces of a string are joined when it is asked for."""
-
-    def __init__(self) -> None:
-        self._root: Any = None
-        self._parent: Any = None  # of what was added last; None if that is the whole value
-        self._key: str | int = 0
-        self._pieces: list[str] = []  # of the string that is open
-
-    def add(self, path: Sequence[str | int], value: Any, complete: bool) -> None:
-        """Add a value at its place."""
-        kind = type(value)
-        if kind is str and self._pieces:
-            self._pieces.append(value)
-        elif not (complete and kind in (dict, list)):
-            self._put(path, {} if kind is dict else [] if kind is list else value)
-            if kind is str:
-                self._pieces.append(value)
-        if complete and self._pieces:
-            self._join()
-            self._pieces = []
-
-    @property
-    def value(self) -> Any:
-        """The value so far, as plain data, which goes on to grow."""
-        if self._pieces:
-            self._join()
-        return self._root
-
-    def at(self, path: Sequence[str | int]) -> Any:
-        """Return what stands at a place."""
-        value = self.value
-        for key in path:
-            value = value[key]
-        return value
-
-    def _join(self) -> None:
-        self._pieces = ["".join(self._pieces)]
-        if self._parent is None:
-            self._root = self._pieces[0]
-        else:
-            self._parent[self._key] = self._pieces[0]
-
-    def _put(self, path: Sequence[str | int], value: Any) -> None:
-        if not path:
-            self._parent, self._root = None, value
-            return
-        parent = self._root
-        for key in path[:-1]:
-            parent = parent[key]
-        self._parent, self._key = parent, path[-1]
-        if isinstance(parent, list):
-            parent.append(value)
-        else:
-            parent[self._key] = value

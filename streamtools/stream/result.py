@@ -40,9 +40,9 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.parsing.value_reader import Draft
 from streamtools.sources.detection import finished
 from streamtools.stream.step_parts import Pieces, StepParts
+from streamtools.stream.typed_output import Draft
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long

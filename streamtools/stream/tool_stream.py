@@ -28,7 +28,7 @@ from streamtools.stream.driver import close, read_into
 from streamtools.stream.handover import AHEAD, LEFT_ELSEWHERE, Handover
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
-from streamtools.stream.typed_output import TypedOutput
+from streamtools.stream.typed_output import TypedOutput, output_type
 from streamtools.tools import Runner, ToolRegistry
 from streamtools.tools.approval import Approvals, Decidable, Decision, Question, Suspension, take_up
 from streamtools.tools.call import is_stray
@@ -37,7 +37,6 @@ from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
-from streamtools.typed import OutputType
 
 
 class EventSource(Protocol):
@@ -135,7 +134,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 self_contained=self_contained,
                 judge=None if wish.mode == "auto" else lambda calls: find_violation(self._wish, calls),
                 run_id=run_id,
-                output=OutputType.of(output),
+                output=output_type(output),
                 **options,
             ),
             choose_dialects(dialects),  # in which earlier results may have been written, too

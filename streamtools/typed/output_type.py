@@ -6,12 +6,14 @@ the answer as far as its `Shape` goes (types, enumerations, required and forbidd
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from streamtools.typed.shape import CoreShapes, json_schema_shape
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 class OutputType:
@@ -25,23 +27,23 @@ class OutputType:
             self.shape = json_schema_shape(self.schema)
             self.name = str(kind.get("title", "output"))
         else:
+            from pydantic import TypeAdapter  # here, because it takes long to load, and most streams have no type
+
             self._adapter = TypeAdapter(kind)
             self.schema = self._adapter.json_schema()
             self.shape = CoreShapes(self._adapter.core_schema).of(self._adapter.core_schema)
             self.name = getattr(kind, "__name__", "output")
 
-    @classmethod
-    def of(cls, kind: Any) -> OutputType | None:
-        """Return the type that is meant by the parameter `output`; None if there is none."""
-        return kind if kind is None or isinstance(kind, cls) else cls(kind)
-
-    def validate(self, text: str, plain: Any) -> Any:
-        """Return the validated instance of an answer, as JSON text and as `plain` data. Raises ValueError with what is
-        wrong and where, without repeating the answer.
+    def validate(self, text: str) -> Any:
+        """Return the validated instance of an answer, of its JSON text. Raises ValueError with what is wrong and where,
+        without repeating the answer.
         """
         if self._adapter is None:
+            plain = json.loads(text)
             self.shape.check(plain)
             return plain
+        from pydantic import ValidationError
+
         try:
             return self._adapter.validate_json(text)
         except ValidationError as error:

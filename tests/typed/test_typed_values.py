@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from streamtools import ToolStream, coalesce, sources
+from streamtools import ToolStream, chat, coalesce, sources
+from streamtools.conversation import Ask, Fallback, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses, ScriptedModel
+from streamtools.conversation.models import AnthropicMessages, HTTPModel
 from streamtools.errors import Code
 from streamtools.events import Partial, ProviderCompleted, Text, TextDelta, UIEvent, Warning
+from streamtools.history import System, User
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.parsing.value_reader import Added, Draft, ValueReader
+from streamtools.parsing.value_reader import Added, ValueReader
+from streamtools.stream.typed_output import Draft
 from streamtools.typed import OutputType
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -55,7 +59,7 @@ def test_a_value_is_read_however_it_is_cut(value: Any, size: int, ascii: bool, i
 
     assert reader.fault is None
     assert draft.value == value
-    ends = [each.path for each in told if each.complete]
+    ends = [tuple(each.path) for each in told if each.complete]
     assert len(ends) == len(set(ends))
     assert sum(len(each.value) for each in told if isinstance(each.value, str)) <= len(text)
 
@@ -250,10 +254,10 @@ def test_a_json_schema_is_held_against_the_whole() -> None:
     kind = OutputType(needs)
 
     assert kind.name == "T"
-    assert kind.validate("", {"a": 1}) == {"a": 1}
+    assert kind.validate('{"a": 1}') == {"a": 1}
     for wrong, why in [({}, "lacks 'a'"), ({"a": "x"}, "a cannot be this string"), ([], "cannot be this array")]:
         with pytest.raises(ValueError, match=why):
-            kind.validate("", wrong)
+            kind.validate(json.dumps(wrong))
 
 
 # In a stream.
@@ -336,3 +340,74 @@ def test_the_events_are_the_same_however_they_are_cut(text: str, size: int) -> N
 def test_what_a_warning_tells(text: str, told: list[Code]) -> None:
     """One for each answer that is not what was asked for; a turn with a call may say anything before it."""
     assert [event.code for event in run([text]) if isinstance(event, Warning)] == told
+
+
+# Asked of a model.
+
+
+@pytest.mark.anyio
+async def test_a_chat_asks_for_the_type() -> None:
+    """In words, where the provider takes no schema or tools are sent; and again, as often as allowed."""
+    model = ScriptedModel(["No.", '{"title": 1}', WRITTEN])
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "A table, please"}]
+    async with chat(model, messages, output=Table, output_retries=2) as stream:
+        items = [row async for row in stream.items(Row)]
+
+    assert stream.result.output == TABLE
+    assert items == TABLE.rows
+    assert stream.result.reason == "finished"
+    assert [each.code for each in stream.result.warnings] == [Code.INVALID_OUTPUT] * 2
+    for ask in model.asks:
+        assert isinstance(ask.history[0], System)
+        assert ask.history[0].text.startswith("Be kind.\n\nYour final answer is one JSON value")
+    again = model.asks[1].history[-1]
+    assert isinstance(again, User)
+    assert "not what was asked for" in str(again.content)
+
+    async with chat(ScriptedModel(["No.", "Never."]), messages, output=Table) as stream:
+        assert [row async for row in stream.items(Row)] == []
+    assert stream.result.output is None
+    assert len(stream.result.steps) == 1
+
+
+def ask_of(model: HTTPModel, **options: Any) -> dict[str, Any]:
+    ask = Ask((User("Hi"),), output=OutputType(Table), options=options)
+    return dict(json.loads(model._request(ask).content))
+
+
+def test_a_provider_is_given_the_schema() -> None:
+    """By its own means; what the request says of the same thing counts."""
+    schema = OutputType(Table).schema
+    openai = ask_of(OpenAIChat("m", api_key=""))
+    assert openai["response_format"]["json_schema"] == {"name": "Table", "schema": schema, "strict": False}
+    assert ask_of(OpenAIChat("m", api_key=""), response_format={"type": "text"})["response_format"]["type"] == "text"
+    assert ask_of(OpenAIResponses("m", api_key=""))["text"]["format"]["schema"] == schema
+    assert ask_of(GeminiChat("m", api_key=""))["generationConfig"]["responseJsonSchema"] == schema
+    assert ask_of(OllamaChat("m"))["format"] == schema
+    assert "Table" not in json.dumps(ask_of(AnthropicMessages("m", api_key="")))
+
+
+@pytest.mark.anyio
+async def test_tools_and_a_type() -> None:
+    """The turn that calls may say anything; the last answer is the value."""
+
+    def rows() -> list[int]:
+        """Count the rows."""
+        return [1, 2]
+
+    call = 'I count.\n~~~tool_call\n{"name": "rows"}\n~~~\n'
+    model = ScriptedModel([call, WRITTEN], native_tool_calls=False)
+    async with chat(model, [{"role": "user", "content": "Hi"}], tools=[rows], output=Table) as stream:
+        assert [row async for row in stream.items(Row)] == TABLE.rows
+    assert stream.result.output == TABLE
+    assert not stream.result.warnings
+
+
+@pytest.mark.anyio
+async def test_a_model_that_breaks_off() -> None:
+    """The value goes on where another model goes on."""
+    second = ScriptedModel([WRITTEN[30:]])
+    fallback = Fallback(ScriptedModel([[WRITTEN[:30], OSError()]]), second)
+    async with chat(fallback, [{"role": "user", "content": "Hi"}], output=Table) as stream:
+        assert [row async for row in stream.items(Row)] == TABLE.rows
+    assert stream.result.output == TABLE

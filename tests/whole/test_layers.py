@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
         *("errors", "json_values", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
-        *("conversation.models", "typed"),
+        "conversation.models",
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "machine"},
@@ -138,7 +138,7 @@ RIM = {
     *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
-    *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),
+    *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream", "typed_output")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "registry", "runner", "signature", "sqlite_ledger")),
 }

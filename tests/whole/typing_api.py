@@ -392,6 +392,7 @@ async def converse(client: httpx.AsyncClient, send: Callable[[str], Awaitable[No
         async for event in events:
             await send(assert_type(event, UIEvent).to_json())
     assert_type(events, conversation.Chat)
+    assert_type(events.items(int, path=["rows"]), AsyncIterator[Any])
     fallback = conversation.Fallback(model, conversation.ScriptedModel(["Hi"]), on_break="restart_step")
     later_model: conversation.Model = fallback
     assert_type(conversation.chat(later_model, []).result.usage_by_model, dict[str, Usage])

@@ -22,12 +22,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from streamtools.conversation.models.answer_format import native_format
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
 from streamtools.history import Assistant, Message, Origin, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
+from streamtools.typed import OutputType
 
 AUTO = ToolChoice()
 
@@ -41,7 +43,8 @@ class Ask:
     `tools` are the native definitions to send; without them there is no `tool_choice` either. `options` are merged into
     the body, after the model's own: a value of None takes out what would be sent. `dialects` write the results of calls
     that the history holds as text. `whole`: all of the history is sent, whatever the provider has kept of it. A model
-    whose server goes on with an answer is made to begin with `prefill`.
+    whose server goes on with an answer is made to begin with `prefill`. `output` is the type of which
+    the answer is to be, for a provider that takes its schema.
     """
 
     history: tuple[Message, ...]
@@ -51,6 +54,7 @@ class Ask:
     dialects: tuple[Dialect, ...] = ()
     whole: bool = False
     prefill: str = ""
+    output: OutputType | None = None
 
 
 def origin_of(model: object) -> Origin:
@@ -206,6 +210,8 @@ class HTTPModel(ABC):
 
     def _request(self, ask: Ask) -> Request:
         body = self.body(ask)
+        if ask.output is not None:
+            body = merge(dict(native_format(self.format, ask.output)), body)
         if ask.prefill and (how := prefill_of(self, ask.options)) is not None:
             body = how.write(body, ask.prefill)
         try:
