@@ -23,16 +23,16 @@ from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome,
 from streamtools.stream import StreamOptions, ToolStream, TurnResult, extract_tool_calls
 
 if TYPE_CHECKING:
-    from streamtools import conversation, outputs
+    from streamtools import conversation, outputs, rules
     from streamtools.conversation import Emulation, augment_system_prompt, chat
     from streamtools.outputs.plain_text import UiTexts
     from streamtools.recording.event_replay import replay
 
 __all__ = [
-    "events", "Code", "StreamToolsError", "Limits", "ToolCall", "sources", "Dialect", "dialects_for", "Parser", "parse",
-    "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult", "ToolError",
-    "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation", "augment_system_prompt",
-    "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
+    "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
+    "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
+    "ToolError", "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation",
+    "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
 ]  # fmt: skip
 
 _LATER = {
@@ -42,6 +42,7 @@ _LATER = {
     "chat": "streamtools.conversation",
     "UiTexts": "streamtools.outputs.plain_text",
     "outputs": "streamtools.outputs",
+    "rules": "streamtools.rules",
     "replay": "streamtools.recording.event_replay",
 }
 """Where the names stand that are loaded when they are used."""

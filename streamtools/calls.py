@@ -81,13 +81,22 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
         return self.dialect == NATIVE and not self.id.startswith(EMULATED)
 
     def fingerprint(self) -> str:
-        """Return a text that is equal for two calls exactly when their names and arguments are."""
-        return json.dumps([self.name, self.arguments], sort_keys=True, separators=(",", ":"))
+        """Return a text that is equal for two calls exactly when their names and arguments are; 1.0 is 1."""
+        return json.dumps([self.name, _one_number(self.arguments)], sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:
         """A digest of the name and the arguments: SHA-256, in hexadecimal."""
         return hashlib.sha256(self.fingerprint().encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _one_number(value: Any) -> Any:
+    """Return a value with whole numbers written in one way: JavaScript knows no other, and gives 50.0 back as 50."""
+    if isinstance(value, dict):
+        return {name: _one_number(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_one_number(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Verdict(NamedTuple):

@@ -71,6 +71,8 @@ class Code(StrEnum):
     """The provider reported an error."""
     STREAM_INTERRUPTED = "stream_interrupted"
     """The stream ended without its terminator."""
+    GUARD_FAILED = "guard_failed"
+    """The answer holds what a rule of the application's forbids."""
 
     # Warnings.
     FORGED_RESULT = "forged_result"
@@ -134,6 +136,10 @@ class RecordingError(StreamToolsError):
 
 class RunNotFound(StreamToolsError, LookupError):
     """There is no such run of this owner's: it never was, it is another owner's, or it is kept no more."""
+
+
+class OwnerUnreachable(StreamToolsError, TimeoutError):
+    """The process that drives a run, or the server between, does not answer in time; it may have heard all the same."""
 
 
 class Draining(ClosedError):

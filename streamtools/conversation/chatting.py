@@ -59,7 +59,11 @@ Review: TypeAlias = Callable[
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
-_PROBED = frozenset(ParserOptions.__annotations__) - {"new_id"}  # whose ids are for calls that count
+_PROBED = frozenset(ParserOptions.__annotations__) - {
+    "new_id",
+    "text_rules",
+    "history",
+}  # for what counts, and is shown
 
 
 class Chat(ToolStream):

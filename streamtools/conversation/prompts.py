@@ -30,41 +30,42 @@ _FORMATS = {
     "email": "name@example.org",
     "uri": "https://example.org",
 }
+_WORDS = ("some", "another", "a third")
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
-    """Return arguments that a model might give `tool`: its own examples, or else one or two that its schema tells.
+    """Return arguments that a model might give `tool`: its own examples, or else up to three that its schema tells.
 
     Those have the required parameters, or, if none is, the first one.
     """
     if examples := tool.parameters.get("examples"):
         return [dict(each) for each in examples]
     schema = inline(tool.parameters)
-    one, other = (_members(schema, word) for word in ("some", "another"))
-    return [one] if one == other else [one, other]
+    made = [_members(schema, number) for number in range(len(_WORDS))]
+    return [each for number, each in enumerate(made) if each not in made[:number]]
 
 
-def _members(schema: Mapping[str, Any], word: str) -> dict[str, Any]:
+def _members(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
     names = [name for name in properties if name in required] or list(properties)[:1]
-    return {name: _value(properties[name], f"{word} {name.replace('_', ' ')}") for name in names}
+    return {name: _value(properties[name], name.replace("_", " "), number) for name in names}
 
 
-def _value(schema: Any, called: str) -> Any:
-    """Return a value that a schema allows, as far as it is a simple one; a text is what the value is `called`."""
+def _value(schema: Any, name: str, number: int) -> Any:
+    """Return a value that a schema allows, as far as it is a simple one; a text says what it is the value of."""
     if not isinstance(schema, Mapping):
         return "..."
     if "const" in schema:
         return schema["const"]
-    for key in ("examples", "enum"):  # any of them will do
+    for key in ("examples", "enum"):
         if isinstance(schema.get(key), list) and schema[key]:
-            return schema[key][0]
+            return schema[key][number % len(schema[key])]
     if schema.get("default") is not None:
         return schema["default"]
     for key in ("anyOf", "oneOf", "allOf"):
         if each := next((each for each in schema.get(key, ()) if not _is_null(each)), None):
-            return _value(each, called)
+            return _value(each, name, number)
     kinds = schema.get("type")
     kind = kinds if isinstance(kinds, str) else next((each for each in kinds or () if each != "null"), None)
     match kind:
@@ -73,11 +74,11 @@ def _value(schema: Any, called: str) -> Any:
         case "boolean":
             return True
         case "array":
-            return [_value(schema.get("items", {}), called)]
+            return [_value(schema.get("items", {}), name, number)]
         case "object":
-            return _members(schema, called.partition(" ")[0])
+            return _members(schema, number)
         case "string":
-            return _FORMATS.get(schema.get("format", ""), called)
+            return _FORMATS.get(schema.get("format", ""), f"{_WORDS[number]} {name}")
     return "..."
 
 

@@ -42,6 +42,7 @@ from streamtools.events.ui_events import (
     Executing,
     FollowUp,
     Markup,
+    Matched,
     Partial,
     Progress,
     Raw,
@@ -62,8 +63,8 @@ from streamtools.events.ui_events import (
 __all__ = [
     "SOURCE_EVENTS", "UI_EVENTS", "ApprovalRequested", "Call", "CallDelta", "CallStart", "ChainCompleted", "Code",
     "Done", "DoneReason", "Error", "Event", "Executed", "Executing", "FinishReason", "FollowUp", "Markup",
-    "NativeToolCall", "Partial", "Progress", "ProviderCompleted", "Raw", "Reasoning", "ReasoningDelta", "SourceError",
-    "SourceEvent", "SourceRaw", "SourceUsage", "SourceWarning", "Start", "StepEnd", "StepStart", "StepSuperseded",
-    "Text", "TextDelta", "Thinking", "ToolCall", "ToolCallDelta", "ToolCallStart", "UIEvent", "Usage", "UsageReport",
-    "Warning", "json_schema", "read_source_event", "read_ui_event",
+    "Matched", "NativeToolCall", "Partial", "Progress", "ProviderCompleted", "Raw", "Reasoning", "ReasoningDelta",
+    "SourceError", "SourceEvent", "SourceRaw", "SourceUsage", "SourceWarning", "Start", "StepEnd", "StepStart",
+    "StepSuperseded", "Text", "TextDelta", "Thinking", "ToolCall", "ToolCallDelta", "ToolCallStart", "UIEvent", "Usage",
+    "UsageReport", "Warning", "json_schema", "read_source_event", "read_ui_event",
 ]  # fmt: skip

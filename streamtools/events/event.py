@@ -50,6 +50,19 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
         return schema_of(cls)
 
 
+class Kept(Event, frozen=True, gc=True, dict=True):
+    """An event of which rules may have changed what it shows of the model's words."""
+
+    @property
+    def written(self) -> Any:
+        """What the model wrote, for a history that has it as it was written; in this process alone, and else None."""
+        return self.__dict__.get("written")
+
+    def keep(self, written: Any) -> None:
+        """Keep what the model wrote."""
+        self.__dict__["written"] = written
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of one provider turn, or of a run. None means that the provider does not tell.
 

@@ -8,7 +8,7 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.event import Event, Usage, schema_of
+from streamtools.events.event import Event, Kept, Usage, schema_of
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
 """How a run ended: on its own, cut by the provider, by a fault, by one of our limits, or by being left."""
@@ -133,7 +133,7 @@ class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
     seq: int = 0
 
 
-class Call(Event, frozen=True, gc=False, tag="call"):
+class Call(Kept, frozen=True, gc=True, tag="call"):
     """A call is complete and well formed."""
 
     type: ClassVar[Literal["call"]] = "call"
@@ -182,7 +182,7 @@ class Executed(Event, frozen=True, gc=False, tag="executed"):
     seq: int = 0
 
 
-class Error(Event, frozen=True, gc=False, tag="error"):
+class Error(Kept, frozen=True, gc=True, tag="error"):
     """A call that is not or was not run well (`call_id`), or a fault of the whole stream (no `call_id`).
 
     `message` may be shown. `raw` is the text of a malformed call and `dialect` its way of writing; `call` is the call
@@ -228,7 +228,7 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=
     model: str | None = None
 
 
-class Raw(Event, frozen=True, gc=False, tag="raw", repr_omit_defaults=True):
+class Raw(Kept, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
     """What the provider sent and no adapter understands.
 
     `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that
@@ -263,6 +263,34 @@ class Markup(Event, frozen=True, gc=False, tag="markup"):
     seq: int = 0
 
 
+class Matched(Kept, frozen=True, gc=True, tag="matched", repr_omit_defaults=True):
+    """One of the `text_rules` has found something, and has taken it out of the text.
+
+    `position` counts the characters of the turn's text as the model wrote it, and `length` those of the match; what is
+    shown in its place follows, of `shown` characters. `fields` are what the rule tells of it.
+    """
+
+    type: ClassVar[Literal["matched"]] = "matched"
+    rule: str
+    action: Literal["replace", "remove", "mark", "stop", "fail"]
+    position: int
+    length: int
+    shown: int = 0
+    fields: dict[str, Any] | None = None
+    seq: int = 0
+
+    @property
+    def match(self) -> str | None:
+        """The match itself; in this process alone: no form of the event holds it."""
+        return self.__dict__.get("match")
+
+    def tell(self, match: str, *, written: bool) -> None:
+        """Add the match, and whether it is in the history."""
+        self.__dict__["match"] = match
+        if written:
+            self.keep(match)
+
+
 UIEvent: TypeAlias = (
     Start
     | StepStart
@@ -286,6 +314,7 @@ UIEvent: TypeAlias = (
     | Raw
     | Done
     | Markup
+    | Matched
 )
 UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
 """The types of the union."""

@@ -74,7 +74,7 @@ class Answer:
         self._names_native = names_native
         self._watch = watch
         self._again = again
-        self._seen: list[str] = []  # calls that the client is sent
+        self._seen: dict[str, None] = {}  # calls that the client is sent
         self._begun: set[str] = set()  # those whose name it knows
         self._malformed: list[Error] = []
         self._before: list[Error] = []  # those of the answer before this one
@@ -155,7 +155,7 @@ class Answer:
             return True
         if self._most is not None and len(self._seen) >= self._most:
             return False
-        self._seen.append(call_id)
+        self._seen[call_id] = None
         return True
 
     def _restored(self, call: ToolCall) -> ToolCall:

@@ -15,8 +15,7 @@ from streamtools.sources.adapter import decode
 from streamtools.sources.detection import finished
 from streamtools.sources.frames import Frame, Framed
 
-MOST = 128
-"""Choices of one answer, which is what OpenAI allows."""
+_MOST = 128  # choices of one answer, which is what OpenAI allows
 
 Body = dict[str, Any]
 
@@ -29,10 +28,16 @@ class Piece(NamedTuple):
     logprobs: Body | None = None
 
 
-class Choices:
-    """The stream of several choices. What is about none of them counts for each, and usage for the first."""
+def wanted(n: object) -> int:
+    """Return how many choices a client has asked for, who may have said anything; more are not read."""
+    return min(n, _MOST) if isinstance(n, int) and n > 1 else 1
 
-    def __init__(self, limits: Limits) -> None:
+
+class Choices:
+    """The stream of `most` choices. What is about none of them counts for each, and usage for the first."""
+
+    def __init__(self, limits: Limits, most: int) -> None:
+        self._most = most
         self._frames = SSEDecoder(limits.frame)
         self._limits = limits
         self._readers: dict[int, FrameAdapter] = {}
@@ -63,7 +68,7 @@ class Choices:
                 continue
             if value.get("usage"):
                 yield Piece(0, self._reader(0).take({**value, "choices": []}))
-            for index, choice in _apart(choices):
+            for index, choice in _apart(choices, self._most):
                 one = {**value, "choices": [{**choice, "index": 0}], "usage": None}
                 yield Piece(index, self._reader(index).take(one), logprobs_of(choice))
 
@@ -73,10 +78,10 @@ class Choices:
         return self._readers[index]
 
 
-def read_choices(value: Body, limits: Limits) -> Iterator[Piece]:
-    """Yield the choices of a whole answer."""
+def read_choices(value: Body, limits: Limits, most: int) -> Iterator[Piece]:
+    """Yield the choices of a whole answer, `most` of them."""
     choices = value.get("choices")
-    for index, choice in _apart(choices if isinstance(choices, list) else []):
+    for index, choice in _apart(choices if isinstance(choices, list) else [], most):
         one = {**value, "choices": [{**choice, "index": 0}], "usage": None if index else value.get("usage")}
         yield Piece(index, finished(one, limits), logprobs_of(choice))
 
@@ -95,8 +100,8 @@ def _value(frame: Framed) -> Body | None:
     return value if isinstance(value, dict) else None
 
 
-def _apart(choices: list[Any]) -> Iterator[tuple[int, Body]]:
+def _apart(choices: list[Any], most: int) -> Iterator[tuple[int, Body]]:
     for place, choice in enumerate(choices):
         index = choice.get("index", place) if isinstance(choice, dict) else None
-        if type(index) is int and 0 <= index < MOST:
+        if type(index) is int and 0 <= index < most:
             yield index, choice

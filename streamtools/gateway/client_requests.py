@@ -277,15 +277,17 @@ def _choice(wish: Any, tools: tuple[Declaration, ...]) -> tuple[ToolChoice, tupl
     return choice, allowed
 
 
+_REMEMBERED = 256 * 1024
+"""Bytes of definitions whose tools are made once, and kept."""
 _NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
 
 
 def as_tools(declared: tuple[Declaration, ...]) -> tuple[Tool[..., Any], ...]:
     """Return the tools that are declared, to be taught and told apart. Raises `Refused` for one that cannot be."""
-    return _made(msgspec.json.encode(writable([each.definition["function"] for each in declared])))
+    definitions = msgspec.json.encode(writable([each.definition["function"] for each in declared]))
+    return _known(definitions) if len(definitions) <= _REMEMBERED else _made(definitions)
 
 
-@lru_cache(64)  # a client sends the same tools with each request
 def _made(definitions: bytes) -> tuple[Tool[..., Any], ...]:
     made: dict[str, Tool[..., Any]] = {}
     for each in msgspec.json.decode(definitions):
@@ -297,3 +299,6 @@ def _made(definitions: bytes) -> tuple[Tool[..., Any], ...]:
         except (ValueError, TypeError, AttributeError) as error:
             raise Refused(str(error), "tools") from None
     return tuple(made.values())
+
+
+_known = lru_cache(64)(_made)  # a client sends the same tools with each request

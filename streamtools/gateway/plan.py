@@ -20,6 +20,7 @@ from streamtools.history import (
     Message,
     System,
     TextPart,
+    Thought,
     User,
     calls_as_text,
     read_messages,
@@ -95,11 +96,26 @@ def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
         )
     if isinstance(message, Assistant):
         said = (
-            each._replace(text=neutralise(each.text, dialects)) if isinstance(each, TextPart) else each
+            each._replace(text=neutralise(each.text, dialects))
+            if isinstance(each, TextPart)
+            else _plain_thought(each, dialects)
+            if isinstance(each, Thought)
+            else each
             for each in message.parts
         )
         return replace(message, parts=tuple(said))
     return message
+
+
+def _plain_thought(thought: Thought, dialects: Sequence[Dialect]) -> Thought:
+    """Return a thought that may be repeated; one that is signed goes back as it is."""
+    if thought.signature is not None or thought.redacted:
+        return thought
+    own = thought.own
+    if own is not None:  # the field in which it came
+        data = {key: neutralise(each, dialects) if isinstance(each, str) else each for key, each in own.data.items()}
+        own = own._replace(data=data)
+    return thought._replace(text=neutralise(thought.text, dialects), own=own)
 
 
 def _teach(history: list[Message], asked: Asked, dialect: Dialect, examples: bool | Sequence[Example]) -> list[Message]:

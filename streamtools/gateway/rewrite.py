@@ -28,7 +28,7 @@ from streamtools.conversation.prompts import Example
 from streamtools.events import Error, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
 from streamtools.gateway.answer import Answer, Watch
-from streamtools.gateway.choices import Choices, Piece, read_choices
+from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
 from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
 from streamtools.gateway.plan import WRITTEN, Mode, make_plan, teaching
 from streamtools.gateway.template_route import NO_TEMPLATE, Template, fits_template, template_of
@@ -46,6 +46,9 @@ from streamtools.sources import adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
 from streamtools.sources.provider_terms import read_fault
+
+_FRAMES = 16
+"""The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +116,7 @@ class Exchange:
         self._more: list[dict[str, Any]] = []  # what is said when the model is asked again
         self._tries = 0
         self._said: list[str] = []  # by the model, in this try
+        self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
         self._identity: tuple[str | None, str | None] = None, None
         self._template: Template | None = None
         self._preparing = self._in_reasoning = False
@@ -129,6 +133,7 @@ class Exchange:
                 self.request = self._write()
                 written = self.request.body
                 self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
+                self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
             if client == speaks and rewrite.mode != "text" and not rewrite.dialects:  # it is for the upstream to say
@@ -160,7 +165,7 @@ class Exchange:
         self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)
         if self._template is not None:
             self._adapter = self._template.adapter(self._rewrite.limits)
-        self._choices = Choices(self._rewrite.limits) if self._apart else None
+        self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
         if self._asked.streamed and not self._failed and self.head is None:
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
             names = {name for name, _ in own}
@@ -170,6 +175,9 @@ class Exchange:
         """Return what goes to the client for bytes of the upstream's body, without its content encoding."""
         if self._untouched:
             return chunk
+        self._left -= len(chunk)
+        if self._left < 0:
+            return b""
         if self._whole:
             if len(self._held) <= self._rewrite.limits.frame:
                 self._held += chunk
@@ -190,6 +198,8 @@ class Exchange:
             return held
         if self._preparing and self._prepared():
             return b""
+        if self._left < 0:
+            cause = "too_large"
         if self._failed and self.head is None and not self._tries:
             return self._refuse()
         if self._failed:
@@ -262,14 +272,15 @@ class Exchange:
     @property
     def _apart(self) -> bool:
         """Whether choices are read one by one: there are several, or they hold what no event does."""
-        options = self._asked.options
-        several = isinstance(n := options.get("n"), int) and n > 1
-        return self._rewrite.upstream != "ollama" and (several or options.get("logprobs") is True)
+        return self._rewrite.upstream != "ollama" and (self._wanted > 1 or self._asked.options.get("logprobs") is True)
+
+    @property
+    def _wanted(self) -> int:
+        return wanted(self._asked.options.get("n"))
 
     def _make_answer(self, index: int) -> Answer:
         rewrite, asked, plan = self._rewrite, self._asked, self._plan
         taught = plan.taught is not None
-        tools = as_tools(asked.tools) if plan.dialects else ()
         again = rewrite.ask_again > 0 and not self._apart
         holds = self._neutralised or again  # calls, until they are whole
         most = 0 if asked.choice.mode == "none" and taught else None if asked.parallel else 1
@@ -284,7 +295,7 @@ class Exchange:
 
         def machine() -> StreamMachine:
             return StreamMachine(
-                dialects=plan.dialects, tools=tools, execute="never", native_tool_calls=plan.native, **options
+                dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
             )
 
         return Answer(
@@ -359,7 +370,7 @@ class Exchange:
         self._identity = names[0], names[1]
         if self._apart:
             self._choices = None
-            return self._send_all(read_choices(value, self._rewrite.limits))
+            return self._send_all(read_choices(value, self._rewrite.limits, self._wanted))
         return self._send(finished(value, self._rewrite.limits))
 
     def _refuse(self) -> bytes:

@@ -4,7 +4,8 @@
 
 It is a transport of asynchronous clients and of blocking ones, of httpx and of httpx2; neither is imported here, since
 who asks has imported it. Requests that ask for no answer of a model pass as they are, and so does whatever else the
-SDK relies on: statuses, headers, timeouts, and what the network raises.
+SDK relies on: statuses, headers, timeouts, and what the network raises before an answer has begun. A stream that breaks
+off ends with an error in the client's form.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class ToolCallTransport(Transport):
             return response
 
         first = await ask(exchange.request)
-        body: _AsyncBody = of_library(_AsyncBody, library)(exchange, first, ask)
+        body: _AsyncBody = of_library(_AsyncBody, library)(exchange, first, ask, library.TransportError)
         try:
             while exchange.head is None and (piece := await anext(body, None)) is not None:
                 body.ahead.append(piece)
@@ -108,7 +109,7 @@ class ToolCallTransport(Transport):
             return response
 
         first = ask(exchange.request)
-        body: _Body = of_library(_Body, library)(exchange, first, ask)
+        body: _Body = of_library(_Body, library)(exchange, first, ask, library.TransportError)
         try:
             while exchange.head is None and (piece := next(body, None)) is not None:
                 body.ahead.append(piece)
@@ -159,9 +160,16 @@ def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: di
 class _AsyncBody:
     """The client's body while the upstream's is read; where the model is asked again, one behind the other."""
 
-    def __init__(self, exchange: Exchange, response: Any, ask: Callable[[UpstreamRequest], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        response: Any,
+        ask: Callable[[UpstreamRequest], Awaitable[Any]],
+        broken: type[Exception],
+    ) -> None:
         self._exchange = exchange
         self._ask = ask
+        self._broken = broken
         self._response = response
         self._pieces: AsyncIterator[bytes] | None = _pieces_of(response, "aiter_bytes")
         self.ahead: list[bytes] = []  # read before the client was told the status
@@ -181,15 +189,31 @@ class _AsyncBody:
             try:
                 piece = self._exchange.feed(await anext(self._pieces))
             except StopAsyncIteration:
-                piece = self._exchange.close()
-                await self._response.aclose()
-                self._pieces = None
-                if self._exchange.request is not None:
-                    self._response = await self._ask(self._exchange.request)
-                    self._pieces = _pieces_of(self._response, "aiter_bytes")
+                piece = await self._end()
+            except self._broken:
+                if self._exchange.head is None:  # the client is told nothing yet, and may ask once more
+                    raise
+                piece = await self._end("transport")
             if piece:
                 return piece
         raise StopAsyncIteration
+
+    async def _end(self, cause: str | None = None) -> bytes:
+        """Return the end of an answer, behind which the model may be asked again."""
+        exchange = self._exchange
+        piece = exchange.close(cause)
+        self._pieces = None
+        await self._response.aclose()
+        if exchange.request is not None:
+            try:
+                self._response = await self._ask(exchange.request)
+            except self._broken:
+                if exchange.head is None:
+                    raise
+                exchange.begin(502, ())
+                return piece + exchange.close()
+            self._pieces = _pieces_of(self._response, "aiter_bytes")
+        return piece
 
     async def aclose(self) -> None:
         """Leave the answer."""
@@ -202,9 +226,12 @@ class _AsyncBody:
 class _Body:
     """The same for a blocking client."""
 
-    def __init__(self, exchange: Exchange, response: Any, ask: Callable[[UpstreamRequest], Any]) -> None:
+    def __init__(
+        self, exchange: Exchange, response: Any, ask: Callable[[UpstreamRequest], Any], broken: type[Exception]
+    ) -> None:
         self._exchange = exchange
         self._ask = ask
+        self._broken = broken
         self._response = response
         self._pieces: Iterator[bytes] | None = _pieces_of(response, "iter_bytes")
         self.ahead: list[bytes] = []
@@ -221,19 +248,33 @@ class _Body:
         if self.ahead and self._exchange.head is not None:
             return self.ahead.pop(0)
         while self._pieces is not None:
-            chunk = next(self._pieces, None)
-            if chunk is not None:
-                piece = self._exchange.feed(chunk)
-            else:
-                piece = self._exchange.close()
-                self._response.close()
-                self._pieces = None
-                if self._exchange.request is not None:
-                    self._response = self._ask(self._exchange.request)
-                    self._pieces = _pieces_of(self._response, "iter_bytes")
+            try:
+                piece = self._exchange.feed(next(self._pieces))
+            except StopIteration:
+                piece = self._end()
+            except self._broken:
+                if self._exchange.head is None:
+                    raise
+                piece = self._end("transport")
             if piece:
                 return piece
         raise StopIteration
+
+    def _end(self, cause: str | None = None) -> bytes:
+        exchange = self._exchange
+        piece = exchange.close(cause)
+        self._pieces = None
+        self._response.close()
+        if exchange.request is not None:
+            try:
+                self._response = self._ask(exchange.request)
+            except self._broken:
+                if exchange.head is None:
+                    raise
+                exchange.begin(502, ())
+                return piece + exchange.close()
+            self._pieces = _pieces_of(self._response, "iter_bytes")
+        return piece
 
     def close(self) -> None:
         """Leave the answer."""

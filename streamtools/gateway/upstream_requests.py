@@ -12,6 +12,7 @@ from streamtools.gateway.client_requests import Asked
 from streamtools.gateway.plan import Plan, add_wish, history_for, wish_of
 from streamtools.history import Origin, write_messages
 from streamtools.outputs.encoder import to_json
+from streamtools.parsing.dialects.base import neutralise_all
 
 Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
 """What an upstream speaks: chat completions, or Ollama's own form; of the last two, the template can be had too."""
@@ -45,7 +46,7 @@ def write_request(
         add_wish(body["messages"], wish_of(asked))
     body["messages"] += more
     if plan.taught is None:
-        body |= _tools(asked)
+        body |= neutralise_all(_tools(asked), plan.dialects, "description") if plan.dialects else _tools(asked)
     if form == "openai":
         body |= asked.options | {"stream": asked.streamed}
         if asked.streamed and asked.include_usage:
@@ -63,7 +64,8 @@ def _tools(asked: Asked) -> dict[str, Any]:
     as_they_came = ("tools", "tool_choice", "parallel_tool_calls")
     if asked.client == "openai":
         return {name: asked.body[name] for name in as_they_came if asked.body.get(name) is not None}
-    tools = [each for each in asked.tools if asked.allowed is None or each.name in asked.allowed]
+    allowed = None if asked.allowed is None else frozenset(asked.allowed)
+    tools = [each for each in asked.tools if allowed is None or each.name in allowed]
     named = {"type": "function", "function": {"name": asked.choice.name}}
     choice: Any = named if asked.choice.mode == "tool" else asked.choice.mode
     return {

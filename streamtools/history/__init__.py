@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamtools.history.anthropic_messages import container_of
     from streamtools.history.formats import Format, read_messages, write_behind, write_messages
     from streamtools.history.in_text import answered_by_user, calls_as_text
-    from streamtools.history.reasoning_back import SendReasoning
+    from streamtools.history.reasoning_back import ReasoningField, SendReasoning
 
 __all__ = [
     "Assistant",
@@ -40,6 +40,7 @@ __all__ = [
     "Message",
     "Origin",
     "ProviderItem",
+    "ReasoningField",
     "Results",
     "SendReasoning",
     "Step",
@@ -62,6 +63,7 @@ __all__ = [
 
 _LATER = {
     "Format": "formats",
+    "ReasoningField": "reasoning_back",
     "SendReasoning": "reasoning_back",
     "answered_by_user": "in_text",
     "calls_as_text": "in_text",

@@ -2,7 +2,8 @@
 
 Calls stand beside the text of an assistant's message, results in messages of their own. All of it is a client's: what
 the model was thinking comes back only as far as its provider has encrypted it, and activities are for the interface.
-An `encryptedValue` of ours says whose it is (`outputs/protected.py`); any other is a signature, and nobody knows whose.
+An `encryptedValue` of ours says whose it is (`outputs/protected.py`). Any other counts for nothing, as nobody knows
+whose it is: a provider refuses a signature that is not its own, and so it would each later request of the thread.
 
 Source: the package `ag-ui-protocol` 1.0.0.
 """
@@ -69,11 +70,8 @@ def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
 
 def _protected(message: Mapping[str, Any], said: Draft) -> Mapping[str, Any]:
     """Return what protects a message or a call, unless it is of another provider than the rest of its turn."""
-    value = given(message, "encryptedValue")
-    if not value.startswith("{"):
-        return {"signature": value} if value else {}
     try:
-        held = decode_json(value).value
+        held = decode_json(given(message, "encryptedValue")).value
     except Rejected:
         return {}
     format = given(held, "format")

@@ -108,7 +108,7 @@ def read_result(message: Mapping[str, Any], reader: Reader) -> None:
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find(message.get("tool_name") or message.get("name"))
     parts = content if isinstance(content, list) else [content]
-    kinds = {each.get("type") if isinstance(each, Mapping) else None for each in parts}
+    kinds = {given(each, "type") for each in parts}
     format = "cohere" if "document" in kinds else FORMAT
     own = None if isinstance(content, str) or kinds <= {"text"} else keep(format, {"content": content})
     told = [_document(each) for each in parts] if format == "cohere" else content
@@ -123,7 +123,8 @@ def _document(part: Any) -> Any:
 
 def with_images(message: Mapping[str, Any], content: Any) -> Any:
     """Return a content with the images that stand beside it in a message of Ollama's."""
-    images = [each for each in message.get("images") or () if isinstance(each, str)] if "images" in message else []
+    listed = message.get("images")
+    images = [each for each in listed if isinstance(each, str)] if isinstance(listed, list | tuple) else []
     parts = [content] if isinstance(content, str) and content else content if isinstance(content, list) else []
     return [*parts, *map(_image, images)] if images else content
 

@@ -6,12 +6,16 @@ own: it goes to it as it is, and it is for the caller to know whether this provi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from streamtools.json_values import compact, writable
 
 Content: TypeAlias = str | list[dict[str, Any]]
+
+_web = re.compile(r"https?://([^/?#\\]++)", re.IGNORECASE)
+_FILES = "generativelanguage.googleapis.com"  # where Google keeps what was uploaded with the application's key
 
 
 def read_content(content: object) -> Content:
@@ -34,18 +38,31 @@ def is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def is_whole(part: Mapping[str, Any]) -> bool:
-    """Return whether a part of a history is a text, or holds its data or address, and is no reference by an id."""
-    match part.get("type"):
-        case "text":
-            return True
-        case "image_url":
-            return bool(given(part.get("image_url"), "url"))
-        case "file":
-            return bool(given(part.get("file"), "file_data")) and "file_id" not in part["file"]
-        case "input_audio":
-            return bool(given(part.get("input_audio"), "data"))
-    return False
+def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a client's part of a history, if it is a text, or holds its data or an open address, without what else
+    stands there; None for a reference to what a client need not be allowed to see.
+    """
+    match part:
+        case {"type": "text", "text": str() as text}:
+            return {"type": "text", "text": text}
+        case {"type": "image_url", "image_url": {"url": str() as url} as image} if _is_open(url):
+            return {"type": "image_url", "image_url": _only(image, "url", "detail")}
+        case {"type": "file", "file": {"file_data": str() as data} as file} if data and "file_id" not in file:
+            return {"type": "file", "file": _only(file, "filename", "file_data")}
+        case {"type": "input_audio", "input_audio": {"data": str() as data} as sound} if data:
+            return {"type": "input_audio", "input_audio": {"data": data, "format": given(sound, "format")}}
+    return None
+
+
+def _only(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: members[name] for name in names if isinstance(members.get(name), str)}
+
+
+def _is_open(url: str) -> bool:
+    """Return whether an address holds the data, or is one of the web and not of a provider's file."""
+    found = _web.match(url)
+    host = found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
+    return url.startswith("data:") or host not in ("", _FILES)
 
 
 def given(value: object, key: str) -> str:

@@ -20,7 +20,7 @@ from streamtools.history.content import read_content, text_in
 from streamtools.history.in_text import answered_by_user, tell_in_text
 from streamtools.history.messages import Unanswered, for_provider, settle
 from streamtools.history.parts import Assistant, Message, Origin, Results, System, User
-from streamtools.history.reasoning_back import SendReasoning, choose_reasoning
+from streamtools.history.reasoning_back import ReasoningField, SendReasoning, choose_reasoning
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
@@ -78,7 +78,7 @@ def read_messages(
 
 def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
     if isinstance(message, System | User):
-        reader.hear(message)
+        reader.close().append(message)
     elif isinstance(message, Assistant):
         reader.say(message)
     elif isinstance(message, Results):
@@ -148,13 +148,14 @@ def write_messages(
     unanswered: Unanswered = None,
     provider: Origin | None = None,
     send_reasoning: SendReasoning = "with_calls",
+    reasoning_field: ReasoningField | None = None,
 ) -> list[dict[str, Any]]:
     """Return the messages of a request, which share nothing with the history.
 
     `provider` is who is asked, as far as more is known than the format. What a provider has put into a turn (items that
     nobody interprets, signatures, what stands beside texts and calls) goes back to it in its place, and to no other:
     one of another format, or of another host where both are known. `send_reasoning` says in which turns the reasoning
-    of chat completions goes back.
+    of chat completions goes back, `reasoning_field` in which field where no turn of the history shows it.
 
     Answers to calls in text stand in one user message, one block a call, in the form of the call's dialect, which is
     one of `dialects`; there what looks like structure is neutralised, and where there are `dialects` in
@@ -171,7 +172,7 @@ def write_messages(
     asked = (provider or Origin())._replace(format=format)
     settled = for_provider(settle(answered_by_user(history, dialects), unanswered), asked)
     if format == "openai":
-        settled = choose_reasoning(settled, send_reasoning, asked.host)
+        settled = choose_reasoning(settled, send_reasoning, asked.host, reasoning_field)
     messages: list[dict[str, Any]] = writable(_WRITERS[format](tell_in_text(settled, dialects)))
     return messages
 

@@ -22,7 +22,7 @@ from streamtools.history.messages import fit
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, User
 from streamtools.json_values import compact
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects.base import neutralise, neutralise_all
 
 
 def calls_as_text(
@@ -61,15 +61,16 @@ def calls_as_text(
 def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect]) -> str:
     if dialect is None:
         return neutralise(f"(called {call.name} with {compact(call.arguments)})", reserved)
-    return dialect.write_call(call.name, call.arguments)
+    return dialect.write_call(call.name, neutralise_all(call.arguments, (dialect, *reserved)))
 
 
 def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Return the history with the answers to calls in text as a user's message, one block each in its dialect's form.
 
     They are data: what looks like structure in them is neutralised, unless their tool says otherwise, and so it is in
-    the answers to native calls where there are `dialects`: a model that quotes one must not call thereby. What the user
-    says next stands in the same message, because templates of many models want user and assistant to alternate.
+    native calls and the answers to them where there are `dialects`: a model that quotes one must not call thereby. What
+    the user says next stands in the same message, because templates of many models want user and assistant to
+    alternate.
     """
     written: list[Message] = []
     text = ""  # of the answers, if the last message is one of those
@@ -89,9 +90,19 @@ def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> lis
             written += [Results(native)] if native else []
             written += [User(text)] if text else []
         else:
+            if isinstance(message, Assistant) and message.calls and dialects:
+                message = replace(message, parts=tuple(_plain(each, dialects) for each in message.parts))
             written += [] if message == System("") else [message]
             text = ""
     return written
+
+
+def _plain(part: Part, dialects: Sequence[Dialect]) -> Part:
+    """Return a native call without structure in what it was restored to for its tool."""
+    if not isinstance(part, ToolCall):
+        return part
+    raw, arguments = neutralise(part.raw, dialects), neutralise_all(part.arguments, dialects)
+    return msgspec.structs.replace(part, raw=raw, arguments=arguments)
 
 
 def answered_by_user(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
@@ -159,7 +170,8 @@ def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:
         return text
     if "\\" in text:  # structure may be hidden in escapes of JSON, which then goes without those that are not needed
         with contextlib.suppress(ValueError, RecursionError):
-            plain = compact(json.loads(text))
-            if (neutralised := neutralise(plain, dialects)) != plain:
+            value = json.loads(text)
+            neutralised = neutralise(compact(neutralise_all(value, dialects)), dialects)
+            if neutralised != compact(value):
                 return neutralised
     return neutralise(text, dialects)

@@ -23,6 +23,9 @@ FORMAT = "openai"
 FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where it stands in a message."""
 
+ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning"]
+"""Those that hold a text."""
+
 
 _HOSTS = {
     **dict.fromkeys(("api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn", "api.z.ai"), "reasoning_content"),
@@ -32,10 +35,13 @@ _HOSTS = {
 """Which field these want, where no turn of the history says so: it came from a client, or from another provider."""
 
 
-def choose_reasoning(history: Sequence[Message], send: SendReasoning, host: str | None = None) -> list[Message]:
+def choose_reasoning(
+    history: Sequence[Message], send: SendReasoning, host: str | None = None, field: ReasoningField | None = None
+) -> list[Message]:
     """Return a history with the reasoning of chat completions where it is to be sent, and nowhere else.
 
-    It is one for a provider at this `host` already, so that what it holds came from there.
+    It is one for a provider at this `host` already, so that what it holds came from there; `field` is the one that it
+    wants, if no turn shows it.
     """
     turns = [0]  # the number of the turn of each message
     for message in history:
@@ -49,7 +55,7 @@ def choose_reasoning(history: Sequence[Message], send: SendReasoning, host: str 
     last = turns[-1] if turns else 0
     chosen: list[Message] = []
     names = sent_by(host)
-    known = (_field(history) or _HOSTS.get(host or "")) if names is None else None
+    known = (_field(history) or field or _HOSTS.get(host or "")) if names is None else None
     for turn, message in zip(turns, history, strict=True):
         if isinstance(message, Assistant):
             sent = send == "always" or (turn in called if send == "with_calls" else turn == last)
@@ -71,7 +77,8 @@ def _field(history: Sequence[Message]) -> str | None:
 def _with(message: Assistant, field: str | None) -> Assistant:
     if field is None or fields_of(message):
         return message
-    unknown = message.origin.format is None  # a front end tells what was thought, and not in which field
+    origin = message.origin  # a front end tells what was thought, and not in which field
+    unknown = origin.format is None or (origin.client and origin.format == FORMAT)
     text = "".join(each.text for each in message.thoughts) if unknown else ""
     return replace(message, parts=(Thought("", own=ProviderItem(FORMAT, {field: text})), *message.parts))
 

@@ -33,7 +33,12 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def is_message(message: Mapping[str, Any]) -> bool:
-    """Return whether a message of the assistant's is an output item; a whole answer of Anthropic's calls itself one."""
+    """Return whether a message of the assistant's is an output item; a whole answer of Anthropic's calls itself one.
+
+    One as we write it has no type; its phase shows it.
+    """
+    if "type" not in message and given(message, "phase"):
+        return True
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"type": "output_text"}]
     types = [each.get("type") for each in parts if isinstance(each, Mapping)]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
-from streamtools.history.content import given, is_whole, read_content, text_in
+from streamtools.history.content import given, of_client, read_content, text_in
 from streamtools.history.messages import fit
 from streamtools.history.parts import (
     SEND_AGAIN,
@@ -48,6 +48,7 @@ class Reader:
         self._open: dict[str, ToolCall] = {}  # calls without an answer
         self._waiting: dict[str | None, deque[str]] = {}  # their ids, by the tool's name and for any; once asked for
         self._again: dict[str, deque[str]] = {}  # the ids of further calls of one id
+        self._numbers: dict[str, int] = {}  # and how far they have been numbered
         self._turn = 0  # the place of their turn in the history
         self._earlier: dict[str, tuple[int, ToolCall]] = {}  # calls of turns before that, by id, with their turn
         self._late: dict[int, list[CallResult]] = {}  # their results, by turn
@@ -72,9 +73,9 @@ class Reader:
         return history
 
     def hear(self, message: System | User) -> None:
-        """Add what the system or the user says; of a client's parts, those that hold all that they are."""
+        """Add what the system or the user says; of a client's parts, those that anybody may name."""
         if self.client and isinstance(message, User) and not isinstance(message.content, str):
-            message = User([each for each in message.content if is_whole(each)])
+            message = User([each for part in message.content if (each := of_client(part))])
         self.close().append(message)
 
     def instruct(self, text: str) -> None:
@@ -126,7 +127,7 @@ class Reader:
         read = read_content(content)
         parts = () if isinstance(read, str) or all(each.get("type") == "text" for each in read) else tuple(read)
         if self.client:
-            parts, own = tuple(filter(is_whole, parts)), None
+            parts, own = tuple(each for part in parts if (each := of_client(part))), None
         said = text or text_in(read)
         place, call = (0, self._open[id]) if id in self._open else self._earlier[id]
         result = CallResult(NATIVE, call.name, said, id, is_error=is_error, parts=parts, own=own)
@@ -168,18 +169,18 @@ class Reader:
         """Begin a turn at this place, without calls so far."""
         self._earlier |= {id: (self._turn, call) for id, call in self._open.items()}
         self._turn = place
-        self._open, self._again = {}, {}
+        self._open, self._again, self._numbers = {}, {}, {}
         self._waiting.clear()
 
     def _asked(self, call: ToolCall) -> ToolCall:
         """Return a call of the turn, open from now on, under an id that no other has."""
         self._waiting.clear()
         if call.id in self._open:
-            same = self._again.setdefault(call.id, deque())
-            number = len(same) + 2
+            number = self._numbers.get(call.id, 1) + 1
             while (made := f"{call.id}_{number}") in self._open:
                 number += 1
-            same.append(made)
+            self._numbers[call.id] = number
+            self._again.setdefault(call.id, deque()).append(made)
             call = msgspec.structs.replace(call, id=made)
         self._open[call.id] = call
         return call

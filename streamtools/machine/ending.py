@@ -14,16 +14,25 @@ A transport that ends before the provider has said that the run is complete is a
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streamtools.calls import ToolCall
+from streamtools.errors import Code
 from streamtools.events import Done, DoneReason, ProviderCompleted
+
+if TYPE_CHECKING:
+    from streamtools.rules.rule import Rule
 
 STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
 
+STOPPED_BY_RULE = "stopped_by_rule"
+"""The finish reason of a turn that one of the `text_rules` ends."""
+
 PAUSE_TURN = "pause_turn"
 """Anthropic's word for a turn that goes on when it is sent back as it is."""
 
-CALLS_MAY_RUN = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL))
+CALLS_MAY_RUN = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL, STOPPED_BY_RULE))
 """How a turn ends whose calls may run."""
 
 _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
@@ -78,6 +87,14 @@ class Ending:
     def break_off_turn(self) -> None:
         """The open turn ends without a finish reason."""
         self.finish = self.raw_finish = self.response_id = self.model = None
+
+    def end_by_rule(self, rule: Rule) -> tuple[Code, str, None] | None:
+        """A rule has ended the open turn, well or with the fault that is returned."""
+        if rule.action == "fail":
+            self.break_off_turn()
+            return Code.GUARD_FAILED, f"the answer holds what the rule {rule.name!r} forbids", None
+        self.finish = STOPPED_BY_RULE
+        return None
 
     def end_chain(self, conversation_id: str | None) -> None:
         """The provider has ended the run, whose conversation has this id."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import structlog
@@ -46,7 +46,8 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
-from streamtools.machine.turn import RunnableCalls, Turn
+from streamtools.machine.runnable_calls import RunnableCalls
+from streamtools.machine.turn import Turn
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
 
@@ -67,8 +68,8 @@ class StreamMachine(RunnableCalls):
     complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` gets the
     calls of a complete turn and may refuse some; with one, no call may run before. `guard` is called at the end of each
     step with the number of malformed calls and whether the run goes on; it may return a reason to stop the run.
-    `run_id` is made if it is not given. The text is read as a value of the type
-    `output`, too. Raises ValueError for a value that is not allowed.
+    `run_id` is made if it is not given. The text is read as a value of the type `output`, too. Raises ValueError for a
+    value that is not allowed.
 
     Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
     `number` returns the `seq` for events that others make for this run.
@@ -77,9 +78,8 @@ class StreamMachine(RunnableCalls):
     # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
     # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge",
-        "_malformed", "_parse", "_self_contained", "_started", "_streams", "_watchful", "_writing",
-        "run_id", "source",
+        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_malformed",
+        "_self_contained", "_started", "_streams", "_watchful", "_writing", "run_id", "source",
     )  # fmt: skip
 
     def __init__(
@@ -106,20 +106,17 @@ class StreamMachine(RunnableCalls):
         self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output)
         self._writing = self._turn.native.open  # native calls, to which pieces of their arguments are added
         self._streams = options.get("call_deltas", False)
-        self._declares_native = native_tool_calls
-        self._self_contained = self_contained
+        self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute
         eager = execute == "eager" and judge is None and not self_contained
         self._eager_text = eager and native_tool_calls is False
         self._eager_native = eager and native_tool_calls is not False
-        self._judge = judge
-        self._guard = guard
-        self._watchful = self._eager_text or options.get("after_call") == "stop"  # a delta may do more than give events
-        self._step, self._started = 0, False
+        self._judge, self._guard = judge, guard
+        self._watchful = self._eager_text or self._turn.may_stop  # a delta may do more than give events
+        self._step, self._started, self._lost = 0, False, False
         self._ending = Ending()
         self.source: object = None  # which is read, for what it knows of whose answer that is
         self.closed = self.waiting = self.stopped = False
-        self._lost = False
         self._begin_turn()
 
     def start(self) -> list[UIEvent]:
@@ -162,10 +159,6 @@ class StreamMachine(RunnableCalls):
         self._ending.finish = "tool_calls"
         self._ending.complete = self.waiting = True
         return events
-
-    def reserve(self, calls: Iterable[ToolCall]) -> None:
-        """Take note of the calls of the conversation: the ids of others differ from theirs."""
-        self._turn.native.reserve(call.id for call in calls)
 
     def stop(self, why: str) -> list[UIEvent]:
         """Break off the run, because of a bound of ours: nothing is read or run any more, and `done` says why.
@@ -237,9 +230,10 @@ class StreamMachine(RunnableCalls):
                 if code in (Code.BAD_FRAME, Code.SKIPPED):  # whatever it held is missing from a call that is open
                     self._turn.lose()
                     self._lost = True
+                raw = None if self._turn.redacts else raw  # a frame may hold half of a match, and so may other data
                 events.append(Warning(code, message, raw, count, seq=self.number()))
             case SourceRaw(data, None):
-                events.append(Raw(data, seq=self.number()))
+                events += [] if self._turn.redacts else [Raw(data, seq=self.number())]
             case SourceError(message, code, status, cause, generation, url):
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
                 salvaged = self._salvage(generation) if generation else []
@@ -274,6 +268,13 @@ class StreamMachine(RunnableCalls):
         return [*events, StepStart(self._step, self.number(), format)]
 
     def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
+        if not self._turn.ruled or isinstance(event, TextDelta | SourceUsage | ProviderCompleted):
+            return self._feed_native(event)
+        parser = self._turn.parser
+        events = parser.pause()
+        return events + (self._stop_turn() if parser.stopped else [*map(parser.clean, self._feed_native(event))])
+
+    def _feed_native(self, event: SourceEvent) -> list[UIEvent]:
         native = self._turn.native
         match event:
             case TextDelta(text):
@@ -307,11 +308,12 @@ class StreamMachine(RunnableCalls):
         events = turn.read(text)
         if self._eager_text:
             self._notice(turn.parser.calls)
-        if turn.parser.stopped:
-            self._ending.complete = True
-            self.stopped = True
-            events += self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
-        return events
+        return events + self._stop_turn() if turn.parser.stopped else events
+
+    def _stop_turn(self) -> list[UIEvent]:
+        """End the turn that the parser has stopped; what follows is not read."""
+        self._ending.complete = self.stopped = True
+        return self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
         """End the turn as the provider ends it, or with a `finish` of our own."""
@@ -333,6 +335,8 @@ class StreamMachine(RunnableCalls):
         self._open = self._flowing = self._lost = False
         turn, ending = self._turn, self._ending
         events += turn.close()
+        if turn.parser.stopped_by is not None and fault is None:
+            fault = ending.end_by_rule(turn.parser.stopped_by)
         if fault is not None:
             events += self._report_failure(*fault)
         calls, endings, self._malformed = turn.choose(

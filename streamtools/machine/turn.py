@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, StepSuperseded, Text, UIEvent, Usage, Warning
-from streamtools.machine.ending import EndingRun
+from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
@@ -44,89 +43,6 @@ class Chosen(NamedTuple):
     malformed: int
 
 
-class RunnableCalls(EndingRun):
-    """The calls of a run that may run, and the tokens that its turns have used; `StreamMachine` sets the state."""
-
-    __slots__ = (
-        *("_earlier", "_lost", "_noticed", "_step", "_taken", "_turn", "_usage", "due", "number", "pending", "usage"),
-    )
-
-    number: Callable[[], int]
-    _step: int
-
-    due: list[ToolCall]  # calls that may run now, until `take_due` returns them
-    pending: list[ToolCall]  # calls that nobody has run
-    usage: Usage | None  # of the turns that have ended
-    _taken: list[ToolCall]
-    _noticed: int  # how many calls of this turn have been added to `due` or `pending`
-    _turn: Turn
-    _usage: Usage | None  # of the turn that is open
-    _earlier: list[tuple[str, Usage]]  # of models that broke off in this turn, and were not the last
-    _lost: bool  # a part of the turn, or of what led to it
-
-    @property
-    def spent(self) -> int | None:
-        """The tokens of the run so far, with those of the step that is open; None if no provider reports any."""
-        turns = [usage for usage in (self.usage, self._usage) if usage is not None]
-        return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
-
-    @property
-    def salvaged(self) -> set[str]:
-        """Ids of native calls that were found in a text which the provider could not read."""
-        return self._turn.native.adopted
-
-    def take_due(self) -> list[ToolCall]:
-        """Return the calls that may run now. The caller runs them and, once `waiting`, calls `settle`."""
-        due, self.due = self.due, []
-        self._taken += due
-        return due
-
-    def put_back(self, calls: Sequence[ToolCall]) -> None:
-        """Make calls pending that `take_due` has returned and that have not run."""
-        self.pending += calls
-
-    @property
-    def has_run(self) -> bool:
-        """Whether a call of the turn has been given to whoever runs calls."""
-        return bool(self._taken)
-
-    def discard(self) -> list[UIEvent]:
-        """End the calls that are being written: the answer has broken off, and its turn is to be completed as it is."""
-        return self._turn.discard() if self._open else []
-
-    def go_on_behind(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
-        """Let a turn in which a `model` broke off go on with another answer, behind what was `shown` of it; return how
-        calls of it end, and what the next model goes on with; with None, nothing. No call of it has run.
-        """
-        self._lost = False
-        if not self._open:
-            return [], shown or ""
-        if self._usage is not None:
-            self._earlier.append((model, self._usage))
-            self.usage = self._usage if self.usage is None else self.usage + self._usage
-            self._usage = None
-        self.pending = [call for call in self.pending if call.id not in self._turn.native.unanswerable]
-        self.due, self._noticed = [], 0
-        return self._turn.go_on_behind(shown)
-
-    def supersede(self, model: str) -> list[UIEvent]:
-        """End the step of a turn in which a `model` broke off, and which counts for nothing; nothing of it has run."""
-        if not self._open:
-            return []
-        events, _ = self.go_on_behind(None, model)
-        return [*events, *self.reset(), StepSuperseded(self._step, seq=self.number())]
-
-    def reset(self) -> list[UIEvent]:
-        """Break off the turn that is open."""
-        raise NotImplementedError
-
-    def _notice(self, calls: Sequence[ToolCall]) -> None:
-        """Add new calls to `due`; those whose provider takes no result are pending."""
-        for call in calls[self._noticed :]:
-            (self.pending if call.id in self._turn.native.unanswerable else self.due).append(call)
-        self._noticed = len(calls)
-
-
 class Turn:
     """Reads one turn after the other; every method returns the events that it makes certain.
 
@@ -151,19 +67,27 @@ class Turn:
         self._number = number
         chosen = Options(**options)
         self._limit = chosen.limits.text
-        self.parser = Parser(self._dialects, tools, number=number, **options)
+        self.parser = self._make_parser()
+        self._replaced = False  # the parser reads the rest of a turn of which another model gave the beginning
         self.native = NativeCalls(chosen, number)
         self.output: OutputText | None = None
         if output is not None:
             from streamtools.machine.output_text import OutputText  # here, because few streams have a type
 
             self.output = OutputText(output, number, chosen.limits)
+        self.ruled = bool(chosen.text_rules)
+        self.redacts = any(rule.redacts for rule in chosen.text_rules)
+        ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
+        self.may_stop = ends or chosen.after_call == "stop"
+        """Whether text may end the turn."""
         self.begin()
 
     def begin(self) -> None:
         """Reset for a new turn. After a native call of the model, text is no longer searched for calls."""
         if self.native.output.count and not self.native.emulated:
             self._turn_native()
+        if self._replaced:
+            self.parser, self._replaced = self._make_parser(), False
         self.parser.reset()
         self.native.begin_turn()
         if self.output is not None:
@@ -186,7 +110,10 @@ class Turn:
             self._may_turn_native = False
             self._armed = ()
             self._dialects = watched()
-            self.parser = Parser(self._dialects, self._tools, number=self._number, **self._options)
+            self.parser = self._make_parser()
+
+    def _make_parser(self) -> Parser:
+        return Parser(self._dialects, self._tools, number=self._number, **self._options)
 
     def read(self, text: str) -> list[UIEvent]:
         """Read a delta, for which `room` may not suffice."""
@@ -220,7 +147,7 @@ class Turn:
 
     def discard(self) -> list[UIEvent]:
         """End the calls that are being written: the answer breaks off."""
-        return self.parser.discard() + self.native.give_up(BROKEN_OFF)
+        return [*self.parser.discard(), *map(self.parser.clean, self.native.give_up(BROKEN_OFF))]
 
     def go_on_behind(self, shown: str | None) -> tuple[list[UIEvent], str]:
         """Go on with another answer behind the text that was `shown`; return how calls end, and what was written.
@@ -231,16 +158,29 @@ class Turn:
         kept = self.parser.calls
         written = self._written(shown) if kept and shown is not None else shown
         if written is None:
-            events += self.refuse(kept, Code.SUPERSEDED, BROKEN_OFF)
+            events += map(self.parser.clean, self.refuse(kept, Code.SUPERSEDED, BROKEN_OFF))
             kept, written = [], shown or ""
         others = self.native.calls + (self._apart.calls if self._apart is not None else [])
-        events += self.refuse(others, Code.SUPERSEDED, BROKEN_OFF)
+        events += map(self.parser.clean, self.refuse(others, Code.SUPERSEDED, BROKEN_OFF))
         self.native.begin_turn()
-        self.parser.go_on_behind(written, kept)
+        self._go_on_behind(written, kept)
         self._apart = None
         self.deltas, self._blocks = [written], []
         self.room, self._spare = min(_BLOCK, self._limit - len(written)), 0
         return events, written
+
+    def _go_on_behind(self, written: str, calls: Sequence[ToolCall]) -> None:
+        """Read what comes as the rest of a text that has been read, and holds these calls; that makes no events."""
+        options: ParserOptions = {**self._options}
+        options["in_reasoning"] = options.get("in_reasoning", False) and not written
+        self.parser = Parser(self._dialects, self._tools, **options)
+        read = self.parser.feed(written) + self.parser.release()
+        # What looks like a call without what stood in it is none.
+        if len(self.parser.calls) != len(calls) or any(isinstance(event, Thinking) and not calls for event in read):
+            self.parser = Parser(self._dialects, self._tools, **options)
+        self.parser.calls[:] = calls
+        self.parser.number_by(self._number)
+        self._replaced = True
 
     def _written(self, shown: str) -> str | None:
         """Return the text of the turn with its complete calls, and without reasoning and markup, of which this much was
@@ -291,7 +231,7 @@ class Turn:
     def close(self) -> list[UIEvent]:
         """End the text, and the native calls that are open."""
         events = self._with_output(self.parser.close())
-        events += self.native.close() if self.native.open else []
+        events += map(self.parser.clean, self.native.close()) if self.native.open else ()
         if self.output is not None:
             calls = self.parser.calls or self.parser.errors or self.native.output.count
             events += self.output.end(has_calls=bool(calls))
@@ -367,8 +307,3 @@ def _salvage() -> list[Dialect]:
 def _call_id(event: UIEvent) -> str | None:
     call = getattr(event, "call", None)
     return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
-
-
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None

@@ -3,8 +3,8 @@
 Its client checks the order of the events and fails where one is out of place: everything is closed before
 `RUN_FINISHED`, nothing follows `RUN_ERROR`, and what is absent is left out, never null. It builds messages for the next
 request of what it reads, so their ids are unique beyond one run (they begin with the run's id), all calls of one turn
-belong to one message of the assistant, and each call that ended has a result: without one it is a call that the front
-end is to run itself.
+belong to one message of the assistant, unless the model thinks between them, and each call that ended has a result:
+without one it is a call that the front end is to run itself.
 
 The outcomes `cancelled` and `interrupt`, `pendingToolCallIds` and `usage` are of version 1.0, and go only to a reader
 that declared it: readers from before it refuse them.
@@ -79,6 +79,7 @@ class AGUIEncoder(PairedEncoder):
             self._parent = message_id
             self._delta_head = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
             return encode_part("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
+        self._parent = ""  # else what comes behind it would come back before it
         self._delta_head = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
         opened = encode_part("REASONING_START", messageId=message_id)
         return opened + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")

@@ -6,8 +6,9 @@ sent. A server whose clients bring all tools with them may send calls while they
 is sent once it has a name, and cannot be taken back.
 
 A malformed call is sent with the text of the model in the place of its arguments, because clients can answer those,
-unless the run answers it itself. The steps of a run are one message. White space between a text and a call in it is
-dropped; see `white_space`.
+unless the run answers it itself. One whose arguments have left in part ends the answer with an error: what is sent
+cannot be taken back, and there are clients that would run it. The steps of a run are one message. White space between a
+text and a call in it is dropped; see `white_space`.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class TrailingSpace:
 
 
 _CUT = ("length", "content_filter")  # finish reasons that matter more than calls
+_CLOSERS = WHITE + "}"
 _DROPPED = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls that are of no use to a client
 
 
@@ -109,6 +111,8 @@ class CompletionEncoder(ABC):
         self._indexes: dict[str, int] = {}  # of the calls that have been sent
         self._given: set[str] = set()  # those whose arguments have been sent, or a part of them
         self._whole: set[str] = set()  # and those that are complete
+        self._closers: dict[str, str] = {}  # the end of what has come of arguments, until the call is well formed
+        self._broken: str | None = None  # why a call cannot be read whose arguments have left in part
 
     def encode(self, event: events.UIEvent) -> bytes:
         """Return what goes out for `event`."""
@@ -132,9 +136,8 @@ class CompletionEncoder(ABC):
                 self._names[call_id] = name
                 if self._streams_calls and name not in self._custom:
                     return self._begin_call(call_id, name)
-            case events.CallDelta(call_id, text) if text and call_id in self._indexes:
-                self._given.add(call_id)
-                return self._write_arguments(call_id, text)
+            case events.CallDelta(call_id, text) if call_id in self._indexes:
+                return self._add_arguments(call_id, text)
             case events.Call(call):
                 return self._read_call(call)
             case events.Executing():
@@ -178,6 +181,17 @@ class CompletionEncoder(ABC):
             self._given.add(call_id)
         return self._write_call_start(call_id, name, arguments)
 
+    def _add_arguments(self, call_id: str, text: str) -> bytes:
+        """Return what is sent of a piece of arguments: there are clients that run a call as soon as its JSON ends."""
+        text = self._closers.pop(call_id, "") + text
+        sent = text.rstrip(_CLOSERS)
+        if sent != text:
+            self._closers[call_id] = text[len(sent) :]
+        if not sent:
+            return b""
+        self._given.add(call_id)
+        return self._write_arguments(call_id, sent)
+
     def _complete_call(self, call_id: str, name: str, arguments: str) -> bytes:
         """Return what has not been sent of a call."""
         if call_id in self._whole:
@@ -186,8 +200,8 @@ class CompletionEncoder(ABC):
         written = b""
         if call_id not in self._indexes:
             written = self._begin_call(call_id, name, arguments)
-        elif call_id not in self._given:
-            written = self._write_arguments(call_id, arguments)
+        elif rest := self._closers.get(call_id, "") if call_id in self._given else arguments:
+            written = self._write_arguments(call_id, rest)
         return written + self._write_call_end(call_id, name, arguments)
 
     def _read_call(self, call: ToolCall) -> bytes:
@@ -203,6 +217,9 @@ class CompletionEncoder(ABC):
         if event.dialect != NATIVE:
             self._space.meet_call()
         name = self._names.get(event.call_id)
+        if event.call_id in self._given:
+            self._broken = event.message
+            return b""
         if name is None or not event.raw or event.code in _DROPPED:
             return b""
         arguments = self._bad[event.call_id] = _refusable(event.raw)
@@ -218,6 +235,8 @@ class CompletionEncoder(ABC):
 
     def _finish(self, done: events.Done) -> bytes:
         calls = {call.id: (call.name, compact(call.arguments)) for call in done.pending}
+        if self._broken is not None and done.finish_reason not in _CUT:
+            return self._fail(Code.INVALID_JSON, f"the model wrote a call that cannot be read: {self._broken}")
         if not self._runs_tools and done.reason != "stopped":
             if self._bad and not self._takes_any_arguments and done.finish_reason not in _CUT:
                 return self._fail(Code.INVALID_JSON, "the model wrote a call that cannot be read")

@@ -71,6 +71,7 @@ class ResponsesEncoder(CompletionEncoder):
         self._token = token
         self._number = 0
         self._open: dict[str, Any] | None = None  # the item that is open, if it is none of a call
+        self._place = 0  # its place among all
         self._pieces: list[str] = []  # its text
         self._where = b""  # it, in its deltas
         self._calls: dict[str, tuple[int, list[str]]] = {}  # the places of those that are open, and their arguments
@@ -113,7 +114,7 @@ class ResponsesEncoder(CompletionEncoder):
         item: dict[str, Any] = {"id": id, "type": type, "status": "in_progress"}
         item |= {"role": "assistant", "content": []} if type == "message" else {"summary": [], "content": []}
         output.append(item)
-        self._open = item
+        self._open, self._place = item, place
         self._pieces = []
         where: dict[str, Any] = {"item_id": id, "output_index": place, "content_index": 0}
         beside: dict[str, Any] = {"logprobs": []} if type == "message" else {}
@@ -126,7 +127,7 @@ class ResponsesEncoder(CompletionEncoder):
             return b""
         item, self._open = self._open, None
         type, text = item["type"], "".join(self._pieces)
-        place = next(place for place, each in enumerate(self._response["output"]) if each is item)
+        place = self._place
         where: dict[str, Any] = {"item_id": item["id"], "output_index": place, "content_index": 0}
         kind = "output_text" if type == "message" else "reasoning_text"
         beside: dict[str, Any] = {"logprobs": []} if type == "message" else {}
@@ -188,6 +189,8 @@ class ResponsesEncoder(CompletionEncoder):
 
     def _write_error(self, code: Code, message: str) -> bytes:
         begun = self._begin() + self._close_item("incomplete")
+        for place, pieces in self._calls.values():  # of which nothing says that they are done
+            self._response["output"][place] |= {"arguments": "".join(pieces), "status": "incomplete"}
         self._response["status"] = "failed"
         self._response["error"] = {"code": "server_error", "message": message}
         return begun + self._event("response.failed", response=self._response)

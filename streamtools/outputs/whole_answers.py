@@ -59,8 +59,24 @@ def _read(stream: bytes) -> Iterator[Body]:
             yield json.loads(data)
 
 
+class _Texts:
+    """Texts that come in pieces, as members of objects; each is joined once, at the end."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[int, str], tuple[Body, list[str]]] = {}
+
+    def add(self, holder: Body, name: str, piece: str) -> None:
+        holder.setdefault(name, "")
+        self._pieces.setdefault((id(holder), name), (holder, []))[1].append(piece)
+
+    def join(self) -> None:
+        for (_, name), (holder, pieces) in self._pieces.items():
+            holder[name] = "".join([holder[name] or "", *pieces])
+
+
 def _join_chunks(chunks: list[Body]) -> Body:
     """Return the chat completion that chunks are."""
+    texts = _Texts()
     choices: dict[int, Body] = {}
     usage = None
     for chunk in chunks:
@@ -68,11 +84,12 @@ def _join_chunks(chunks: list[Body]) -> Body:
         for each in chunk["choices"]:
             index = each["index"]
             choice = choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}})
-            _add(choice["message"], each["delta"])
+            _add(choice["message"], each["delta"], texts)
             choice["finish_reason"] = each["finish_reason"]
             if logprobs := each.get("logprobs"):
                 known = choice.setdefault("logprobs", {"content": [], "refusal": None})
                 known["content"] += logprobs.get("content") or []
+    texts.join()
     for choice in choices.values():
         message = choice["message"]
         message["content"] = message["content"] or (None if "tool_calls" in message else "")
@@ -83,10 +100,10 @@ def _join_chunks(chunks: list[Body]) -> Body:
     return whole | ({"usage": usage} if usage else {})
 
 
-def _add(message: Body, delta: Body) -> None:
+def _add(message: Body, delta: Body, texts: _Texts) -> None:
     for name in ("content", "reasoning_content"):
         if delta.get(name):
-            message[name] = (message.get(name) or "") + delta[name]
+            texts.add(message, name, delta[name])
     for piece in delta.get("tool_calls", ()):
         calls = message.setdefault("tool_calls", [])
         if piece["index"] == len(calls):
@@ -94,28 +111,30 @@ def _add(message: Body, delta: Body) -> None:
             continue
         kind = "custom" if "custom" in piece else "function"
         for name, text in piece[kind].items():
-            calls[piece["index"]][kind][name] += text
+            texts.add(calls[piece["index"]][kind], name, text)
 
 
 def _join_message(events: list[Body]) -> Body:
     """Return the message of Anthropic's that events are."""
     message: Body = events[0]["message"]
     content: list[Body] = message["content"]
-    inputs: dict[int, str] = {}
+    texts = _Texts()
+    inputs: dict[int, list[str]] = {}
     for event in events:
         match event:
             case {"content_block": block}:
                 content.append(block)
             case {"index": index, "delta": {"type": "input_json_delta", "partial_json": text}}:
-                inputs[index] = inputs.get(index, "") + text
+                inputs.setdefault(index, []).append(text)
             case {"index": index, "delta": {"type": kind, **delta}}:
                 name = kind.removesuffix("_delta")
-                content[index][name] += delta[name]
+                texts.add(content[index], name, str(delta[name]))
             case {"delta": delta, "usage": usage}:
                 message |= delta | {"usage": usage}
-    for index, text in inputs.items():
+    texts.join()
+    for index, pieces in inputs.items():
         try:
-            content[index]["input"] = json.loads(text)
+            content[index]["input"] = json.loads("".join(pieces))
         except ValueError:  # of a call that was cut
             content[index]["input"] = {}
     return message

@@ -16,8 +16,9 @@ from streamtools.parsing.dialects import (
 )
 from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
-from streamtools.parsing.parser import Parser, ParseResult, parse
+from streamtools.parsing.parser import Parser
 from streamtools.parsing.span import Body, Span
+from streamtools.parsing.whole_text import ParseResult, parse
 
 __all__ = [
     "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "SPACES", "Body", "Dialect", "Dialects", "ModelFamily",

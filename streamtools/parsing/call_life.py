@@ -22,7 +22,7 @@ from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import RawText
 
 _IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
-unnumbered = repeat(0).__next__
+_unnumbered = repeat(0).__next__
 
 
 class OpenCall:
@@ -65,14 +65,19 @@ class Output:
         """Number events by `number`, or not at all, for which the two most frequent kinds of events have makers."""
         self.options = options
         self.call_deltas = options.call_deltas
-        self.number = number or unnumbered
+        self.number: Callable[[], int] = _unnumbered
         self.make_text: Callable[[str], Text] = Text
         self.make_delta: Callable[[str, str], CallDelta] = CallDelta
         if number is not None:
-            self.make_text = lambda text: Text(text, number())
-            self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
+            self.number_by(number)
         self.events: list[UIEvent] = []
         self.begin()
+
+    def number_by(self, number: Callable[[], int]) -> None:
+        """Number events from here on."""
+        self.number = number
+        self.make_text = lambda text: Text(text, number())
+        self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
 
     def begin(self) -> None:
         """Begin a turn."""

@@ -80,9 +80,9 @@ class Declared:
 
     def arguments(self, name: str) -> Schema:
         """Return the schema of a tool's arguments; of an unknown tool one that says nothing."""
-        schema = self._schemas.get(name)
+        schema = self._schemas.get(name, UNKNOWN)
         if not isinstance(schema, Schema):
-            self._schemas[name] = schema = Schema(schema) if name in self._schemas else UNKNOWN
+            self._schemas[name] = schema = Schema(schema)
         return schema
 
 

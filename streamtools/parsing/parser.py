@@ -7,23 +7,25 @@ state, so each state has a search (`_leaves`) that finds nothing in such a delta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Unpack
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from streamtools.calls import ToolCall
 from streamtools.errors import ClosedError, Code
-from streamtools.events import CallDelta, Error, Reasoning, Text, UIEvent, Warning
-from streamtools.parsing.call_life import Output, unnumbered
+from streamtools.events import Call, CallDelta, Error, Text, UIEvent
+from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
+from streamtools.parsing.policies import Options, OtherOptions
 from streamtools.parsing.prose import Begun, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
 from streamtools.parsing.visible import Visible
+
+if TYPE_CHECKING:
+    from streamtools.rules.matcher import Pieces
+    from streamtools.rules.rule import Rule
 
 _BLOCK: Final = 8192  # characters that are read at once: what follows a call is copied, for each of many calls
 _AGAIN: Final = 512  # the same, of text that is read once more
@@ -44,6 +46,14 @@ class Parser:
     >>> parser.feed("Hello "), parser.feed("##"), parser.feed(" World"), parser.close()
     ([Text(text='Hello ', seq=0)], [], [Text(text='## World', seq=0)], [])
     """
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Return a parser that keeps `text_rules`, if there are any: one without them pays nothing for them."""
+        guarded = bool(options.get("text_rules"))
+        if guarded and cls is not Parser:
+            raise TypeError(f"{cls.__name__} is a subclass of Parser, which alone takes text_rules")
+        made: Any = object.__new__(_GuardedParser if guarded else cls)
+        return made  # type: ignore[no-any-return]
 
     def __init__(
         self,
@@ -69,7 +79,6 @@ class Parser:
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
         self._shows = False  # such a delta is text for the reader
-        self._thinks_first = in_reasoning
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -140,36 +149,29 @@ class Parser:
         self._ended = False
         return events
 
+    def pause(self) -> list[UIEvent]:
+        """Return what rules hold back: something else than text comes here, which ends a match."""
+        return []
+
+    def clean(self, event: UIEvent) -> UIEvent:
+        """Return an event of others than the parser as rules leave it."""
+        return event
+
     def reset(self) -> None:
         """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
         self._begin()
 
     def discard(self) -> list[UIEvent]:
-        """End the call that is being written, if there is one, as superseded. `reset` or `go_on_behind` comes next."""
-        events: list[UIEvent] = []
-        self._output.events = events
+        """End the call that is being written, if there is one, as superseded. Nothing but `close` comes behind this."""
+        self._output.events = events = list[UIEvent]()
         if self._span is not None:
             self._span.discard()
         return events
 
-    def go_on_behind(self, written: str, calls: Sequence[ToolCall] = ()) -> None:
-        """Begin anew as if the turn had begun with this text, which has been read, and holds these calls; anything else
-        is dropped.
-        """
-        number, output = self._number, self._output
-        makers = output.number, output.make_text, output.make_delta
-        self._number = None  # what is read once more makes no events
-        output.number, output.make_text, output.make_delta = unnumbered, Text, CallDelta
-        self._thinks_first = self._options.in_reasoning and not written
-        self._begin()
-        Parser.feed(self, written)
-        Parser.release(self)
-        if self._span is not None or (self._reasoning is not None and written):  # only without what stood in it
-            self._begin()
-        self._thinks_first = self._options.in_reasoning
-        self.calls[:] = calls
+    def number_by(self, number: Callable[[], int]) -> None:
+        """Number events from here on."""
         self._number = number
-        output.number, output.make_text, output.make_delta = makers
+        self._output.number_by(number)
 
     def lose(self) -> None:
         """Mark a gap: a part of the text is missing here, and a call around it is an error."""
@@ -185,8 +187,15 @@ class Parser:
 
     @property
     def stopped(self) -> bool:
-        """Whether `after_call="stop"` has met text behind a call; nothing that comes later is read."""
+        """Whether `after_call="stop"` has met text behind a call, or a rule what ends the answer; nothing that comes
+        later is read.
+        """
         return self._visible.stopped
+
+    @property
+    def stopped_by(self) -> Rule | None:
+        """The rule that has ended the answer."""
+        return None
 
     def _begin(self) -> None:
         self._closed = False
@@ -202,12 +211,12 @@ class Parser:
         """The malformed calls of this turn so far; of more than the limit of calls, the first ones."""
         self._prose.begin()
         self._run(None, [])
-        if self._thinks_first:
+        if self._options.in_reasoning:
             self._think(self._dialects.tags.any_closing, opened=False)
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:
         # Not a part of `feed`, whose variables would be cells then: a sixth of the cost of a delta of prose.
-        return [event for at in range(0, len(delta), _BLOCK) for event in self.feed(delta[at : at + _BLOCK])]
+        return [event for at in range(0, len(delta), _BLOCK) for event in Parser.feed(self, delta[at : at + _BLOCK])]
 
     def _in_blocks(self, text: str, events: list[UIEvent]) -> str:
         """Read text that is read once more, up to its last block; return that."""
@@ -277,8 +286,6 @@ class Parser:
             self._leaves, self._shows = prose.leaves, True
         return events
 
-    # Reasoning.
-
     def _think(self, closing: ReasoningEnd, *, opened: bool = True) -> None:
         keep_markup = self._options.keep_markup
         self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=keep_markup, opened=opened)
@@ -305,43 +312,89 @@ class Parser:
         return span.read(text, self._body)
 
 
-# Parsing without streaming: the same parser, fed everything and closed.
+class _GuardedParser(Parser):
+    """A parser whose events go through rules. It numbers them when they come out of there."""
 
+    def __init__(self, *args: Any, number: Callable[[], int] | None = None, **options: Any) -> None:
+        from streamtools.parsing.text_guard import TextGuard  # loaded, with all of the rules, when it is used
 
-@dataclass(frozen=True)
-class ParseResult:
-    """What a text holds, by kind and, in `events`, in order."""
+        chosen = Options(text_rules=options["text_rules"], history=options.get("history", "as_written"))
+        self._guard = TextGuard(chosen.text_rules, number, keeps=chosen.history == "as_written")
+        self._matcher = self._guard.matcher
+        self._count = number
+        super().__init__(*args, **options)
 
-    content: str
-    reasoning: str
-    calls: list[ToolCall]
-    errors: list[Error]
-    warnings: list[Warning]
-    events: list[UIEvent]
+    def feed(self, delta: str) -> list[UIEvent]:
+        if self._shows and self._leaves(delta) is None and delta:  # as in a parser without rules
+            self._prose.last = delta
+            matcher, number = self._matcher, self._count
+            known = matcher.state.pieces.get(delta)
+            if known is not None and not (known[2] or matcher.held):
+                # `Matcher.feed`, inlined: nothing that a rule looks for begins in it.
+                matcher.state = known[0]
+                matcher.position += len(delta)
+                return [Text(delta) if number is None else Text(delta, number())]
+            shown = matcher.feed(delta)
+            if type(shown) is not str:
+                return self._tell(shown)
+            return ([Text(shown)] if number is None else [Text(shown, number())]) if shown else []
+        return self._show(super().feed(delta) if self._guard.stopped_by is None else [])
 
+    def close(self) -> list[UIEvent]:
+        return self._show(super().close(), ends=True)
 
-def parse(
-    deltas: str | Iterable[str],
-    *,
-    dialects: Dialects = None,
-    tools: Any = None,
-    **options: Unpack[ParserOptions],
-) -> ParseResult:
-    """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
+    def release(self) -> list[UIEvent]:
+        return self._show(super().release(), ends=True) if self._guard.stopped_by is None else []
 
-    >>> parse('Look: ###:{"name": "now"}').calls[0].name
-    'now'
-    """
-    parser = Parser(dialects, tools, **options)
-    events: list[UIEvent] = []
-    for delta in [deltas] if isinstance(deltas, str) else deltas:
-        events += parser.feed(delta)
-    events += parser.close()
-    return ParseResult(
-        content="".join(event.text for event in events if isinstance(event, Text)),
-        reasoning="".join(event.text for event in events if isinstance(event, Reasoning)),
-        calls=parser.calls,
-        errors=[event for event in events if isinstance(event, Error)],
-        warnings=[event for event in events if isinstance(event, Warning)],
-        events=events,
-    )
+    def discard(self) -> list[UIEvent]:
+        return self._show(super().discard())
+
+    def number_by(self, number: Callable[[], int]) -> None:
+        self._guard.number = self._count = number
+
+    def pause(self) -> list[UIEvent]:
+        return self._show([], ends=True)
+
+    def clean(self, event: UIEvent) -> UIEvent:
+        return self._guard.clean(event)
+
+    @property
+    def held(self) -> str:
+        return self._guard.held + super().held
+
+    @property
+    def stopped(self) -> bool:
+        return self._guard.stopped_by is not None or super().stopped
+
+    @property
+    def stopped_by(self) -> Rule | None:
+        return self._guard.stopped_by
+
+    def _begin(self) -> None:
+        self._guard.begin()
+        self._passed = 0, 0
+        super()._begin()
+
+    def _tell(self, pieces: str | Pieces) -> list[UIEvent]:
+        """Return the events of matches and of the text around them."""
+        events: list[UIEvent] = []
+        self._guard.show(pieces, events)
+        if self._guard.stopped_by is not None:
+            self._leaves = always
+        return events
+
+    def _show(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
+        """Return what is seen of events; calls and errors behind the end of the answer are none."""
+        guard = self._guard
+        shown = guard.take(events) if guard.stopped_by is None else []
+        if ends and guard.stopped_by is None:
+            guard.end(shown)
+        calls, errors = self._passed
+        if len(self.calls) > calls or len(self.errors) > errors:
+            came = [event.call for event in shown if isinstance(event, Call)]
+            failed = [event for event in shown if isinstance(event, Error)][: len(self.errors) - errors]
+            self.calls[calls:], self.errors[errors:] = came, failed
+            self._passed = len(self.calls), len(self.errors)
+        if guard.stopped_by is not None:
+            self._leaves = always
+        return shown

@@ -6,12 +6,16 @@ JSON is repaired) is a question of policy, and each policy holds for all dialect
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_parts import load_library
+
+if TYPE_CHECKING:
+    from streamtools.rules.rule import Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,10 @@ class Options:
     """What one model may make us hold."""
     new_id: IdFactory = new_call_id
     """Makes the ids of calls; inject one to make replays repeat."""
+    text_rules: Sequence[Rule] = ()
+    """What is looked for in the visible text, and what becomes of it; `streamtools.rules` makes them."""
+    history: Literal["as_written", "as_shown"] = "as_written"
+    """Whether the history that goes back to the model has what rules have found, or what was shown."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -53,8 +61,17 @@ class Options:
             raise ValueError(f"limits is a Limits, not {self.limits!r}")
         if not callable(self.new_id):
             raise ValueError(f"new_id is a function, not {self.new_id!r}")
+        if self.text_rules:
+            _check_rules(self.text_rules)
         if self.repair:
             load_library()
+
+
+def _check_rules(given: object) -> None:
+    from streamtools.rules.rule import Rule  # loaded when it is used
+
+    if not (isinstance(given, Sequence) and all(isinstance(each, Rule) for each in given)):
+        raise ValueError(f"text_rules is a list of rules, which `streamtools.rules` makes, not {given!r}")
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -63,6 +80,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "after_call": ("show", "hide", "stop"),
     "in_code": ("text", "call", None),
     "calls_at": ("start", "anywhere"),
+    "history": ("as_written", "as_shown"),
 }
 
 
@@ -80,6 +98,8 @@ class OtherOptions(TypedDict, total=False):
     keep_markup: bool
     limits: Limits
     new_id: IdFactory
+    text_rules: Sequence[Rule]
+    history: Literal["as_written", "as_shown"]
 
 
 class ParserOptions(OtherOptions, total=False):

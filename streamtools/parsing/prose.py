@@ -159,9 +159,9 @@ class Prose:
         rest = text[behind:]
         closing: ReasoningEnd | None = None
         white = 0  # how much white space belongs to it
-        if isinstance(thing, ReasoningEnd):
+        if thing is None or isinstance(thing, ReasoningEnd):
             closing, white = thing, text[at] == "\n"
-        elif thing is not None:
+        else:
             begins, dialect, white = thing
             if isinstance(begins, Opener):
                 if begins.kind != "call":
@@ -230,7 +230,7 @@ class Prose:
             at = self.markdown.step(before, at)
         mark = self._marker_at(text, last)
         if mark is False and self._thinks and self._start and text[last] == "\n":
-            found = self._dialects.tags.at(text, last + 1, self._ended, strays=False)
+            found = self._dialects.tags.at(text, last + 1, self._ended, strays=True)
             mark = found and (found[1], found[0])
         return (self.markdown.step(text, last) if mark is False else last), mark
 

@@ -18,7 +18,7 @@ from streamtools.events import Markup, Reasoning, UIEvent, Warning
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
-from streamtools.parsing.markers import Group, Marker, Markers, Pattern, beginning
+from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern, beginning
 from streamtools.parsing.reader import always
 from streamtools.parsing.rehearsal import Decision, Rehearsal, RunMarkers
 
@@ -67,11 +67,12 @@ class ReasoningTags:
         self.any_closing = self.closing(
             [*tags.values(), *(closing for tag in prefilled for closing in tag.closings)],
             [before for tag in prefilled for before in tag.before],
+            Pattern(OneOf((*tags, *(str(tag.parts[0]) for tag in prefilled if len(tag.parts) == 1)))),
         )
 
-    def closing(self, tags: Sequence[str], before: Iterable[str] = ()) -> ReasoningEnd:
+    def closing(self, tags: Sequence[str], before: Iterable[str] = (), opening: Pattern | None = None) -> ReasoningEnd:
         """Return how reasoning ends that one of `tags` ends, or what comes `before` something else."""
-        return ReasoningEnd(tags, self._calls, [Marker((each,)) for each in before], self._run)
+        return ReasoningEnd(tags, self._calls, [Marker((each,)) for each in before], self._run, opening)
 
     def at(
         self, text: str, at: int, ended: bool, *, strays: bool
@@ -92,8 +93,19 @@ class ReasoningTags:
 class ReasoningEnd:
     """How a section of reasoning ends, and what would be a call in it. Compiled when wanted: few messages think so."""
 
-    def __init__(self, tags: Sequence[str], calls: Sequence[Marker], before: Sequence[Marker], run: RunMarkers) -> None:
-        """Take what ends it and is hidden, what would be a call, what ends it and is read again, and calls in it."""
+    def __init__(
+        self,
+        tags: Sequence[str],
+        calls: Sequence[Marker],
+        before: Sequence[Marker],
+        run: RunMarkers,
+        opening: Pattern | None = None,
+    ) -> None:
+        """Take what ends it and is hidden, what would be a call, what ends it and is read again, and calls in it.
+
+        Where the template has put the opening tag, the model may write an `opening` one again.
+        """
+        self.opening = opening
         self._tags = sorted(set(tags), key=len)  # of two at one place the one that is complete first
         self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
         self._rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
@@ -170,8 +182,8 @@ class ReasoningText:
     """Reads from behind an opening tag to the closing one."""
 
     __slots__ = (
-        "_closing", "_declared", "_keep_markup", "_last", "_leaves", "_opened", "_output", "_rehearsal", "_rehearsed",
-        "_seen", "_watch", "held", "leaves",
+        "_closing", "_declared", "_keep_markup", "_last", "_leaves", "_opened", "_opening", "_output", "_rehearsal",
+        "_rehearsed", "_seen", "_watch", "held", "leaves",
     )  # fmt: skip
 
     def __init__(
@@ -189,7 +201,8 @@ class ReasoningText:
         self._watch = closing.watch  # None once something has looked like a call
         self._seen = "\n"  # text that may become one, and the character before it
         self._opened = opened  # a line feed here belongs to the opening tag
-        at_once = self._watch is None and not opened
+        self._opening = closing.opening  # one here goes away
+        at_once = self._watch is None and not opened and self._opening is None
         self.leaves: Callable[[str], object] = closing.leaves if at_once else always
         """Finds nothing in text that can be skimmed."""
 
@@ -235,6 +248,16 @@ class ReasoningText:
     def _read(self, delta: str, ended: bool) -> str | None:
         """Take text; return what follows the closing tag, or that of a rehearsal that begins, or None."""
         text, held, rest = self.held + delta, "", None
+        if self._opening is not None:
+            behind = self._opening.match(text, 0, ended)
+            if behind is None:
+                self.held = text
+                return None
+            self._opening, self._opened = None, behind is not False
+            self.leaves = self._closing.leaves if self._watch is None and not behind else always
+            if behind and self._keep_markup:
+                self._output.add(Markup, text[:behind])
+            text = text[behind or 0 :]
         if self._opened and text:
             self._opened = False
             self.leaves = self._closing.leaves if self._watch is None else always

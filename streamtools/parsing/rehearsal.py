@@ -3,7 +3,8 @@
 What follows the last of a run of calls decides. More reasoning, or the closing tag: all of them were rehearsed, and
 their text is reasoning. The end of the message: they are calls, and are read once more, as what stands behind the
 reasoning. Until then nothing is told of them. A run is not longer than one call may be, and the closing tag ends it in
-a call, too: one that was not written to its end must not swallow the answer. Only in a string of JSON it is text.
+a call, too: one that was not written to its end must not swallow the answer. Only in a string of JSON it is text, if
+that JSON comes to its end.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from enum import Enum
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
+from streamtools.parsing.json_text import JsonText
 from streamtools.parsing.markers import Group, Marker, Markers
 from streamtools.parsing.reader import not_white_space
 from streamtools.parsing.span import Span
@@ -52,6 +54,7 @@ class Rehearsal:
         self._markers = markers
         self._closing = closing
         self._before = ""  # the last characters of the call, in which the closing tag may begin
+        self._tag: tuple[JsonText, int] | None = None  # JSON with the closing tag in a string, and where that stands
         self._output = Output(output.options, None)  # nobody reads it
         self._declared = declared
         self._most = output.options.limits.call
@@ -110,7 +113,7 @@ class Rehearsal:
             thing, end = mark
             self._take(text[:end])
             if isinstance(thing, Opener):
-                self._before = ""
+                self._before, self._tag = "", None
                 self._span = Span(text[:end], None, self._output, self._declared, bool)
                 self._body = thing.body(self._span)
             elif thing.ends_turn:
@@ -122,17 +125,33 @@ class Rehearsal:
         """Read a call on; return what the run is, if the reasoning ends in it, and the text behind the call."""
         while found := self._closing.search(self._before + text):
             end = found.end() - len(self._before)
-            behind = self._read_on(span, text[:end], False)
-            rest, text = text[end:], ""
+            behind = self._read_on(span, text[:end], False) + text[end:]
+            tag = self._length - len(found[0])
+            lost = self._lost_tag(span)
+            if lost is not None:
+                return self._end_at(lost, behind), ""
             if self._span is None:
-                return None, behind + rest
+                return None, behind
             if span.scanner is None or not span.scanner.in_string:
-                self._give_back(len(found[0]))
-                self.rest = found[0] + rest
-                return Decision.THOUGHTS, ""
-            self._before, text = "", rest
+                return self._end_at(tag, behind), ""
+            if self._tag is None or self._tag[0] is not span.scanner:
+                self._tag = span.scanner, tag
+            self._before, text = "", behind
         self._before = (self._before + text)[-_LONGEST_CLOSING:]
-        return None, self._read_on(span, text, ended)
+        behind = self._read_on(span, text, ended)
+        lost = self._lost_tag(span)
+        return (None, behind) if lost is None else (self._end_at(lost, behind), "")
+
+    def _lost_tag(self, span: Span) -> int | None:
+        """Return where the closing tag stands that ends the reasoning after all, since its string was none."""
+        json, place = self._tag or (None, 0)
+        return place if json is not None and json is not span.scanner and (json.in_string or json.depth) else None
+
+    def _end_at(self, place: int, behind: str) -> Decision:
+        """End the reasoning with the closing tag at a place of the run; all from there on is not read."""
+        self.rest = self.text[place:] + behind
+        self._give_back(self._length - place)
+        return Decision.THOUGHTS
 
     def _read_on(self, span: Span, text: str, ended: bool) -> str:
         """Read a call on; return the text behind it."""

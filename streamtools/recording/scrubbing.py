@@ -24,6 +24,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+from streamtools.rules.key_formats import FORMATS
+
 LONGEST = 4096
 """Bytes of the longest secret text, match of a pattern, and head of a JWT."""
 
@@ -33,23 +35,13 @@ LINE = 64 * 1024
 BEHIND = 16 * 1024
 """Bytes, of whole events, over which the pieces of what may become a key are followed."""
 
-# The formats of keys that are known: how one begins, no later than a word does; which characters belong to it; and how
-# many of them make it a key.
+# The formats of keys that are known, in bytes, and that of a header, which may stand in JSON.
 
 _TOKEN = rb"[A-Za-z0-9_-]"
-_WORD = rb"[A-Za-z0-9]"
-_CAPITAL = rb"[A-Z0-9]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 _BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
-    (_TOKEN, 10, [b"xox[a-np-z]-", b"xapp-"]),  # those of hugs and kisses are none
-    (_CAPITAL, 16, [b"A[KS]IA"]),  # the beginning of words, too
-    (_TOKEN, 16, [b"sk-", b"csk-", b"[sr]k_live_", b"[sr]k_test_", b"glpat-", b"tvly-"]),
-    (_TOKEN, 20, [b"gh[opsur]_", b"github_pat_", b"hf_oauth_", b"hf_jwt_", b"gsk_", b"xai-", b"pplx-", b"nvapi-"]),
-    (_TOKEN, 20, [b"fw_", b"tgp_v1_", b"ya29[.]"]),
-    (_TOKEN, 30, [b"AIza", b"AQ[.]Ab", b"r8_"]),
-    (_WORD, 20, [b"hf_"]),  # with `-` and `_` in it, it is a name: `hf_hub_download`, `npm_config_registry`
-    (_WORD, 30, [b"npm_"]),
+    *((more.encode(), least, [each.encode() for each in prefixes]) for more, least, prefixes in FORMATS),
     (_WIDE, 16, [b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20"]),
 ]
 _JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (LONGEST - 16)

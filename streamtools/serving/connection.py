@@ -71,10 +71,10 @@ class Reading:
         return self._run is not None
 
     @property
-    def decidable(self) -> Decidable | None:
+    def decidable(self) -> Run | Decidable | None:
         """The run or stream, if it takes decisions about its calls."""
         read = self._run or self._entered
-        return read if isinstance(read, Decidable) else None
+        return read if isinstance(read, Run | Decidable) else None
 
     @property
     def _entered(self) -> AsyncIterable[UIEvent] | None:

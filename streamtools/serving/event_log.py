@@ -27,7 +27,9 @@ from msgspec.structs import replace
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
 from streamtools.events.event import ITSELF, weigh
+from streamtools.stream.result import TurnResult
 from streamtools.tools.call import loggable
+from streamtools.tools.ledger import Driven
 
 log = structlog.get_logger(__name__)
 
@@ -142,16 +144,15 @@ class MemoryEventLog:
         Raises ValueError for an event without a `seq`.
         """
         seq = event.seq
-        kept = self._kept.get(key)
-        if kept is None:
+        try:
+            kept = self._kept[key]
+        except KeyError:
             kept = self._begin(key, event)
         if seq <= kept.last:
             return seq
         kept.last = seq
-        events = kept.events
-        events.append(event)
-        is_text = type(event) is Text
-        if not is_text or len(events) >= kept.full:
+        kept.events.append(event)
+        if seq >= kept.due or type(event) is not Text:
             kept.count(self._max_events, self._max_bytes)
             if type(event) is Done:
                 kept.ended = True
@@ -193,14 +194,14 @@ class MemoryEventLog:
 class _Kept:
     """What is kept of one run."""
 
-    __slots__ = ("counted", "dropped", "ended", "events", "first", "full", "last", "news", "size", "sizes")
+    __slots__ = ("counted", "dropped", "due", "ended", "events", "first", "last", "news", "size", "sizes")
 
     def __init__(self) -> None:
         self.events: list[UIEvent] = []
         self.counted = 0  # of how many, among all that there were, the bytes are known
         self.size = 0  # and what those of them hold that are kept
         self.sizes: deque[tuple[int, int]] = deque()  # how many, among all, had been counted when, and what was new
-        self.full = 0  # how many there may be until they are counted
+        self.due = 0  # the seq at which they are counted, at the latest: each is higher than the one before
         self.first = 0  # how many events have been dropped
         self.dropped = 0  # the seq of the last of them
         self.last = 0  # the seq of the last
@@ -210,17 +211,20 @@ class _Kept:
     def count(self, most: int, most_bytes: int | None) -> None:
         """Count what is new, and drop the oldest events if there are too many, or they hold too much."""
         if most_bytes is not None:
-            *texts, last = self.events[self.counted - self.first :]  # what is no text is counted at once
-            written = "".join([each.text for each in texts])  # type: ignore[union-attr]
-            new = ITSELF * len(texts) + len(written) + weigh(last)
+            texts = self.events[self.counted - self.first :]
+            self.counted += len(texts)
+            new = ITSELF * len(texts)
+            if type(texts[-1]) is not Text:  # which is counted at once, so that those before it are texts
+                new += weigh(texts.pop()) - ITSELF
+            new += len("".join([each.text for each in texts]))  # type: ignore[union-attr]
             self.size += new
-            self.counted = self.first + len(self.events)
             self.sizes.append((self.counted, new))
             if self.size > most_bytes:
                 self.drop(self._find_rest(most_bytes - most_bytes // 8))
         if len(self.events) > most:
             self.drop(len(self.events) - most + most // 8)
-        self.full = most + 1 if most_bytes is None else min(most + 1, len(self.events) + _TEXTS)
+        room = most + 1 - len(self.events)
+        self.due = self.last + (room if most_bytes is None or room < _TEXTS else _TEXTS)
 
     def _find_rest(self, most_bytes: int) -> int:
         """Return behind how many events the others hold at most so much, or are only one."""
@@ -317,6 +321,7 @@ class Journal:
         self.done: Done | None = None
         self.begun = anyio.Event()  # there is something to read
         self.waiting: set[anyio.CancelScope] = set()  # the scopes of reads that wait for the log
+        self.driven: Driven | None = None  # the run as one that another process may take over
         self.is_sure = type(events) is MemoryEventLog  # the log neither fails nor waits
         self._run_id = run_id
         self._is_closed = False
@@ -341,6 +346,16 @@ class Journal:
         else:
             await self._try(event)
         return type(event) is Done
+
+    async def look(self) -> tuple[int, bool]:
+        """Return the `seq` of the last event that a reader gets, and whether it is `done`."""
+        if self.done is not None and (self._is_closed or self.logged == self.done.seq):
+            return self.done.seq, True
+        return self.logged, False
+
+    async def settle(self) -> TurnResult | None:
+        """Wait until all is in the log; return what the run has come to, where another process has ended it."""
+        return None
 
     def close(self) -> None:
         """Note that the run is over. Readers who wait for a `done` that could not be written wait no longer."""

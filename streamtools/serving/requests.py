@@ -1,4 +1,4 @@
-"""Bodies of requests within a bound, and the response 503 while the server begins nothing new.
+"""Bodies of requests within a bound, and the responses to what a server refuses: 503 while it begins nothing new.
 
 Reading a body blocks the event loop, and with it all other clients. JSON and messages are read at some megabytes a
 second, so a long body is read in a thread, which Python interrupts for the loop: but not while a single call reads its
@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
-from streamtools.errors import Draining, StreamToolsError, TooManyRuns
+from streamtools.errors import DecisionRefused, Draining, RunNotFound, StreamToolsError, TooManyRuns
 from streamtools.json_values import count_values
 from streamtools.serving.shutdown import RETRY_AFTER
 from streamtools.stream.long_work import in_thread
@@ -106,8 +106,16 @@ async def _turn_away(message: str, request: Any, error: Exception) -> Response:
     return unavailable(message)
 
 
+async def _refuse(status: int, request: Any, error: Exception) -> Response:
+    return PlainTextResponse(str(error), status)
+
+
 exception_handlers: dict[Any, Any] = {
     Draining: partial(_turn_away, "the server is about to end"),
     TooManyRuns: partial(_turn_away, "too many answers are being given at the same time"),
+    RunNotFound: partial(_refuse, 404),
+    DecisionRefused: partial(_refuse, 409),
 }
-"""For an application of Starlette or FastAPI: what `Runs.start` raises because of others is answered with 503."""
+"""For an application of Starlette or FastAPI: what `Runs.start` raises because of others is answered with 503, a run
+that is not there with 404, and what is decided about a call that does not wait for it with 409.
+"""

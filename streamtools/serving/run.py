@@ -24,8 +24,9 @@ from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog, Journal, MemoryReader
 from streamtools.stream.driver import YIELD_EVERY, Driver, Startable, close, read_into
 from streamtools.stream.result import Collector, TurnResult
-from streamtools.tools.approval import Decidable, Decision, Question, Suspension
+from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.call import is_failure, loggable
+from streamtools.tools.ledger import DRIVEN
 
 log = structlog.get_logger(__name__)
 
@@ -143,8 +144,11 @@ class Attachment:
         await close(events, complaint="log_not_closed")
 
 
-class Run(Decidable):
+class Run:
     """A stream that is driven to its end, with or without readers. `Runs.start` makes it.
+
+    Over a `RedisStore` it means the same in every process, and what needs an answer from the process that drives it is
+    awaited; that raises `OwnerUnreachable` where none comes within the store's `lease`.
 
     `id` is that of its `start` event, and `owner` who may find it. `conversation` and `note` are what it was started
     with: `Runs.latest` finds it by the former, and the latter is whatever its application wants to find with it.
@@ -152,13 +156,13 @@ class Run(Decidable):
 
     def __init__(
         self,
-        stream: Startable,
+        stream: Startable | None,
         run_id: str,
         owner: str,
         events: EventLog,
         *,
-        patience: float | None,
-        on_end: Callable[[Run], None],
+        patience: float | None = None,
+        on_end: Callable[[Run], None] = lambda run: None,
         conversation: str | None = None,
         note: Any = None,
     ) -> None:
@@ -172,8 +176,8 @@ class Run(Decidable):
         self._journal = Journal(events, owner, run_id)
         self.supersedes: bool = getattr(stream, "supersedes", False)
         """Whether steps that have been shown may be superseded."""
-        self._driver: Driver | None = Driver(stream)  # until the run is over
-        self._collector: Collector | None = Collector(())  # for a stream that has no result of its own
+        self._driver = None if stream is None else Driver(stream)  # until the run is over
+        self._collector = None if stream is None else Collector(())  # for a stream that has no result of its own
         self._result = TurnResult()
         self._fault: BaseException | None = None
         self._raised_at: TracebackType | None = None
@@ -218,19 +222,30 @@ class Run(Decidable):
         """The conversation to resume it with: that of a chat that goes on, or waits for somebody; else empty."""
         return list(getattr(self._events, "history", ()) if self._waiting is None else self._waiting[1])
 
-    @property
-    def questions(self) -> list[Question]:
-        """What the stream asks, with `ask="now"`, in that order."""
+    async def questions(self) -> list[Question]:
+        """Return what the stream asks, with `ask="now"`, in that order."""
         return self._events.questions if isinstance(self._events, Decidable) else []
 
-    def decide(self, call_id: str, decision: Decision) -> None:
-        """Say what becomes of a call that waits for it; from any task of the event loop.
+    async def decide(self, call_id: str, decision: Decision) -> None:
+        """Say what becomes of a call that waits for it, and return when that counts; from any task of the event loop.
 
-        Raises `DecisionRefused` if nothing waits for this.
+        Raises `DecisionRefused` if nothing waits for this, and so do `approve`, `deny` and `answer`.
         """
         if not isinstance(self._events, Decidable):
             raise DecisionRefused(f"call {call_id!r} waits for no decision: there is nothing that asks")
         self._events.decide(call_id, decision)
+
+    async def approve(self, call_id: str, *, digest: str | None = None) -> None:
+        """Let a call run that waits for it; with a `digest`, only if it is the one that was shown."""
+        await self.decide(call_id, Approve(digest))
+
+    async def deny(self, call_id: str, reason: str = "") -> None:
+        """End a call that waits to be decided about; the model reads the reason."""
+        await self.decide(call_id, Deny(reason))
+
+    async def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
+        """Give the result of a call that was carried out elsewhere, or the `error` with which it failed there."""
+        await self.decide(call_id, Answer(result, error))
 
     @property
     def _events(self) -> object:
@@ -251,6 +266,10 @@ class Run(Decidable):
         if self._driver is not None:
             self._driver.scope.deadline = math.inf
         return attachment
+
+    async def tail(self) -> tuple[int, bool]:
+        """Return the `seq` of the last event that can be read, 0 where there is none yet, and whether it is `done`."""
+        return await self._journal.look()
 
     async def stop(self) -> None:
         """End the run for all its readers with `done(cancelled)`, and wait until what is behind it is closed.
@@ -283,9 +302,19 @@ class Run(Decidable):
 
     # The task.
 
+    def write_into(self, journal: Journal) -> None:
+        """Have the run written by this journal; before it is driven, and read."""
+        self._journal = journal
+
+    def put_off(self) -> None:
+        """Take note that the run is read elsewhere: it is not abandoned."""
+        if not self._readers:
+            self._wait_for_readers()
+
     async def drive(self) -> None:
         """Enter the stream, write its events into the log, and leave it."""
         assert self._driver is not None
+        DRIVEN.set(self._journal.driven)
         try:
             await self._driver.drive(self)
         except BaseException as error:
@@ -318,20 +347,22 @@ class Run(Decidable):
         """See `Sink`: the end is written when the stream has been left."""
 
     async def _write(self, event: UIEvent) -> bool:
-        is_last = await self._journal.write(event)
         if self._collector is not None:
             self._collector.add((event,))
+        is_last = await self._journal.write(event)
         if not self._readers and self._driver is not None and self._driver.scope.deadline == math.inf:
             self._wait_for_readers()  # the last reader was collected in another thread
         return is_last
 
     async def _end(self) -> None:
         """End the run with its one `done`, and wake all that wait."""
+        told: TurnResult | None = None
         try:
             await self._say_end()
+            told = await self._journal.settle()
         finally:  # a cancellation of asyncio's own ignores shields
             self._journal.close()
-            self._result = self.result
+            self._result = self.result if told is None else told
             if (suspension := self.suspension) is not None:
                 self._waiting = suspension, self.history
             self._driver = self._collector = None

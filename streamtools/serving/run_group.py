@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
 from streamtools.serving.event_log import Ended, EventLog, MemoryEventLog, log_key
+from streamtools.serving.redis_store import RedisStore
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.driver import Startable, close
@@ -27,8 +28,9 @@ from streamtools.stream.driver import Startable, close
 class Runs:
     """Starts runs, and finds them again for their owners. Enter it where the app begins, leave it where the app ends.
 
-    What runs say goes into `log`, in memory unless another is given. `max_running` run at the same time. One that has
-    ended is kept for `keep` seconds, and for less if `max_kept` have ended after it. A run that nobody reads, from its
+    What runs say goes into `log`, in memory unless another is given; with a `RedisStore`, all processes over it share
+    their runs. `max_running` run here at the same time, and `max_per_owner` of one owner. One that has ended is kept
+    for `keep` seconds, and for less if `max_kept` have ended after it. A run that nobody reads, from its
     start or since its last reader has left, goes on to its end, or is stopped after `stop_when_abandoned` seconds;
     waiting for its result is no reading.
 
@@ -41,9 +43,10 @@ class Runs:
 
     def __init__(
         self,
-        log: EventLog | None = None,
+        log: EventLog | RedisStore | None = None,
         *,
         max_running: int = 1_000,
+        max_per_owner: int | None = None,
         keep: float = 600.0,
         max_kept: int = 1_000,
         stop_when_abandoned: float | None = None,
@@ -60,15 +63,23 @@ class Runs:
             raise ValueError(f"stop_when_abandoned is a number of seconds, or None, not {stop_when_abandoned!r}")
         if not (shutdown is None or drain is None):
             raise ValueError("the drain is that of the shutdown")
+        if not (max_per_owner is None or max_per_owner >= 1):
+            raise ValueError(f"max_per_owner is at least 1, or None, not {max_per_owner!r}")
         self.log: EventLog = MemoryEventLog(max_age=None, max_ended=None) if log is None else log
+        self._store = log if isinstance(log, RedisStore) else None
         self._max_running = max_running
+        self._max_per_owner = max_per_owner
         self._patience = stop_when_abandoned
+        if self._store is not None and stop_when_abandoned is not None:  # in which it hears of readers elsewhere
+            self._patience = stop_when_abandoned + self._store.lease
         self._grace = grace
         self._shutdown = shutdown
         self._closing = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by the key of the log
         self._kept: dict[str, Run] = {}  # those that have ended
         self._latest: dict[str, Run] = {}  # of each conversation, by its key for its owner
+        self._owned: dict[str, dict[str, Run]] = {}  # of each owner, by their ids, the oldest first
+        self._stack = AsyncExitStack()
         self._ended = Ended(max_kept, keep, clock)
         self._tasks: TaskGroup | None = None
         self._is_closed = False
@@ -76,7 +87,11 @@ class Runs:
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._is_closed:
             raise ClosedError("runs are entered once")
+        if self._store is not None:
+            await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
+        if self._store is not None:
+            self._store.start(self._tasks, self._running)
         return self
 
     async def __aexit__(
@@ -99,7 +114,7 @@ class Runs:
             try:
                 await self._tasks.__aexit__(*shown, None)
             finally:
-                async with AsyncExitStack() as stack:  # each of them, whatever another raises
+                async with self._stack as stack:  # each of them, whatever another raises
                     for run in self._running.values():
                         stack.push_async_callback(run.give_up)
 
@@ -124,6 +139,14 @@ class Runs:
         except BaseException:
             await close(stream)
             raise
+        if self._store is not None:
+            try:
+                await self._store.begin(run, most=self._max_per_owner)
+            except BaseException:
+                del self._running[log_key(owner, run.id)]
+                self._forget(run)
+                await close(stream)
+                raise
         assert self._tasks is not None
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
         return run
@@ -134,6 +157,8 @@ class Runs:
         key = log_key(owner, run_id)
         run = self._running.get(key) or self._kept.get(key)
         if run is None:
+            if self._store is not None:
+                return await self._store.find(run_id, owner=owner)
             raise RunNotFound(f"there is no run {run_id[:64]!r}")
         return run
 
@@ -143,7 +168,26 @@ class Runs:
         None for the conversation of another owner, as for one that there is not.
         """
         self._forget_old()
+        if self._store is not None:
+            run_id = await self._store.latest(conversation, owner=owner)
+            with suppress(RunNotFound):
+                return None if run_id is None else await self.find(run_id, owner=owner)
+            return None
         return self._latest.get(log_key(owner, conversation))
+
+    async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
+        """Return the last runs of an owner's that go on or are kept, the last that was started first.
+
+        Their `conversation` and `note` are for a page that offers them.
+        """
+        self._forget_old()
+        if self._store is None:
+            return [*reversed(self._owned.get(owner, {}).values())][:limit]
+        found = []
+        for run_id in await self._store.list(owner, limit):
+            with suppress(RunNotFound):
+                found.append(await self.find(run_id, owner=owner))
+        return found
 
     async def aclose(self) -> None:
         """Start no other runs, let those that go on finish for as long as they may, stop them, and wait until what is
@@ -160,7 +204,7 @@ class Runs:
         for run in running:
             await run.stop()
 
-    def _stop_all(self) -> list[Run]:
+    def _stop_all(self) -> Sequence[Run]:
         """Start no other runs, and have those that go on stop; return them."""
         self._is_closed = True
         running = list(self._running.values())
@@ -168,7 +212,7 @@ class Runs:
             run.cancel()
         return running
 
-    async def _let_finish(self, running: list[Run]) -> None:
+    async def _let_finish(self, running: Sequence[Run]) -> None:
         """Wait until these have ended by themselves, or the drain is over."""
         shutdown = self._closing
         if self._shutdown is not None and self._shutdown.begun and not shutdown.over:
@@ -198,6 +242,9 @@ class Runs:
         self._forget_old()
         if len(self._running) >= self._max_running:
             raise TooManyRuns(f"{self._max_running} runs are going on, and no more are allowed at the same time")
+        most = self._max_per_owner
+        if most is not None and sum(not run.ended for run in self._owned.get(owner, {}).values()) >= most:
+            raise TooManyRuns(f"{most} runs of this owner's are going on, and no more are allowed at the same time")
         run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
         key = log_key(owner, run_id)
         if key in self._running or key in self._kept:
@@ -213,6 +260,7 @@ class Runs:
             note=note,
         )
         self._running[key] = run
+        self._owned.setdefault(owner, {})[run_id] = run
         if conversation is not None:
             self._latest[log_key(owner, conversation)] = run
         return run
@@ -225,10 +273,14 @@ class Runs:
 
     def _forget_old(self) -> None:
         for key in self._ended.pop_old():
-            run = self._kept.pop(key)
-            if run.conversation is not None:
-                place = log_key(run.owner, run.conversation)
-                if self._latest.get(place) is run:
-                    del self._latest[place]
+            self._forget(self._kept.pop(key))
             if isinstance(self.log, MemoryEventLog):
                 self.log.forget(key)
+
+    def _forget(self, run: Run) -> None:
+        if run.conversation is not None and self._latest.get(log_key(run.owner, run.conversation)) is run:
+            del self._latest[log_key(run.owner, run.conversation)]
+        owned = self._owned[run.owner]
+        del owned[run.id]
+        if not owned:
+            del self._owned[run.owner]

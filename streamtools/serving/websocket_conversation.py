@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from streamtools.errors import DecisionRefused, Draining, RunNotFound
+from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound
 from streamtools.outputs.encoder import HIDDEN, read_exclude
 from streamtools.serving import client_frames
 from streamtools.serving.client_frames import BadFrame, Mailbox, MessageFrame, RefusedFrame, ResumeFrame
@@ -171,9 +171,9 @@ class _Conversation:
                             if self.reading is not None:
                                 group.start_soon(self.reading.stop)
                     case client_frames.ResultFrame() as result:
-                        self._hand_over(result)
+                        await self._hand_over(result)
                     case client_frames.ApprovalFrame() as approval:
-                        self._decide(approval)
+                        await self._decide(approval)
                     case message:
                         try:
                             give.send_nowait(message)
@@ -193,21 +193,24 @@ class _Conversation:
         await self.socket.send_object({"error": error.answer})
 
     @property
-    def _decidable(self) -> Decidable | None:
+    def _decidable(self) -> Run | Decidable | None:
         return self.reading.decidable if self.reading is not None else None
 
-    def _decide(self, approval: client_frames.ApprovalFrame) -> None:
+    async def _decide(self, approval: client_frames.ApprovalFrame) -> None:
         """Approve or deny a call. Raises `RefusedFrame` if nothing waits for this."""
         call_id = approval.call_id
         decidable = self._decidable
         try:
             if decidable is None:
                 raise DecisionRefused(f"call {call_id!r} waits for no decision: there is nothing that asks")
-            decidable.decide(call_id, Approve(approval.digest) if approval.approved else Deny(approval.reason))
-        except DecisionRefused as error:
+            decision = Approve(approval.digest) if approval.approved else Deny(approval.reason)
+            decided = decidable.decide(call_id, decision)
+            if decided is not None:
+                await decided
+        except (DecisionRefused, OwnerUnreachable) as error:
             raise RefusedFrame("decision_refused", str(error), call_id) from None
 
-    def _hand_over(self, frame: client_frames.ResultFrame) -> None:
+    async def _hand_over(self, frame: client_frames.ResultFrame) -> None:
         """Give a call its result, or what went wrong. Raises `RefusedFrame` if none waits for it.
 
         It is for the run itself if the call is one that the front end carries out, and else for the tool of ours that
@@ -216,9 +219,12 @@ class _Conversation:
         call_id = frame.call_id
         decidable = self._decidable
         wrong: str | None = "no call of this id waits for a result"
-        if decidable and any(each.call.id == call_id and not each.approval for each in decidable.questions):
+        questions = await decidable.questions() if isinstance(decidable, Run) else decidable and decidable.questions
+        if decidable and any(each.call.id == call_id and not each.approval for each in questions or ()):
             assert self.mailbox is not None
-            decidable.answer(call_id, frame.result, error=frame.error)
+            answered = decidable.answer(call_id, frame.result, error=frame.error)
+            if answered is not None:
+                await answered
             self.mailbox.close(call_id)
             return
         if self.mailbox is not None:

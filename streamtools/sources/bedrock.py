@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, Usage
-from streamtools.json_values import Rejected, fits
+from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, FrameAdapter
 from streamtools.sources.anthropic import Anthropic
@@ -65,7 +65,10 @@ class Bedrock(FrameAdapter):
         self._hosted: dict[
             Any, tuple[str, dict[str, Any]]
         ] = {}  # likewise blocks that nobody interprets, with their kind
-        self._room = limits.text  # characters that these may still hold
+        self._open_text: Any = None  # the index of the block of text that was last added to
+        self._pieces: list[str] = []  # of its text
+        self._citations: list[dict[str, Any]] = []  # of its
+        self._room = limits.text  # characters that all these may still hold
         self._started = 0
         self._reason: str | None = None
         self._usage: Usage | None = None
@@ -125,6 +128,8 @@ class Bedrock(FrameAdapter):
         if at in self._hosted and self._grow(at, delta):
             return
         if isinstance(text, str):
+            self._open(at, events)
+            self._pieces += [text] if self._has_room(text) else []
             self._say(text, events)
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
             if not call.executed:
@@ -138,14 +143,27 @@ class Bedrock(FrameAdapter):
         else:
             if tool is not None or not delta:
                 end_doubtful(self._blocks, at, events)
+            if isinstance(cited := delta.get("citation"), dict):
+                self._open(at, events)
+                self._citations += [cited] if self._has_room(cited) else []
             self._pass_raw({"contentBlockDelta": value}, events)
+
+    def _open(self, at: Any, events: list[SourceEvent]) -> None:
+        """Let what comes belong to this block of text."""
+        if at != self._open_text:
+            if self._pieces:  # else nothing tells it from the one before
+                events.append(SourceRaw({}, _FORMAT, "text"))
+            self._open_text, self._pieces, self._citations = at, [], []
+
+    def _has_room(self, more: Any) -> bool:
+        self._room -= len(more) if isinstance(more, str) else len(str(more))
+        return self._room >= 0 and fits(more, self._limits.depth)
 
     def _grow(self, at: Any, delta: dict[str, Any]) -> bool:
         """Add to a block that nobody interprets; return whether the delta is of its kind, and it has room."""
         kind, data = self._hosted[at]
         more = delta.get(kind)
-        self._room -= len(str(more))
-        if self._room < 0 or not fits(more, self._limits.depth):
+        if not self._has_room(more):
             return False
         if isinstance(more, list) and isinstance(data.get("content"), list):
             for each in more:
@@ -160,6 +178,11 @@ class Bedrock(FrameAdapter):
 
     def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         hosted = self._hosted.pop(_place(value), None)
+        if self._citations and self._open_text == _place(value):
+            if self._room >= 0:  # else its text is not whole
+                cited = {"content": [{"text": whole("".join(self._pieces))}], "citations": self._citations}
+                events.append(SourceRaw({"citationsContent": cited}, _FORMAT, "text"))
+            self._open_text, self._pieces, self._citations = None, [], []
         if hosted is not None:
             events.append(SourceRaw({hosted[0]: hosted[1]}, _FORMAT))
             return

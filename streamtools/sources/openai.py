@@ -116,6 +116,7 @@ class ChatCompletions(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._careful = False  # deltas may hold halves of surrogate pairs
+        self._plain = False  # nothing is looked for but text
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
@@ -135,14 +136,14 @@ class ChatCompletions(FrameAdapter):
         return super()._take_other(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        if self._opening:
-            self._read_head(frame)
         try:
             chunk = _decode(frame.data)
         except REFUSED:
+            if self._opening:
+                self._read_head(frame)
             self._read_slowly(frame, events)
             return
-        if chunk.choices and (delta := chunk.choices[0].delta) is not None and not self._careful:
+        if self._plain and chunk.choices and (delta := chunk.choices[0].delta) is not None:
             text = delta.content
             if type(text) is str and text:
                 delta.content = delta.role = None
@@ -150,6 +151,8 @@ class ChatCompletions(FrameAdapter):
                     events.append(TextDelta(text))
                     return
                 delta.content = text
+        if self._opening:
+            self._read_head(frame)
         if self._read_chunk(chunk, events):
             self._pass(frame, events)
 
@@ -234,6 +237,7 @@ class ChatCompletions(FrameAdapter):
             more = True
         if self._careful:
             self._careful = bool(self._text.half or self._thought.half)
+        self._plain = not (self._careful or self._opening)
         if fault := chunk.error or groq.get("error"):
             self._report(fault, events)
         return more and not self._over

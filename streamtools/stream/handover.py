@@ -95,20 +95,14 @@ class Handover:
             raise fault
 
     async def _send(self, event: UIEvent) -> None:
-        if len(self._ready) >= AHEAD:
-            self._held += weigh(event)
         if type(event) is not Progress:
             self._hand_out((event,))
             return
+        if len(self._ready) >= AHEAD:
+            self._held += weigh(event)
         self._ready.append(event)  # which is no part of the result, and may be large
         self._wake()
         await self._wait_for_room()
-
-    def _is_full_with(self, events: Sequence[UIEvent]) -> bool:
-        """Count the bytes of events that were handed out while others wait; return whether the provider has to."""
-        for event in events:
-            self._held += len(event.text) if type(event) is Text else weigh(event)
-        return len(self._ready) >= BUFFERED or self._held >= BUFFERED_BYTES
 
     async def _wait_for_room(self) -> None:
         """If the buffer is full, wait until half of it has been taken."""
@@ -134,15 +128,25 @@ class Handover:
             held += size
         return held, len(self._ready)
 
-    def _hand_out(self, events: Sequence[UIEvent]) -> None:
-        if events:
-            collector = self._collector  # as its `add` does; a call fewer for each event
-            collector.new += events
-            if len(collector.new) >= TOGETHER:
-                self._look()
-            self._ready += events
-            if self._waiting > self._woken:
-                self._wake()
+    def _hand_out(self, events: Sequence[UIEvent]) -> bool:
+        """Hand events over; return whether the provider has to wait, as `_wait_for_room` does."""
+        if not events:
+            return False
+        collector = self._collector  # as its `add` does; a call fewer for each event
+        collector.new += events
+        if len(collector.new) >= TOGETHER:
+            self._look()
+        ready = self._ready
+        ready += events
+        if self._waiting > self._woken:
+            self._wake()
+        if len(ready) <= AHEAD:
+            return False
+        held = self._held
+        for event in events:
+            held += len(event.text) if type(event) is Text else weigh(event)
+        self._held = held
+        return held >= BUFFERED_BYTES or len(ready) >= BUFFERED
 
     def _look(self) -> None:
         """Collect new events into the result; break the run off when it has become too large."""

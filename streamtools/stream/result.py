@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack
 
+from msgspec.structs import replace
+
 from streamtools import history as histories
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
@@ -23,6 +25,7 @@ from streamtools.events import (
     DoneReason,
     Error,
     Event,
+    Matched,
     Partial,
     Raw,
     Reasoning,
@@ -48,7 +51,7 @@ from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
 _NOTED = frozenset(  # beside texts
-    (Reasoning, CallStart, Call, Error, Warning, Raw, UsageReport, StepEnd, StepSuperseded, Partial, Done)
+    (Reasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport, StepEnd, StepSuperseded, Partial, Done)
 )
 
 
@@ -145,6 +148,7 @@ class Collector:
         self._names: dict[str, str] = {}  # of calls that have begun
         self._in_text: dict[str, ToolCall] = {}
         self._flooded = False  # there were too many calls
+        self._instead = 0  # characters of the text that comes which stand for what a rule has found, and are not said
         self._resumed: frozenset[str] = frozenset()  # ids of calls that an earlier run has put into the history
 
     def add(self, events: Iterable[Event]) -> None:
@@ -196,7 +200,8 @@ class Collector:
         self.size += len(text)
         self._length += len(text)
         self._shown.recent.append(text)
-        self._said.write(text)
+        self._said.write(text[self._instead :] if self._instead else text)
+        self._instead = max(0, self._instead - len(text))
         texts.clear()
 
     def _add_outcomes(self, outcomes: list[ToolOutcome]) -> None:
@@ -216,7 +221,10 @@ class Collector:
             case Raw():
                 if event.format is not None:
                     self.size += weigh(event)
-                    self._said.take(event)
+                    self._said.take(event.written or event)
+            case Matched() if event.written is not None:
+                self._said.write(event.written)
+                self._instead = event.shown
             case CallStart(call_id, name):
                 self._names[call_id] = name
             case Call(call):
@@ -228,8 +236,9 @@ class Collector:
                 if call.dialect == NATIVE:
                     self._said.call(call)
                 else:
-                    self._said.write(call.raw)
-                    self._in_text[call.id] = call
+                    written = replace(call, raw=event.written) if event.written else call
+                    self._said.write(written.raw)
+                    self._in_text[call.id] = written
             case Error():
                 self._add_error(event)
             case Warning():
@@ -294,11 +303,10 @@ class Collector:
             elif error.code is Code.SUPERSEDED:
                 self.result.calls.remove(call)
                 del self._results[call.id]
-                self._in_text.pop(call.id, None)
-                self._said.drop(call)
+                self._said.drop(self._in_text.pop(call.id, call))
             return
         if error.dialect != NATIVE:
-            self._said.write(error.raw or "")
+            self._said.write(error.written or error.raw or "")
         if error.code is Code.TOO_MANY_CALLS:
             if self._flooded:
                 return

@@ -25,7 +25,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import close, read_into
-from streamtools.stream.handover import AHEAD, LEFT_ELSEWHERE, Handover
+from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
@@ -297,25 +297,26 @@ class ToolStream(Handover, Decidable, TypedOutput):
         It waits only where it has to: for tools, and for room.
         """
         machine, step = self._machine, self._step
-        feed, hand_out, ready = machine.feed, self._hand_out, self._ready
+        feed, hand_out = machine.feed, self._hand_out
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
                 raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
-            if not batch:  # of a frame that spans several chunks; the one before it may have been as large
-                self._look()
-                return False
             events: list[UIEvent] = []
             rest = iter(batch)
             try:
                 for source_event in rest:
                     events += feed(source_event)
                     if machine.due or (step.running and machine.waiting):
+                        hand_out(events)
                         return run(rest)
-            finally:
+            except BaseException:
                 hand_out(events)
-            if len(ready) > AHEAD and self._is_full_with(events):
+                raise
+            if hand_out(events):
                 return wait()
+            if not batch:  # of a frame that spans several chunks; the one before it may have been as large
+                self._look()
             return machine.stopped
 
         async def run(rest: Iterator[SourceEvent]) -> bool:
@@ -330,9 +331,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                         hand_out(await step.run_due(tools, self._send))
             finally:
                 hand_out(events)
-            if len(ready) > AHEAD and self._is_full_with(events):
-                await self._wait_for_room()
-            return machine.stopped
+            return await wait()
 
         async def wait() -> bool:
             await self._wait_for_room()

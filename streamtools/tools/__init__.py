@@ -3,11 +3,12 @@
 In order: a function (`signature`, `descriptions`) becomes a `Tool` (`tool`), tools are offered by name
 (`registry`, `mcp`), a request and its bounds say which calls may run (`call_rules`), somebody may have to allow them
 (`approval`), and they run (`runner`, `invocation`) at most once (`ledger`,
-`memory_ledger`, `sqlite_ledger`) and leave outcomes (`call`).
+`memory_ledger`, `sqlite_ledger`, `postgres_ledger`) and leave outcomes (`call`).
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
@@ -21,6 +22,7 @@ from streamtools.tools.runner import Runner
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
 if TYPE_CHECKING:
+    from streamtools.tools.postgres_ledger import PostgresLedger
     from streamtools.tools.sqlite_ledger import SQLiteLedger
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "Entry",
     "Guards",
     "MemoryLedger",
+    "PostgresLedger",
     "Question",
     "Runner",
     "SQLiteLedger",
@@ -52,14 +55,15 @@ __all__ = [
     "tool",
 ]
 
+_LATER = {"PostgresLedger": "postgres_ledger", "SQLiteLedger": "sqlite_ledger"}
+"""Loaded when they are used, as few use them, and the first needs an extra."""
+
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
 
     def __getattr__(name: str) -> Any:
-        if name != "SQLiteLedger":  # loaded when it is used, as few use it
+        if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from streamtools.tools.sqlite_ledger import SQLiteLedger
-
-        return SQLiteLedger
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,7 @@ import contextlib
 import math
 import os
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Protocol, Self
 
 import anyio
@@ -51,6 +52,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     until: float = math.inf
     epoch: int = 0
 
+
+class Driven(Protocol):
+    """A run that a process drives, until another takes it over. Stays inside the package."""
+
+    run_id: str
+    epoch: int
+
+
+DRIVEN: ContextVar[Driven | None] = ContextVar("DRIVEN", default=None)
+"""The run in whose task the calls are made, where other processes may take it over."""
+
+_RESUMED = 1 << 30  # the epoch of calls of a run that has ended, which others resume: nobody drives that one any more
 
 ON_NO_TERMS = Claim()
 """The claim of somebody who does not come back."""
@@ -179,7 +192,9 @@ async def once(
     `ToolFailed` where it could not be written down: then `work` has not been done. That its end could not be is only
     logged: the next to come finds it begun.
     """
-    claim = Claim(holder=os.urandom(8).hex(), until=until or 0.0)
+    driven = DRIVEN.get()
+    epoch = 0 if driven is None else driven.epoch if driven.run_id == scope else _RESUMED
+    claim = Claim(holder=os.urandom(8).hex(), until=until or 0.0, epoch=epoch)
     entry = await _begin(ledger, scope, call, claim, is_new=until is None, seconds=seconds)
     if entry is not None:
         if entry.outcome is None:

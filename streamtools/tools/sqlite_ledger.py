@@ -6,26 +6,18 @@ holds up nobody meanwhile: SQLite itself never waits here, and the lock of a con
 
 from __future__ import annotations
 
-import copy
-import math
 import os
 import random
 import threading
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
-import msgspec
 
-from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused
-from streamtools.json_values import writable
-from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Claim, Entry, call_key
+from streamtools.tools.sql_ledger import SQLLedger, Transaction, taken_over
 
 if TYPE_CHECKING:
     import sqlite3  # takes a while to load, and most processes need none
@@ -55,25 +47,9 @@ CREATE INDEX calls_ended ON calls (ended);
 CREATE TABLE runs (scope TEXT PRIMARY KEY, epoch INTEGER NOT NULL, since REAL NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = 1;
 """
-_LOOK = "SELECT * FROM calls WHERE scope = ? AND key = ?"
-_ADD = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)"
-_RENEW = "UPDATE calls SET held = ? WHERE scope = ? AND key = ? AND holder = ? AND ended IS NULL"
-_LEAVE = "UPDATE calls SET ended = ? WHERE scope = ? AND key = ? AND holder = ? AND ended IS NULL"
-_FINISH = "UPDATE calls SET outcome = ?, ended = COALESCE(ended, ?) WHERE scope = ? AND key = ?"
-_FORGET = "DELETE FROM calls WHERE ended <= ? AND until <= ?"
-_LIST = """
-SELECT * FROM calls
-WHERE :owner IN (owner, '') AND COALESCE(:scope, scope) = scope AND (began, scope, key) > (:began, :after, :key)
-ORDER BY began, scope, key
-"""
-_PRUNE = """
-DELETE FROM calls
-WHERE :owner IN (owner, '') AND (ended IS NOT NULL OR held <= :now)
-    AND until <= :now AND COALESCE(ended, began) <= :before
-"""
 
 
-class SQLiteLedger:
+class SQLiteLedger(SQLLedger):
     """A ledger in a file, which lasts, and which several processes of one machine may share.
 
     A process that dies is noticed when its `lease` is over, in seconds. Entries that have ended are kept for `keep`
@@ -92,124 +68,32 @@ class SQLiteLedger:
         keep: float = 2_592_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.lease = lease
-        self.keep = keep
+        super().__init__(lease=lease, keep=keep)
         self._clock = clock
-        self._owner = ""
         self._lock = threading.Lock()
         Path(path).touch(0o600)
         self._connection = _open(path)
-
-    def of(self, owner: str) -> Self:
-        """Return this ledger as one owner's: what begins there is the owner's, and no other's is listed or changed."""
-        view = copy.copy(self)
-        view._owner = owner
-        return view
 
     def close(self) -> None:
         """Close the file, for all owners. May be repeated."""
         with self._lock:
             self._connection.close()
 
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
-        """Write down that the call begins, or return what is there of it. Raises `CallRefused` for an older epoch."""
-        key, written = call_key(call), _encode(call)
-
-        def begin(db: sqlite3.Connection) -> Entry | None:
-            now = self._clock()
-            self._raise(db, scope, claim.epoch, now)
-            if (row := db.execute(_LOOK, (scope, key)).fetchone()) is not None:
-                entry = _read(row, now)
-                return None if claim.holder and row[4] == claim.holder and entry.ended is None else entry
-            held = now + self.lease if claim.holder else 0.0
-            until = min(claim.until, now + self.keep) + SLACK if claim.until > now else now
-            db.execute(_ADD, (scope, key, self._owner, written, claim.holder, held, until, now))
-            db.execute(_FORGET, (now - self.keep, now))
-            return None
-
-        return await self._do(begin, withdraws=True)
-
-    async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        """Renew the lease of a call for so many seconds; with 0, leave it."""
-        mine = (scope, call_key(call), holder)
-
-        def hold(db: sqlite3.Connection) -> None:
-            now = self._clock()
-            if seconds > 0:
-                db.execute(_RENEW, (now + seconds, *mine))
-            else:
-                db.execute(_LEAVE, (now, *mine))
-
-        await self._do(hold)
-
-    async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        """Write down how a call has ended."""
-        await self._finish(scope, outcome, lambda entry: True)
-
-    async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse each call of the run that begins under an older epoch."""
-        await self._do(lambda db: self._raise(db, scope, epoch, self._clock()))
-
-    async def entries(
-        self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
-    ) -> list[Entry]:
-        """Return entries, the oldest first; see `CallLedger`."""
-        wanted = {"owner": self._owner, "scope": scope, "began": -math.inf, "after": "", "key": ""}
-        if after is not None:
-            wanted |= {"began": after.began, "after": after.scope, "key": call_key(after.call)}
-
-        def look(db: sqlite3.Connection) -> list[Entry]:
-            now = self._clock()
-            found = (_read(row, now) for row in db.execute(_LIST, wanted))
-            return list(islice((each for each in found if not unknown or each.is_unknown), limit))
-
-        return await self._do(look, "BEGIN")
-
-    async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
-        """Write down how a call has ended whose end was unknown, and return whether there is one."""
-        return await self._finish(scope, outcome, lambda entry: not entry.held and self._owner in (entry.owner, ""))
-
-    async def prune(self, age: float | None = None) -> int:
-        """Forget what ended, or began, so many seconds ago, and nobody runs or can name; return how many."""
-
-        def prune(db: sqlite3.Connection) -> int:
-            now = self._clock()
-            before = now - (self.keep if age is None else age)
-            return db.execute(_PRUNE, {"owner": self._owner, "now": now, "before": before}).rowcount
-
-        return await self._do(prune)
-
-    async def _finish(self, scope: str, outcome: ToolOutcome, may: Callable[[Entry], bool]) -> bool:
-        """Write down the outcome of a call that has none, if it `may` be; return whether it was."""
-        at, written = (scope, call_key(outcome.call)), _encode(outcome)
-
-        def finish(db: sqlite3.Connection) -> bool:
-            now = self._clock()
-            row = db.execute(_LOOK, at).fetchone()
-            if row is None or (entry := _read(row, now)).outcome is not None or not may(entry):
-                return False
-            db.execute(_FINISH, (written, now, *at))
-            return True
-
-        return await self._do(finish)
-
-    def _raise(self, db: sqlite3.Connection, scope: str, epoch: int, now: float) -> None:
-        """Take note of the epoch of a run; raise `CallRefused` if it has a later one."""
-        row = db.execute("SELECT epoch FROM runs WHERE scope = ?", (scope,)).fetchone()
-        known = 0 if row is None else row[0]
+    def _raise(self, scope: str, epoch: int) -> Transaction[None]:
+        rows, _ = yield "SELECT epoch FROM runs WHERE scope = ?1", (scope,)
+        known = rows[0][0] if rows else 0
         if epoch < known:
-            raise CallRefused("its run has been taken over by another process")
+            raise taken_over()
         if epoch > known:
-            db.execute("DELETE FROM runs WHERE since <= ?", (now - self.keep,))
-            db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", (scope, epoch, now))
+            now = self._clock()
+            yield "DELETE FROM runs WHERE since <= ?1", (now - self.keep,)
+            yield "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3)", (scope, epoch, now)
 
-    async def _do(
-        self, work: Callable[[sqlite3.Connection], T], begin: str = "BEGIN IMMEDIATE", *, withdraws: bool = False
-    ) -> T:
-        """Return what `work` returns, in one transaction, as soon as nobody else writes.
+    def _now(self) -> Transaction[float]:
+        yield from ()
+        return self._clock()
 
-        A wait is cancelled at once. What a thread that was left does so late counts, unless the work `withdraws`.
-        """
+    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
         import sqlite3
 
         is_left = False
@@ -217,9 +101,9 @@ class SQLiteLedger:
         def attempt() -> T:
             with self._lock:
                 db = self._connection
-                db.execute(begin)
+                db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
                 try:
-                    done = work(db)
+                    done = _run(db, work())
                     db.execute("ROLLBACK" if is_left and withdraws else "COMMIT")
                     return done
                 finally:
@@ -239,6 +123,18 @@ class SQLiteLedger:
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
             is_left = True
+
+
+def _run(db: sqlite3.Connection, work: Transaction[T]) -> T:
+    given = None
+    while True:
+        try:
+            statement = work.send(given)  # type: ignore[arg-type]  # None begins
+        except StopIteration as end:
+            done: T = end.value
+            return done
+        cursor = db.execute(*statement)
+        given = cursor.fetchall(), cursor.rowcount
 
 
 def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
@@ -284,37 +180,3 @@ def _version(db: sqlite3.Connection) -> int:
 
 def _is_locked(error: sqlite3.OperationalError) -> bool:
     return error.sqlite_errorcode & 0xFF in (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED, and their kinds
-
-
-def _encode(value: ToolCall | ToolOutcome) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold
-        return msgspec.json.encode(writable(msgspec.to_builtins(value)))
-
-
-def _read(row: tuple[Any, ...], now: float) -> Entry:
-    """Return a row as it is now; where its outcome cannot be read, that is not known, and the call has ended.
-
-    A lease that cannot be read is over.
-    """
-    scope, key, owner, call, _, held, until, began, ended, outcome = row
-    if ended is None and outcome is not None:
-        ended = began
-    return Entry(
-        scope=scope,
-        call=_decode(call, ToolCall) or ToolCall(id=key.rpartition(":")[0], name="", arguments={}, dialect=""),
-        began=began,
-        until=until,
-        ended=ended,
-        held=max(0.0, held - now) if ended is None and isinstance(held, int | float) else 0.0,
-        owner=owner,
-        outcome=None if outcome is None else _decode(outcome, ToolOutcome),
-    )
-
-
-def _decode(written: Any, kind: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(written, type=kind)
-    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
-        return None

@@ -254,9 +254,10 @@ def without(value: Any, name: str) -> Any:
     )
 
 
-async def converse(name: str, away: str | None = None) -> tuple[list[Any], int]:
+async def converse(name: str, away: str | None = None, *, as_json: bool = False) -> tuple[list[Any], int]:
     """Return how three turns have ended, and how many requests were accepted; `away` is lost on the way."""
     make, stream, complaint = PROVIDERS[name]
+    format: Any = make.format
     answers = [True, False, False, True, True, False]
     asked: list[Body] = []
 
@@ -276,14 +277,17 @@ async def converse(name: str, away: str | None = None) -> tuple[list[Any], int]:
                 async for _ in events:
                     pass
             ends.append((events.result.reason, [error.status for error in events.result.errors]))
-            history = [*events.history]
+            history = json.loads(json.dumps(events.messages(format))) if as_json else [*events.history]
     return ends, len(asked)
 
 
+@pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("name", PROVIDERS)
-async def test_three_turns_with_tools(name: str) -> None:
-    """Each request is accepted: with a call and its result in the first and the last turn, and one without between."""
-    assert (3 * [("finished", [])], 6) == await converse(name)
+async def test_three_turns_with_tools(name: str, as_json: bool) -> None:
+    """Each request is accepted: with a call and its result in the first and the last turn, and one without between;
+    also where the messages of the provider are kept in between.
+    """
+    assert (3 * [("finished", [])], 6) == await converse(name, as_json=as_json)
 
 
 @pytest.mark.parametrize("name", PROVIDERS)

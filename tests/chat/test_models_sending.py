@@ -235,6 +235,10 @@ def test_what_is_no_number_of_seconds_or_retries() -> None:
         Timeouts(first_byte=0)
     with pytest.raises(ValueError, match="0 times or more, not -1"):
         OpenAIChat("m", retries=-1)
+    wrong: Any = "content"
+    for name in ("send_reasoning", "reasoning_field"):
+        with pytest.raises(ValueError, match=f"{name} is one of .*, not 'content'"):
+            OpenAIChat("m", **{name: wrong})
 
 
 async def test_texts_that_are_not_whole() -> None:

@@ -161,12 +161,12 @@ def test_without_examples_they_are_made_of_the_tools() -> None:
 
 
 def test_without_any_examples_they_are_made_of_the_schema() -> None:
-    """Two that differ, so that it can be seen what is copied from the question; values that are no text are JSON."""
+    """Three that differ, so that it can be seen what is copied from the question; values that are no text are JSON."""
     nameless = Tool(lambda arguments: "", name="go", parameters={"properties": {"steps": {"type": "integer"}}})
     messages = few_shot("hash_marker", [get_weather, nameless])
 
     about = [each["content"].partition(" say about ")[2] for each in messages[::4]]
-    assert ["some city?", "1?", "another city?"] == about
+    assert ["some city?", "1?", "another city?", "a third city?"] == about
 
 
 def test_what_cannot_be_taught_is_refused() -> None:
@@ -318,8 +318,9 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
 
 
 def test_a_tools_own_examples_are_its_samples() -> None:
-    """They are what its author would write; a schema gives two where texts can differ."""
-    assert [{"city": "some city"}, {"city": "another city"}] == sample_arguments(Tool(get_weather))
+    """They are what its author would write; a schema gives three where texts can differ."""
+    told = [{"city": "some city"}, {"city": "another city"}, {"city": "a third city"}]
+    assert told == sample_arguments(Tool(get_weather))
     assert [{"city": "Rome"}] == sample_arguments(Tool(get_weather, examples=[{"city": "Rome"}]))
     assert [{}] == sample_arguments(Tool(now))
 

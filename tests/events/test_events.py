@@ -30,6 +30,7 @@ from streamtools.events import (
     Executing,
     FollowUp,
     Markup,
+    Matched,
     NativeToolCall,
     Partial,
     Progress,
@@ -102,6 +103,8 @@ UI: list[UIEvent] = [
     Done("stopped", "max_steps", "stop", [MADE, PLAIN], "conversation", seq=19),
     Done("finished", "stop", None, []),
     Markup("<think>", seq=20),
+    Matched("email", "replace", 5, 9, 7, seq=21),
+    Matched("citations", "mark", 0, 3, fields={"numbers": [1]}),
 ]
 
 SOURCE: list[SourceEvent] = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from tests.families.base import Family, Marker, Tag
+from tests.families.base import CLOSED_AGAIN, Family, Marker, Tag, ends_of_turn
 
 _FAMILIES: list[Family] = [
     importlib.import_module(f"{__name__}.{module.name}").FAMILY
@@ -23,7 +23,11 @@ MARKUP: dict[str, tuple[str, ...]] = {key: each for family in _FAMILIES for key,
 MARKERS: dict[str, tuple[Marker, ...]] = {key: each for family in _FAMILIES for key, each in family.markers.items()}
 """The markers of each dialect, by its id."""
 
-TEMPLATE_TAGS: dict[str, tuple[Tag, ...]] = {key: each for family in _FAMILIES for key, each in family.tags.items()}
+TEMPLATE_TAGS: dict[str, tuple[Tag, ...]] = {
+    key: (*ends_of_turn(*CLOSED_AGAIN.get(key, ())), *family.tags.get(key, ()))
+    for family in _FAMILIES
+    for key in family.markers
+}
 """The tags of its template that are no calls, for a dialect that has some."""
 
 ENVELOPES: frozenset[str] = frozenset().union(*(family.envelopes for family in _FAMILIES))

@@ -71,6 +71,26 @@ def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     return tuple(Tag((token,), where="behind_call") for token in tokens)
 
 
+CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("hermes_json", "ernie45_json", "xlam_json", "glm_xml", "poolside_xml"), ("</tool_call>",)),
+    **dict.fromkeys(("internlm2", "interns1"), ("<|action_end|>",)),
+    **dict.fromkeys(("pythonic", "pythonic_llama4"), ("<|python_end|>",)),
+    **dict.fromkeys(("lfm2_pythonic", "minicpm4_python"), ("<|tool_call_end|>",)),
+    **dict.fromkeys(("tool_calls_list", "hunyuan_a13b_list"), ("</tool_calls>",)),
+    **dict.fromkeys(("llama31_function_tag", "minicpm5_xml"), ("</function>",)),
+    "anthropic_xml": ("</invoke>", "</function_calls>"),
+    "apertus_list": ("<|tools_suffix|>",),
+    "iquest_q1": ("</iquest_tool_call>",),
+    "longcat_json": ("</longcat_tool_call>",),
+    "olmo3_pythonic": ("</function_calls>",),
+    "seed_oss_xml": ("</seed:tool_call>",),
+    "solar_open2": ("<|tool_call:end|>",),
+    "cwm_tool": ("</tool>",),
+    "toolcall_list": ("</TOOLCALL>",),
+}
+"""Closing tags that go away behind a call, by the dialect."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """What the property tests know of some dialects, by their ids."""

@@ -36,6 +36,8 @@ _LLAMA = (
     _BARE,
     Marker(("<|python_start|>", SPACES, NAME, "(")),
     Marker(("<|python_start|>", SPACES, "[", SPACES, NAME, "(")),
+    Marker(("<|python_start|>", SPACES, "{")),
+    Marker(("<|python_start|>", SPACES, "[", SPACES, "{")),
 )
 _LLAMA_ENDS = ends_of_turn("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
 
@@ -46,7 +48,10 @@ FAMILY = Family(
             "[f(count=1e999)]", "[f(count=x)]", "[f(a=)]", "[f(a=(1))]", "[f(a='x') f()]", "[f(a='x\n\n", "[f(a='x'",
             "[get_weather(words=[", "[f(place={'x': '", "[f(", "<|python_start|>[f()]<|python_end|>", *_LITERALS[:12],
         ),
-        "pythonic_llama4": (*_tagged("<|python_start|>", "<|python_end|>"), "[f()]", "[f(a='x'), f()]\n"),
+        "pythonic_llama4": (
+            *_tagged("<|python_start|>", "<|python_end|>"), "[f()]", "[f(a='x'), f()]\n", "<|python_start|>{",
+            '<|python_start|>[{"name":"f"}]<|python_end|>',
+        ),
         "olmo3_pythonic": _tagged("<function_calls>", "</function_calls>"),
         "lfm2_pythonic": (
             *_tagged("<|tool_call_start|>", "<|tool_call_end|>"), "[f()]", "[f(a='x'), f()]\n",

@@ -71,6 +71,11 @@ _QWEN_TAGS = (Tag(("</tool_call>",), where="behind_call", line_feeds=1), *ends_o
 
 FAMILY = Family(
     markup={
+        "cwm_tool": (
+            "<tool: f>", "<tool: f>\n", "<tool: g>\nls\n</tool>", "<tool: ", "<tool:", "<tool: f>{", "\n</tool>",
+            "</tool", '<tool: f>\n{"a":"x"}\n</tool>', "<tool: f>\n\n", '<tool: f>{"a":1,"a":2}</tool>',
+            '<tool: f>{"a"',
+        ),
         "qwen3_coder_xml": (*_FUNCTIONS, *_wrapped("tool_call")),
         "k_exaone2_xml": (*_FUNCTIONS, *_wrapped("tool_call")),
         "seed_oss_xml": (*_FUNCTIONS, *_wrapped("seed:tool_call"), "<seed:think>", "</seed:think>", "</seed:th"),
@@ -117,6 +122,7 @@ FAMILY = Family(
         "k_exaone2_xml": _QWEN,
         "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, "<function=")),),
         "llama31_function_tag": (Marker(("<function=", _WORD_NAME, ">", SPACES, "{")),),
+        "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,
         "iquest_q1": tuple(
             Marker(("<iquest_tool_call>", SPACES, *_NAMED, SPACES, behind))
@@ -153,13 +159,18 @@ FAMILY = Family(
             *(Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start") for each in _K2_THOUGHTS),
         ),
         "glm_xml": (Tag(("<|role_end|>",)), *ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>")),
-        "hunyuan_xml": (Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),),
+        "hunyuan_xml": (
+            Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
+            *ends_of_turn("</tool_call>", "</tool_calls>"),
+            *(Tag((end, *_SUFFIXES[1]), where="behind_call") for end in ("</tool_call", "</tool_calls")),
+        ),
         "qwen3_coder_xml": _QWEN_TAGS,
         "k_exaone2_xml": _QWEN_TAGS,
+        "cwm_tool": ends_of_turn("<|eot_id|>"),
         "llama31_function_tag": ends_of_turn("<|eom_id|>", "<|eot_id|>"),
         "seed_oss_xml": (
             Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *ends_of_turn("<seed:eos>")
         ),
     },
-    plain=frozenset({"llama31_function_tag"}),
+    plain=frozenset({"llama31_function_tag", "cwm_tool"}),
 )  # fmt: skip

@@ -12,14 +12,16 @@ import structlog
 
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
+from streamtools.gateway import rewrite
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
 from streamtools.limits import Limits
 from streamtools.machine import native_calls
 from streamtools.machine.native_calls import NativeCalls
-from streamtools.outputs import paired
+from streamtools.outputs import paired, whole_answers
 from streamtools.outputs.paired import PairedEncoder
+from streamtools.outputs.response_events import ResponsesEncoder
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.gemini import Gemini
@@ -80,6 +82,17 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
         return next((id for id, call in reader._open.items() if name in (None, call.name)), None)
 
     patch.setattr(Reader, "find", search)
+
+
+def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
+    """From the first, for each further call of an id."""
+    ask = Reader._asked
+
+    def try_again(reader: Reader, call: Any) -> Any:
+        reader._numbers.clear()
+        return ask(reader, call)
+
+    patch.setattr(Reader, "_asked", try_again)
 
 
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
@@ -159,6 +172,33 @@ def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(paired.PairedEncoder, "_finish", finish)
 
 
+def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
+    """Among all of a response, with each that ends."""
+    close = ResponsesEncoder._close_item
+
+    def search(encoder: ResponsesEncoder, status: str = "completed") -> bytes:
+        for each in encoder._response["output"]:
+            if each is encoder._open:
+                break
+        return close(encoder, status)
+
+    patch.setattr(ResponsesEncoder, "_close_item", search)
+
+
+def texts_are_added(patch: pytest.MonkeyPatch) -> None:
+    """To all that came before, with each piece of a whole answer."""
+
+    def add(texts: whole_answers._Texts, holder: dict[str, Any], name: str, piece: str) -> None:
+        holder[name] = (holder.get(name) or "") + piece
+
+    patch.setattr(whole_answers._Texts, "add", add)
+
+
+def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
+    """They are read, though two are asked for; what is about none of them goes to each."""
+    patch.setattr(rewrite, "wanted", lambda n: 128)
+
+
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
     """All of them, however often one stands in another."""
 
@@ -198,6 +238,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("history", (rising, call), (rising, ("output'",))), results_are_copied),
         (*steps("history", (once, call), (rising, ("output_text", "abc"))), texts_are_joined),
         (*steps("history", (once, ("tool_calls", MANY)), (falling, ("tool_name",))), calls_are_searched),
+        (*steps("history", (rising, ("'d_",)), (rising, ("'d'",))), numbers_are_tried_again),
         (*steps("source:openai", (rising, ("'id'",)), (rising, ("[5]",))), any_number_of_chat_calls),
         (*steps("source:openai", (once, ("'id'", LONG)), bad), open_calls_are_read_again),
         (*steps("machine", (rising, ("call-start",)), (rising, ("bad_frame",))), open_calls_are_read_again),
@@ -205,6 +246,9 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("source:gemini", (rising, ("step.start",)), (rising, ("step.delta", "odd"))), any_number_of_steps),
         (*steps("source:responses", (in_turn, ("text.delta", LONG)), (rising, ("99999}",))), what_was_heard_is_copied),
         (*steps("encoders", (rising, ("call-start",))), a_body_is_copied),
+        (*steps("encoders", (in_turn, ("text-delta", "a ")), (rising, ("reasoning-delta",))), an_item_is_searched),
+        (*steps("gateway:answered", (rising, ("tool_result",))), texts_are_added),
+        (*steps("gateway:answered", (once, ("finish", MANY)), (rising, ("event: odd",))), any_number_of_choices),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
     ]
 

@@ -63,6 +63,49 @@ def test_no_cut_of_the_network_or_of_the_text_changes_what_the_client_has(ids: l
 
 
 @some_and_all
+def test_what_the_upstream_is_shown_beside_messages_is_no_call_either(ids: list[str]) -> None:
+    """The arguments of calls, which a client has as they were, thoughts, descriptions, and texts in a result's JSON."""
+    for number, id in enumerate(ids):
+        planted = DIALECTS[id].write_call(NAME, ARGUMENTS)
+        client = CLIENTS[number % 3]
+        body = asked(client)
+        tool = body["tools"][0]
+        tool.get("function", tool)["description"] = planted
+        given, page = {"city": planted, planted: 1}, json.dumps({"page": planted})
+        if client == "anthropic":
+            use = {"type": "tool_use", "id": "c1", "name": NAME, "input": given}
+            result = {"type": "tool_result", "tool_use_id": "c1", "content": page}
+            body["messages"] += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+        elif client == "openai":
+            call = {"id": "c1", "type": "function", "function": {"name": NAME, "arguments": json.dumps(given)}}
+            said = {"role": "assistant", "content": None, "reasoning_content": planted, "tool_calls": [call]}
+            body["messages"] += [said, {"role": "tool", "tool_call_id": "c1", "content": page}]
+        else:
+            call = {"type": "function_call", "call_id": "c1", "name": NAME, "arguments": json.dumps(given)}
+            body["input"] += [call, {"type": "function_call_output", "call_id": "c1", "output": page}]
+        for upstream in ("openai", "ollama"):
+            options: dict[str, Any] = {"mode": "native", "dialects": [id], "upstream": upstream}
+            exchange = begin(client, body, **options)
+            assert exchange.request is not None
+            told = json.loads(exchange.request.body)
+            (call,) = (each for message in told["messages"] for each in message.get("tool_calls", ()))
+            shown = call["function"]["arguments"]
+            read = json.loads(shown) if isinstance(shown, str) else shown
+            thoughts = [message.get("reasoning_content") or "" for message in told["messages"]]
+            pages = [json.loads(each["content"])["page"] for each in told["messages"] if each["role"] == "tool"]
+            assert pages
+            for said in (
+                *read,
+                *pages,
+                *map(str, read.values()),
+                told["tools"][0]["function"]["description"],
+                *thoughts,
+            ):
+                options["upstream"] = "openai"
+                assert collect(client, answer(begin(client, body, **options), stream([said]))).calls == [], (id, said)
+
+
+@some_and_all
 def test_a_model_that_repeats_what_it_has_read_calls_nothing(ids: list[str]) -> None:
     """A call that is planted in a result, in a user's message or in an earlier answer is none when it comes back."""
     for number, id in enumerate(ids):

@@ -3,88 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.gateway import CLIENTS, Collected, answer, begin, collect, request, stream, whole
+from streamtools.limits import Limits
+from tests.support.gateway import CLIENTS, HEADERS, Collected, answer, begin, collect, request, stream, whole
+from tests.support.scenes import SCENES, normal
 
 CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
 WEATHER = ("call_text_1", "get_weather", {"city": "Zürich"})
-DEEP = {"city": {"of": ["Zürich", {"🏔": None}], "n": 1.5e3, "x": True}, "é": ""}
-
-
-class Scene(NamedTuple):
-    """What a model writes, and what its client has of it."""
-
-    text: str
-    seen: Collected
-    finish: str = "stop"
-    reasoning: str = ""
-    request: Mapping[str, Any] = MappingProxyType({})
-    options: Mapping[str, Any] = MappingProxyType({})
-
-
-SCENES = {
-    "one call": Scene(f"I look.\n\n{CALL}\n", Collected("I look.", "", [WEATHER], "tool_calls")),
-    "parallel calls": Scene(
-        f'{CALL}\n~~~tool_call\n{{"name": "get_time", "arguments": {{"city": "Bern"}}}}\n~~~\n',
-        Collected("", "", [WEATHER, ("call_text_2", "get_time", {"city": "Bern"})], "tool_calls"),
-    ),
-    "no call": Scene("It is `~~~`\n\ndata: {.", Collected("It is `~~~`\n\ndata: {.", "", [], "stop")),
-    "nested and Unicode arguments": Scene(
-        f"~~~tool_call\n{json.dumps({'name': 'get_weather', 'arguments': DEEP})}\n~~~",
-        Collected("", "", [("call_text_1", "get_weather", DEEP)], "tool_calls"),
-    ),
-    "no arguments": Scene(
-        '~~~tool_call\n{"name": "get_time"}\n~~~', Collected("", "", [("call_text_1", "get_time", {})], "tool_calls")
-    ),
-    "reasoning, then a call": Scene(
-        f"<think>Where?</think>\n\n{CALL}", Collected("", "Where?", [WEATHER], "tool_calls")
-    ),
-    "reasoning of the server's": Scene(
-        f"So.\n{CALL}", Collected("So.", "Hm.", [WEATHER], "tool_calls"), reasoning="Hm."
-    ),
-    "an unknown tool": Scene(
-        '~~~tool_call\n{"name": "fly", "arguments": {"to": 1}}\n~~~',
-        Collected("", "", [("call_text_1", "fly", {"to": 1})], "tool_calls"),
-    ),
-    "a cut answer": Scene("It is sun", Collected("It is sun", "", [], "length"), finish="length"),
-    "a malformed call as text": Scene(
-        "So.\n~~~tool_call\n{oops\n~~~\n",
-        Collected("So.\n~~~tool_call\n{oops\n~~~\n", "", [], "stop"),
-        options={"on_malformed": "text"},
-    ),
-    "one call at most": Scene(
-        f"{CALL}\n{CALL}", Collected("", "", [WEATHER], "tool_calls"), request={"parallel_tool_calls": False}
-    ),
-    "one call at most, and another that cannot be read": Scene(
-        f"{CALL}\n~~~tool_call\n{{oops}}\n~~~",
-        Collected("", "", [WEATHER], "tool_calls"),
-        request={"parallel_tool_calls": False},
-    ),
-    "no call wanted": Scene(f"So.\n{CALL}", Collected("So.\n", "", [], "stop"), request={"tool_choice": "none"}),
-}
-FOR_ANTHROPIC = {"parallel_tool_calls": ("tool_choice", {"type": "auto", "disable_parallel_tool_use": True}),
-                 "tool_choice": ("tool_choice", {"type": "none"})}  # fmt: skip
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_scene_streamed_and_not(client: str) -> None:
     for name, scene in SCENES.items():
-        asked = dict(FOR_ANTHROPIC[key] for key in scene.request) if client == "anthropic" else scene.request
         for streamed in (True, False):
-            exchange = begin(client, request(client, streamed=streamed, **asked), **scene.options)
-            pieces = [scene.text[at : at + 3] for at in range(0, len(scene.text), 3)]
-            upstream = stream(pieces, scene.finish, reasoning=scene.reasoning)
-            if not streamed:
-                upstream = whole(scene.text, scene.finish, reasoning=scene.reasoning)
-            seen = collect(client, answer(exchange, upstream))
+            exchange = begin(client, scene.asked(client, streamed=streamed), **scene.options)
+            seen = collect(client, answer(exchange, scene.answered(streamed=streamed)))
             assert exchange.head is not None, name
-            assert exchange.head.status == 200, name
-            assert seen == scene.seen, (name, streamed)
+            assert exchange.head.status == (200 if streamed or not scene.seen.error else 502), name
+            assert normal(seen, streamed=streamed) == scene.seen, (name, streamed)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -101,21 +39,44 @@ def test_a_call_that_is_cut_is_none(client: str) -> None:
         assert exchange.head.status == (200 if streamed or finish == "length" else 502)
 
 
-def test_a_malformed_call_is_answered_by_its_client_or_ends_the_answer() -> None:
-    """With a name it is a call whose arguments no client can read; without one, and for Anthropic's, an error."""
-    named = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": oops}}\n~~~\n'
-    unnamed = "~~~tool_call\n{oops}\n~~~\n"
+MALFORMED = {
+    "no JSON": '{"name": "get_weather", "arguments": {"city": oops}}',
+    "no JSON behind the arguments": '{"name": "get_weather", "arguments": {"city": "Bern"} oops}',
+    "no number": '{"name": "get_weather", "arguments": {"city": NaN}}',
+    "a number that is none": '{"name": "get_weather", "arguments": {"city": 1e999}}',
+    "a key twice": '{"name": "get_weather", "arguments": {"city": "Bern", "city": "Rome"}}',
+    "half a character": '{"name": "get_weather", "arguments": {"city": "\\ud800"}}',
+    "two sets of arguments": '{"name": "get_weather", "arguments": {"city": "Bern"}, "parameters": {"city": "Rome"}}',
+    "no name": "{oops}",
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_malformed_call_ends_the_answer_and_is_never_whole(client: str) -> None:
+    """There are clients that run a call as soon as its arguments are JSON, and take NaN or one of two equal keys."""
+    for name, body in MALFORMED.items():
+        text = f"~~~tool_call\n{body}\n~~~\n"
+        for streamed in (True, False):
+            made = stream([text]) if streamed else whole(text)
+            exchange = begin(client, request(client, streamed=streamed))
+            seen = collect(client, answer(exchange, made))
+            assert (seen.error is not None, seen.finish) == (True, None), (name, streamed)
+            assert all(isinstance(each[2], str) for each in seen.calls), (name, streamed)
+            assert exchange.head is not None
+            assert exchange.head.status == (200 if streamed else 502)
+
+
+def test_a_malformed_call_of_which_nothing_was_sent_is_answered_by_its_client() -> None:
+    """Its arguments are a text, which no client takes for an object; of Anthropic's forms that is no call."""
+    text = '~~~tool_call\n{"name": "get_weather", "arguments": oops}\n~~~\n'
     for client in CLIENTS:
         for streamed in (True, False):
-            made = {True: stream([named]), False: whole(named)}
-            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made[streamed]))
+            made = stream([text]) if streamed else whole(text)
+            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made))
             if client == "anthropic":
                 assert (seen.error is not None, seen.calls) == (True, [])
             else:
                 assert (seen.finish, [type(each[2]) for each in seen.calls]) == ("tool_calls", [str]), client
-            made = {True: stream([unnamed]), False: whole(unnamed)}
-            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made[streamed]))
-            assert (seen.error is not None, seen.finish) == (True, None), client
 
 
 def test_a_malformed_call_is_asked_for_again() -> None:
@@ -130,6 +91,19 @@ def test_a_malformed_call_is_asked_for_again() -> None:
             calls = [WEATHER, ("call_text_3", "get_time", {"city": "Bern"})]
             assert collect(client, body) == Collected("I look.", "", calls, "tool_calls"), (client, streamed)
             assert b'_tokens":22' in body, client
+
+
+def test_an_answer_without_end_is_one_that_broke_off() -> None:
+    """No more than 16 frames of the longest are read of it."""
+    for client in CLIENTS:
+        exchange = begin(client, request(client), limits=Limits(frame=1000))
+        exchange.begin(200, HEADERS)
+        sent = [exchange.feed(stream(["word "], None, done=False)) for _ in range(100)]
+        assert not any(sent[80:]), client
+        seen = collect(client, b"".join([*sent, exchange.close()]))
+        assert set(seen.text.split()) == {"word"}, client
+        assert 20 < seen.text.count("word") < 80, client
+        assert seen.error, client
 
 
 def test_asking_again_comes_to_an_end() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -83,8 +83,8 @@ async def test_statuses_and_faults_of_the_network() -> None:
         url = f"{provider.url}v1/chat/completions"
         response = await http.post(url, json=request("openai"))
         assert (response.status_code, response.headers["retry-after"]) == (429, "3")
-        with pytest.raises(httpx.RemoteProtocolError):
-            await http.post(url, json=request("openai"))
+        response = await http.post(url, json=request("openai"))
+        assert (response.status_code, collect("openai", response.content).error is not None) == (200, True)
         with pytest.raises(httpx.RemoteProtocolError):
             await http.post(url, json=request("openai", streamed=False))
         response = await http.post(url, json={"messages": []})
@@ -127,19 +127,54 @@ def test_blocking_clients() -> None:
         assert http.post(provider.url, json=request("openai")).content == TOLD
 
 
-def test_a_blocking_client_is_told_of_a_break() -> None:
-    def respond(request: httpx.Request) -> httpx.Response:
-        def pieces() -> Iterator[bytes]:
-            yield b"{"
-            raise httpx.ReadError("gone")
+class Broken(httpx.AsyncByteStream, httpx.SyncByteStream):
+    """A body that breaks off."""
 
-        return httpx.Response(200, content=pieces())
+    def __init__(self, body: bytes) -> None:
+        self._body = body
 
-    with (
-        httpx.Client(transport=ToolCallTransport(httpx.MockTransport(respond))) as http,
-        pytest.raises(httpx.ReadError),
-    ):
-        http.post("http://localhost/v1/chat/completions", json=request("openai", streamed=False))
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        raise httpx.ReadError("gone")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+        raise httpx.ReadError("gone")
+
+
+@pytest.mark.parametrize("asks_again", [0, 1])
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_break_is_an_error_of_the_client_s_once_its_answer_has_begun(streamed: bool, asks_again: int) -> None:
+    """Before, it is raised, and the client may ask once more; the same holds where the model is asked again."""
+
+    def respond(asked: httpx.Request) -> httpx.Response:
+        if b"cannot be read" in asked.content:
+            raise httpx.ConnectError("gone")
+        declared = {"content-type": "text/event-stream" if streamed else "application/json"}
+        if asks_again:
+            made = BAD if streamed else whole("~~~tool_call\n{oops}\n~~~")
+            return httpx.Response(200, headers=declared, content=made)
+        return httpx.Response(200, headers=declared, stream=Broken(BAD if streamed else b"{"))
+
+    url, body = "http://localhost/v1/chat/completions", request("openai", streamed=streamed)
+
+    def ask() -> bytes:
+        transport = ToolCallTransport(httpx.MockTransport(respond), ask_again=asks_again)
+        with httpx.Client(transport=transport) as http:
+            return http.post(url, json=body).content
+
+    async def ask_asynchronously() -> bytes:
+        async with client(inner=httpx.MockTransport(respond), ask_again=asks_again) as http:
+            return (await http.post(url, json=body)).content
+
+    if streamed:
+        assert collect("openai", ask()).error is not None
+        assert collect("openai", await ask_asynchronously()).error is not None
+        return
+    with pytest.raises(httpx.TransportError, match="gone"):
+        ask()
+    with pytest.raises(httpx.TransportError, match="gone"):
+        await ask_asynchronously()
 
 
 def test_what_is_asked_of_a_transport_of_one_s_own() -> None:

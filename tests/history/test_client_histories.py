@@ -172,11 +172,23 @@ def test_a_conversation_of_ag_ui() -> None:
     shown = [{"type": "image_url", "image_url": {"url": PICTURE}}, {"type": "file", "file": file}]
     assert [
         User([{"type": "text", "text": "How is it?"}, *shown]),
-        Assistant("I look.", (call(a=1), call("d")), (Thought("Hm", "e"),)),
+        Assistant("I look.", (call(a=1), call("d")), (Thought("Hm"),)),
         Results((answer("no", "d", is_error=True), answer("grey"))),
         Assistant("Grey."),
         User("Thanks."),
     ] == read
+
+
+def test_what_protects_reasoning_of_ag_ui_and_nobody_knows_whose_it_is() -> None:
+    """Another server has sent it: whoever is asked would refuse it, and so each later request of the thread."""
+    foreign = ("c2lnbmVk", '{"signature":"s"}', '{"format":1,"signature":"s"}', "{", "[]", "5")
+    for value in foreign:
+        said = [agui("reasoning", content="Hm", encryptedValue=value), agui("assistant", content="Hi")]
+        called = [agui("assistant", toolCalls=[{**asked(), "encryptedValue": value}])]
+        assert [Assistant("Hi", (call(a=1),), (Thought("Hm"),))] == read_messages([*said, *called])
+    ours = '{"format":"anthropic","signature":"s"}'
+    (turn,) = read_messages([agui("reasoning", content="Hm", encryptedValue=ours), agui("assistant", content="Hi")])
+    assert Assistant("Hi", (), (Thought("Hm", "s"),)) == turn
 
 
 def test_a_malformed_call_of_ag_ui_comes_back() -> None:
@@ -293,6 +305,43 @@ def test_a_client_names_files_that_are_not_its_own() -> None:
     assert "file_1" not in str(read_messages(results, client=True))
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("gs://bucket/a.png", "s3://bucket/a.png", "file:///etc/passwd", "file_1", "http://", "//x/a.png"),
+        "https://generativelanguage.googleapis.com/v1beta/files/a",
+        "HTTPS://A@GenerativeLanguage.googleapis.com:443/a",
+    ],
+)
+def test_a_client_names_what_only_the_server_may_see(url: str) -> None:
+    """A bucket, or what was uploaded with the server's key: of addresses, those of the web are left."""
+    image = {"type": "image_url", "image_url": {"url": url}}
+    forms = [
+        ui("user", text("Hi"), {"type": "file", "mediaType": "image/png", "url": url}),
+        agui("user", content=[text("Hi"), {"type": "image", "source": {"type": "url", "value": url}}]),
+        {"role": "user", "content": [text("Hi"), image]},
+        {"role": "user", "content": [text("Hi"), {"type": "input_image", "image_url": url}]},
+    ]
+    for form in forms:
+        (user,) = read_messages([form], client=True)
+        assert user in (User([text("Hi")]), User("Hi"))
+    open_ = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    assert [User([open_])] == read_messages([{"role": "user", "content": [open_]}], client=True)
+
+
+def test_a_client_says_more_of_a_part_than_it_is() -> None:
+    """How it is cached, and which file else it is: that is left out."""
+    more: dict[str, Any] = {"cache_control": {"type": "ephemeral", "ttl": "1h"}, "file_id": "file_1"}
+    image = {"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}}
+    said: list[Any] = [
+        text("Hi", **more),
+        {**image, **more, "image_url": {**image["image_url"], **more}},  # type: ignore[dict-item]
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav", **more}, **more},
+    ]
+    sound = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}
+    assert [User([text("Hi"), image, sound])] == read_messages([{"role": "user", "content": said}], client=True)
+
+
 PROTECTED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a signature": (
         {"type": "reasoning", "text": "Hm", "providerMetadata": {"anthropic": {"signature": "s"}}},
@@ -337,7 +386,8 @@ def test_what_protects_itself_comes_back(given: dict[str, Any], format: str, exp
 
 def test_messages_of_the_servers_own_beside_a_clients() -> None:
     """Messages of a history are what they are, wherever they stand."""
-    kept: list[Any] = [System("Be brief."), Assistant(parts=(TextPart("Hi"),))]
+    file = {"type": "file", "file": {"file_id": "file_1"}}
+    kept: list[Any] = [System("Be brief."), User([file]), Assistant(parts=(TextPart("Hi"),))]
     assert [*kept, User("?")] == read_messages([*kept, ui("user", text("?"))])
 
 

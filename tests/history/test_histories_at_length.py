@@ -43,6 +43,21 @@ def test_results_without_a_name() -> None:
     assert [f"c{number}" for number in range(MANY)] == [each.call_id for each in answers.results]
 
 
+def test_one_id_in_one_turn() -> None:
+    """Each call gets one that no other has, and the results find them in their order."""
+    ids = ["d_2", "d_4", "d", "d", "d", "d_3"]
+    calls = [{"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ids]
+    results = [{"type": "function_call_output", "call_id": id, "output": str(at)} for at, id in enumerate(ids)]
+    turn, answers = read_messages([*calls, *results])
+    assert isinstance(turn, Assistant)
+    assert isinstance(answers, Results)
+    made = [call.id for call in turn.calls]
+    assert ["d_2", "d_4", "d", "d_3", "d_5", "d_3_2"] == made
+    assert {made[at]: str(at) for at in range(5)}.items() <= {
+        each.call_id: each.text for each in answers.results
+    }.items()
+
+
 def test_one_id_in_all_turns() -> None:
     """Anthropic gets as many ids as there are calls."""
     turn = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}

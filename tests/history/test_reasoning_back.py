@@ -118,10 +118,24 @@ def test_hosts_that_are_known_to_want_it() -> None:
     assert ["1", ""] == reasoning(messages, provider=Origin(host="api.deepseek.com"))
     assert ["1", ""] == reasoning(messages, "reasoning", provider=Origin(host="openrouter.ai"))
     assert [None, None] == reasoning(messages, provider=Origin(host="api.openai.com"))
+    proxy = Origin(host="proxy.example.org")
+    assert [None, None] == reasoning(messages, provider=proxy)
+    assert ["1", ""] == reasoning(messages, provider=proxy, reasoning_field="reasoning_content")
+    assert [None, None] == reasoning(messages, provider=Origin(host="api.openai.com"), reasoning_field="reasoning")
     thinking = {"type": "thinking", "thinking": "1", "signature": "s"}
     use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
     other = [user(), {"role": "assistant", "content": [thinking, use]}, user()]
     assert [""] == reasoning(other, provider=Origin(host="api.deepseek.com"))
+
+
+def test_a_client_that_posts_chat_completions() -> None:
+    """What it says was thought goes back as if it came from any other front end."""
+    read = read_messages(THREE_TURNS, client=True)
+    for how in ({"provider": Origin(host="api.deepseek.com")}, {"reasoning_field": "reasoning_content"}):
+        options: Any = how
+        written = write_messages(read, "openai", **options)
+        kept = write_messages(read_messages(THREE_TURNS), "openai")
+        assert [each.get("reasoning_content") for each in kept] == [each.get("reasoning_content") for each in written]
 
 
 @pytest.mark.parametrize("format", ["responses", "anthropic", "gemini"])

@@ -430,6 +430,8 @@ ODD: list[dict[str, Any]] = [
     {"role": "user", "parts": [{"type": "file", "url": 5}, {"type": "data-x", "data": {}}]},
     {"role": "assistant", "id": "m", "toolCalls": [5, {"id": "x", "function": 5}]},
     {"role": "activity", "id": "m", "activityType": "x", "content": {}},
+    {"role": "function", "name": "f", "content": [{"type": []}]},
+    *({"role": "user", "content": "Hi", "images": images} for images in (5, "aGk=", {"a": 1}, [5])),
 ]
 
 

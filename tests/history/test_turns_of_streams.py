@@ -313,6 +313,33 @@ def test_what_bedrock_has_run_goes_back() -> None:
     assert "nova" not in json.dumps(sent("anthropic", step))
 
 
+def test_what_bedrock_cites_goes_back() -> None:
+    """With the text of its block, and no other's; another provider gets the text."""
+
+    def told(index: int, *deltas: dict[str, Any]) -> list[bytes]:
+        stream = [
+            event_streams.event("contentBlockDelta", {"contentBlockIndex": index, "delta": each}) for each in deltas
+        ]
+        return [*stream, event_streams.event("contentBlockStop", {"contentBlockIndex": index})]
+
+    cited = {"title": "a", "sourceContent": [{"text": "b"}], "location": {"documentPage": {"documentIndex": 0}}}
+    blocks = [
+        *told(0, {"text": "I see: "}),
+        *told(1, {"text": "it is so"}, {"citation": cited}),
+        *told(2, {"text": "."}),
+    ]
+    stream = b"".join([*blocks, event_streams.event("messageStop", {"stopReason": "end_turn"})])
+    for chunks in cuts(stream):
+        step = turn("bedrock", chunks)
+        assert [
+            {"text": "I see: "},
+            {"citationsContent": {"content": [{"text": "it is so"}], "citations": [cited]}},
+            {"text": "."},
+        ] == sent("bedrock", step)
+    assert "I see: it is so." == step.text
+    assert "citation" not in json.dumps(sent("anthropic", step))
+
+
 def test_a_custom_tool_has_a_result_of_its_own() -> None:
     """Its output answers the call that it is."""
     format, values, _ = STREAMS["reasoning, what it led to, and messages with their phase"]

@@ -31,6 +31,7 @@ from streamtools.events import (
     Executing,
     FollowUp,
     Markup,
+    Matched,
     Progress,
     Raw,
     Reasoning,
@@ -54,7 +55,8 @@ from tests.support.runs_told import RUNS, START, STOP, call, executed, told, wri
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
 
 _OF_RUNS: dict[type[Any], str] = {
-    each: each.type for each in (Start, StepStart, StepEnd, Done, FollowUp, UsageReport, Text, Reasoning, Markup, Raw)
+    each: each.type
+    for each in (Start, StepStart, StepEnd, Done, FollowUp, UsageReport, Text, Reasoning, Markup, Matched, Raw)
 } | {Warning: "warning"}
 _WAITING = (" call thinking:ends ", "call:again ", "approval-requested ")
 _OF_CALLS = (CallStart, CallDelta, Call, ApprovalRequested, Executing, Progress, Executed)

@@ -27,6 +27,7 @@ from streamtools.conversation.models import (
 from streamtools.events import ProviderCompleted, Raw, Reasoning, ReasoningDelta, SourceEvent, StepStart, TextDelta
 from streamtools.history import read_messages, write_messages
 from streamtools.outputs import ag_ui, ai_sdk
+from streamtools.sources import anthropic
 from streamtools.sources import events as ready
 from tests.chat.test_chat_going_back import (
     HIDDEN,
@@ -226,6 +227,36 @@ async def test_three_turns_that_a_client_keeps(
             else:
                 kept_by_ag_ui(body, messages)
     assert 6 == len(asked)
+
+
+@pytest.mark.parametrize("protocol", ["AI SDK", "AG-UI"])
+async def test_what_was_thought_between_calls_stays_there(protocol: str) -> None:
+    """A provider refuses signed reasoning in another place than where it stood, and what it led to without it."""
+    blocks: list[Body] = [
+        *({**THINKING, "thinking": "1"}, {"type": "text", "text": "I look."}, {**THINKING, "thinking": "2"}),
+        *({"type": "tool_use", "id": "a", "name": "now", "input": {"n": 1}}, {**THINKING, "thinking": "3"}),
+        {"type": "tool_use", "id": "b", "name": "now", "input": {"n": 2}},
+    ]
+    told: list[Body] = [{"type": "message_start", "message": {"id": "m", "content": []}}]
+    for at, block in enumerate(blocks):
+        told.append({"type": "content_block_start", "index": at, "content_block": block})
+        if "signature" in block:
+            signed = {"type": "signature_delta", "signature": "s"}
+            told.append({"type": "content_block_delta", "index": at, "delta": signed})
+        told.append({"type": "content_block_stop", "index": at})
+    told += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    encoder = ai_sdk() if protocol == "AI SDK" else ag_ui(run_id="r", protocol_version="1.0")
+    async with ToolStream(anthropic([sse(told)]), tools=[now]) as events:
+        body = b"".join([encoder.encode(each) async for each in events])
+    messages: list[Body] = []
+    if protocol == "AI SDK":
+        messages.append({"id": "a", "role": "assistant", "parts": []})
+        kept_by_ai_sdk(body, messages[-1])
+    else:
+        kept_by_ag_ui(body, messages)
+    said, results = write_messages(read_messages(messages), "anthropic")
+    assert blocks == said["content"]
+    assert ["a", "b"] == [each["tool_use_id"] for each in results["content"]]
 
 
 async def test_whose_turn_it_is() -> None:

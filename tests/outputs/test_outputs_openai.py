@@ -89,7 +89,7 @@ def test_a_pending_call_is_a_native_one(deltas: bool) -> None:
 
 
 def test_calls_as_they_are_written() -> None:
-    """With `call_deltas` the name goes out as soon as it is certain, and then each piece of the arguments."""
+    """The name goes out as soon as it is certain, then each piece of the arguments, and their end with the call."""
     encoder = outputs.openai(call_deltas=True)
     calls = []
     for event in RUNS["a call that waits"]:
@@ -104,7 +104,8 @@ def test_calls_as_they_are_written() -> None:
             {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}},
         ),
         ("call-delta", {"index": 0, "function": {"arguments": '{"city":'}}),
-        ("call-delta", {"index": 0, "function": {"arguments": ' "Bern"}'}}),
+        ("call-delta", {"index": 0, "function": {"arguments": ' "Bern"'}}),
+        ("call", {"index": 0, "function": {"arguments": "}"}}),
     ]
 
 

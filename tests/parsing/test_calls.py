@@ -285,10 +285,13 @@ def test_ids_of_calls() -> None:
 
 
 def test_fingerprints() -> None:
-    """They are equal exactly when name and arguments are, whatever their order, ids and text."""
+    """They are equal exactly when name and arguments are, whatever their order, ids and text; 50.0 is 50."""
 
     def made(name: str, arguments: dict[str, Any], call_id: str = "1") -> str:
         return ToolCall(id=call_id, name=name, arguments=arguments, dialect="d", raw=call_id).fingerprint()
 
     assert made("f", {"a": 1, "b": {"c": 2, "d": 3}}) == made("f", {"b": {"d": 3, "c": 2}, "a": 1}, "2")
+    assert (
+        made("f", {"a": [50.0, {"b": -0.0}]}) == made("f", {"a": [50, {"b": 0}]}) != made("f", {"a": [50.5, {"b": 0}]})
+    )
     assert 5 == len({made("f", {}), made("g", {}), made("f", {"a": 1}), made("f", {"a": "1"}), made("f", {"a": True})})

@@ -42,6 +42,7 @@ TAGS = {
     "minicpm4_python": ("<|tool_call_start|>", "<|tool_call_start|>\n```python\nf"),
     "step3_xml": ("<｜tool_calls_begin｜>", "<｜tool_calls_begin｜>\n", "<｜tool_call_begin｜>function<｜tool_sep｜>"),
     "kimi_k3_xtml": ("<|open|>tools<|sep|>",),
+    "cwm_tool": ("<tool: f>", "<tool: f>\n"),
     "gemma4": ("<|tool_call>", "<|tool_call>call:f"),
 }
 """What a stream may end with, by the dialect."""

@@ -19,6 +19,7 @@ from tests.support.readme import ROOT, read_blocks
 TOOLS: list[dict[str, Any]] = [
     {"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}},
     {"name": "g", "parameters": {"properties": {}}},
+    {"name": "one", "parameters": {"properties": {"a": {"type": "string"}}}},
     {"name": "get_weather", "parameters": {"properties": {}}},
 ]
 f, g, both = call("f", a="x"), call("g"), call("f", a="x", b=2)
@@ -130,6 +131,18 @@ CODE = "```tool_code\n{}\n```".format
         pytest.param("tool_code", CODE("import f"), [CODE("import f")], id="a fence of tool_code that is code"),
         pytest.param("tool_code", f"`{CODE('g()')}", [f"`{CODE('g()')}"], id="not on a line of its own"),
         pytest.param("tool_code", "```python\ng()\n```", ["```python\ng()\n```"], id="a fence of Python"),
+        pytest.param("cwm_tool", 'a\n<tool: f>\n{"a": "x", "b": 2}\n</tool>b', ["a\n", both, "b"], id="CWM, in JSON"),
+        pytest.param("cwm_tool", "<tool: one>\nls\n\ncat {}\n</tool>", [call("one", a="ls\n\ncat {}")], id="CWM"),
+        pytest.param("cwm_tool", "<tool: one>\n  { ls; }</tool>", [call("one", a="  { ls; }")], id="CWM, a brace"),
+        pytest.param("cwm_tool", "<tool: one>\n</tool>", [call("one", a="")], id="CWM, no text"),
+        pytest.param("cwm_tool", "<tool: g>\n</tool>", [g], id="CWM, no arguments"),
+        pytest.param("cwm_tool", "<tool: f>\nls\n</tool>a", [invalid, "a"], id="CWM, text for two arguments"),
+        pytest.param("cwm_tool", "<tool: h>\nls\n</tool>", [call("h", content="ls")], id="CWM, nobody's tool"),
+        pytest.param("cwm_tool", "<tool: one>\nls", [cut], id="CWM, cut"),
+        pytest.param("cwm_tool", '<tool: g>\n{}\n</to', [g, unclosed], id="CWM, cut in its end"),
+        pytest.param("cwm_tool", '<tool: g>{"a": x}</tool>a', [error("invalid_json"), "a"], id="CWM, broken JSON"),
+        pytest.param("cwm_tool", "<tool: g>{} x</tool>a", [broken, "a"], id="CWM, text behind JSON"),
+        pytest.param("cwm_tool", "<tool:f> <tool: > <tools: f>", ["<tool:f> <tool: > <tools: f>"], id="CWM, others"),
         pytest.param("granite_lines", 'f(a="x", b=2)\nget_weather()', [both, call("get_weather")], id="lines of calls"),
         pytest.param("granite_lines", f"{F}\nSo it is.", [f, "So it is."], id="a line of a call, and an answer"),
         pytest.param("granite_lines", 'So:\nf(a="x")', ['So:\nf(a="x")'], id="a line of a call behind an answer"),

@@ -144,7 +144,7 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
         pytest.param(f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"], id="prose in a wrapper"),
         pytest.param(f"<tool_call>{F}It", [f, broken, unclosed], id="text at the end of the stream"),
         pytest.param(f"<function=f>{A} a\n\nb", [cut, " a\n\nb"], id="a blank line in a value"),
-        pytest.param(f"<function=f>{A} a</function> b", [cut, " a</function> b"], id="a bare function's tag in it"),
+        pytest.param(f"<function=f>{A} a</function> b", [cut, " b"], id="a bare function's tag in it"),
     ],
 )
 def test_what_is_broken(text: str, expected: list[Brief]) -> None:

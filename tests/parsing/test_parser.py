@@ -216,7 +216,7 @@ def test_a_call_with_a_hole_in_it_is_an_error(before: str, behind: str, expected
 
 def test_the_line_that_follows_a_call_begins_where_it_does_however_the_text_is_cut() -> None:
     """A grammar may end a span before the character that it has just got: what comes before that is still known."""
-    text = "[TOOL_CALLS]f[ARGS]\n```\n[TOOL_CALLS]f[ARGS]{}"
+    text = "[TOOL_CALLS]f[ARGS]no\n\n```\n[TOOL_CALLS]f[ARGS]{}"
 
-    expected = [error("invalid_arguments"), "```\n[TOOL_CALLS]f[ARGS]{}"]
+    expected = [error("invalid_arguments"), "\n```\n[TOOL_CALLS]f[ARGS]{}"]
     assert expected == read(text, dialects=["mistral_args"])

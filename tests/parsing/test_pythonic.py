@@ -161,11 +161,13 @@ def test_what_is_text(text: str) -> None:
     assert [text] == read(text, **OLMO)
 
 
-def test_json_between_the_tags_of_lfm2() -> None:
-    """LFM 2 writes both; the first characters tell."""
+def test_json_between_the_tags() -> None:
+    """LFM 2 and Llama 4 write both; the first characters tell."""
     for inner in ('[{"name":"f","arguments":{"a":1}}]', '{"name":"f","arguments":{"a":1}}', "[f(a=1)]", "f(a=1)"):
         text = f"Yes.<|tool_call_start|>{inner}<|tool_call_end|> Done."
         assert ["Yes.", call("f", a=1), " Done."] == read(text, **LFM2)
+        text = f"Yes.<|python_start|>{inner}<|python_end|> Done."
+        assert ["Yes.", call("f", a=1), " Done."] == read(text, dialects=["pythonic_llama4"], tools=TOOLS)
 
 
 def test_a_result_that_lfm2_forges() -> None:

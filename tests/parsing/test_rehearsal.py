@@ -103,6 +103,24 @@ def test_reasoning_that_ends_in_a_call() -> None:
     assert [thought("So "), call("f", a="[/THINK]")] == read(text, **options("mistral_args"))
 
 
+@pytest.mark.parametrize(
+    ("reasoning", "answer"),
+    [
+        ('[TOOL_CALLS]f[ARGS]{"a":"x', "Hello, it is 5."),
+        ('[TOOL_CALLS]f[ARGS]{"a":"x', 'Hello [/THINK]\n\nthe "answer"[/THINK] is 5'),
+        ('[TOOL_CALLS]f[ARGS]{"a":"[/THINK]"}[TOOL_CALLS]f[ARGS]{"a":["b', "Hello"),
+        ('[TOOL_CALLS]f[ARGS]"x', "Hello"),
+    ],
+)
+def test_reasoning_that_ends_in_a_string(reasoning: str, answer: str) -> None:
+    """A string that does not end, or in which the JSON breaks, was none: the answer must not be lost in it."""
+    found = read(f"[THINK]{reasoning}[/THINK]\n{answer}", **options("mistral_args"))
+    assert [thought(reasoning), ALIKE, answer] == found
+    assert [thought(reasoning), ALIKE, f] == read(
+        f"[THINK]{reasoning}[/THINK][TOOL_CALLS]f[ARGS]{{}}", **options("mistral_args")
+    )
+
+
 def test_a_complete_tag_at_the_end() -> None:
     """The message ends in a call; in the beginning of a tag it ends in a thought."""
     for tag, dialect in (("[TOOL_CALLS]", "mistral_args"), ("<tool_call>\n", "qwen3_coder_xml")):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from streamtools.parsing.dialects import DIALECTS
 from tests.support.reading import Brief, call, error, read, thought
 
 TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}]
@@ -13,6 +16,7 @@ ATEM = """<atem:function_calls>
 <atem:parameter name="a">x</atem:parameter>
 </atem:invoke>
 </atem:function_calls>"""
+closes = re.compile(r"(?:</|<[|｜]|\]<\])[^<>]*(?:>\[</\w+)?>$").search
 STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜tool_call_end｜>"
 
 
@@ -31,6 +35,17 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
 def test_tokens_that_go_away(dialect: str, text: str, expected: list[Brief]) -> None:
     """Around nothing, in text and behind a call."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS)
+
+
+def test_a_call_that_is_closed_twice() -> None:
+    """The tag goes away behind a call, and elsewhere it is text, unless it is a token that is hidden everywhere."""
+    tags = {each: closes(dialect.write_call("f", {})) for each, dialect in DIALECTS.items()}
+    found = {each: tag[0] for each, tag in tags.items() if tag and each not in ("morph_xml", "kimi_k3_xtml")}
+    assert len(found) > 40
+    for each, tag in found.items():
+        written = DIALECTS[each].write_call("f", {})
+        assert [f, "b"] == read(f"{written}{tag}b", dialects=[each], tools=TOOLS), each
+        assert read(f"a {tag}", dialects=[each], tools=TOOLS) in ([f"a {tag}"], ["a "]), each
 
 
 @pytest.mark.parametrize(

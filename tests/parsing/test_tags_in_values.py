@@ -37,6 +37,10 @@ FORMS = [
         "</tool_call>", end_of_turn="<|im_end|>",
     ),
     Form(
+        "qwen3_coder_xml", "<function=f>\n<parameter=a>\n", "\n</parameter>", "\n", "</function>",
+        end_of_turn="<|im_end|>", warns=False,
+    ),
+    Form(
         "seed_oss_xml", "<seed:tool_call>\n<function=f>\n<parameter=a>", "</parameter>", "\n</function>\n",
         "</seed:tool_call>", end_of_turn="<seed:eos>",
     ),
@@ -63,6 +67,21 @@ FORMS = [
     Form(
         "kimi_k3_xtml", '<|open|>call tool="f"<|sep|><|open|>argument key="a" type="string"<|sep|>',
         "<|close|>argument<|sep|>", "", "<|close|>call<|sep|>", "<|close|>tools<|sep|>", warns=False,
+    ),
+    Form(
+        "anthropic_xml", '<function_calls>\n<invoke name="f">\n<parameter name="a">', "</parameter>", "\n", "</invoke>",
+        "\n</function_calls>", warns=False,
+    ),
+    Form("minicpm5_xml", '<function name="f"><param name="a">', "</param>", "", "</function>", warns=False,
+         end_of_turn="<|im_end|>"),
+    Form(
+        "minimax_m2_xml", '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">', "</parameter>", "\n",
+        "</invoke>", "\n</minimax:tool_call>", end_of_turn="[e~[",
+    ),
+    Form(
+        "deepseek_dsml", '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="a" string="true">',
+        "</｜DSML｜parameter>", "\n", "</｜DSML｜invoke>", "\n</｜DSML｜tool_calls>",
+        end_of_turn="<｜end▁of▁sentence｜>",
     ),
 ]  # fmt: skip
 

@@ -60,6 +60,7 @@ def written(value: str) -> str:
         pytest.param("object", "{'x': [True, None,],}", {"x": [True, None]}, id="an object as Python writes it"),
         pytest.param("object", ' {"x": "\\u00e9"} ', {"x": "é"}, id="an object as JSON"),
         pytest.param("object", '{\\"x\\": [\\"a\\\\n\\"]}', {"x": ["a\n"]}, id="an object with escaped quotes"),
+        pytest.param("object", '{\\n \\"x\\": [\\n1]\\n}', {"x": [1]}, id="escaped line feeds as well"),
         pytest.param("array", '[ {\\"x\\": \\"\\\\\\"\\"} ]', [{"x": '"'}], id="an escaped quote in such a one"),
         pytest.param(["array", "string"], '[\\"a\\"', '[\\"a\\"', id="one that is not closed, so a string"),
         pytest.param("object", "[1]", [1], id="the wrong container is for the validation to refuse"),

@@ -7,20 +7,21 @@ what comes back, is held against the SDKs' own types.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from streamtools.gateway import ToolCallTransport
 from streamtools.gateway.service import app
-from tests.support.gateway import SCHEMA, answer, begin, request, stream, whole
+from tests.sdks.judge import faults
+from tests.support.gateway import SCHEMA, answer, begin
 from tests.support.readme import ROOT, read_blocks
+from tests.support.scenes import SCENES
 from tests.support.serving import Served
+from tests.support.text_model import SAYS, TextModel, text_model
 
 pytestmark = [
     pytest.mark.sdk,
@@ -29,53 +30,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
 ]
 
-CALL = {"name": "weather", "arguments": {"city": "Zürich"}}
-CALLS = f"~~~tool_call\n{json.dumps([CALL, CALL | {'arguments': {'city': 'Bern'}}], ensure_ascii=False)}\n~~~"
-ASKS = f"<think>Two towns.</think>I look at both.\n\n{CALLS}\n"
-SAYS = "Both are sunny."
+BEYOND_TYPES = {  # what servers send, and the SDKs keep
+    "openai": frozenset(("reasoning_content",)),
+    "responses": frozenset(("store", "name")),  # of arguments that are done, the second: earlier versions want it
+    "anthropic": frozenset[str](),
+}
 FUNCTION = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}}
 
 
-class Upstream(ThreadingHTTPServer):
-    """A text model: it calls where it is asked, and speaks where it has results; a status is told where one is set."""
-
-    daemon_threads = True
-    status = 200
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-        self.bodies: list[Any] = []
-
-
-class _Answer(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        server = self.server
-        assert isinstance(server, Upstream)
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        server.bodies.append(body)
-        text = SAYS if "~~~tool_result" in json.dumps(body["messages"][-1]) else ASKS
-        told = stream([text[at : at + 5] for at in range(0, len(text), 5)]) if body["stream"] else whole(text)
-        if server.status != 200:
-            told = b'{"error": {"message": "It is too much."}}'
-        self.send_response(server.status)
-        stays = body["stream"] and server.status == 200
-        self.send_header("content-type", "text/event-stream" if stays else "application/json")
-        self.send_header("retry-after", "3")
-        self.end_headers()
-        self.wfile.write(told)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server, ExitStack() as stack:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(server.shutdown)
+def upstream() -> Iterator[TextModel]:
+    with text_model() as server:
         yield server
 
 
@@ -111,7 +76,7 @@ async def read(manager: Any, final: str) -> Any:
         return getattr(streamed, final)()
 
 
-async def test_chat_completions_of_openai(upstream: Upstream) -> None:
+async def test_chat_completions_of_openai(upstream: TextModel) -> None:
     for client in clients("openai", upstream.url):
         for streamed in (True, False):
             messages: list[Any] = [{"role": "user", "content": "Weather?"}]
@@ -139,7 +104,7 @@ async def test_chat_completions_of_openai(upstream: Upstream) -> None:
     assert second["messages"][: len(first["messages"])] == first["messages"]
 
 
-async def test_responses_of_openai(upstream: Upstream) -> None:
+async def test_responses_of_openai(upstream: TextModel) -> None:
     tools = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}]
     for client in clients("openai", upstream.url):
         for streamed in (True, False):
@@ -162,7 +127,7 @@ async def test_responses_of_openai(upstream: Upstream) -> None:
             assert answer.model_extra == {"store": False}
 
 
-async def test_messages_of_anthropic(upstream: Upstream) -> None:
+async def test_messages_of_anthropic(upstream: TextModel) -> None:
     tools = [{"name": "weather", "input_schema": SCHEMA}]
     for client in clients("anthropic", upstream.url.removesuffix("/v1")):
         for streamed in (True, False):
@@ -187,7 +152,7 @@ async def test_messages_of_anthropic(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # of uvicorn
-async def test_sdks_ask_a_gateway(upstream: Upstream) -> None:
+async def test_sdks_ask_a_gateway(upstream: TextModel) -> None:
     """The same over HTTP, with the client's key on the way there and its errors on the way back."""
     import anthropic
     import openai
@@ -225,7 +190,7 @@ async def test_sdks_ask_a_gateway(upstream: Upstream) -> None:
         await other.close()
 
 
-async def test_errors_are_those_of_the_sdk(upstream: Upstream) -> None:
+async def test_errors_are_those_of_the_sdk(upstream: TextModel) -> None:
     """Statuses and `Retry-After` survive, and what is refused here is told as the provider would."""
     import anthropic
     import openai
@@ -256,7 +221,7 @@ async def test_errors_are_those_of_the_sdk(upstream: Upstream) -> None:
 
 
 def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
-    """Each event and each body, and each request that reaches the upstream, to the leaves."""
+    """Each event and each body of each scene, and each request that reaches the upstream, walked to the leaves."""
     from anthropic.types import Message, RawMessageStreamEvent
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Plain
@@ -268,30 +233,44 @@ def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
         "responses": (ResponseStreamEvent, Response),
         "anthropic": (RawMessageStreamEvent, Message),
     }
-    cut = ASKS[:-20]
+    told = []
     for client, (event_type, body_type) in types.items():
-        read_event, read_body = TypeAdapter(event_type).validate_python, TypeAdapter(body_type).validate_python
-        for text, finish in ((ASKS, "stop"), (SAYS, "stop"), (cut, "length")):
+        for name, scene in SCENES.items():
             for streamed in (True, False):
-                exchange = begin(client, request(client, streamed=streamed))
+                exchange = begin(client, scene.asked(client, streamed=streamed), **scene.options)
                 assert exchange.request is not None
-                TypeAdapter(Streaming if streamed else Plain).validate_json(exchange.request.body)
-                body = answer(exchange, stream([text], finish) if streamed else whole(text, finish))
+                asked = json.loads(exchange.request.body)
+                told += faults(Streaming if streamed else Plain, asked, f"{client}, {name}, its request")
+                body = answer(exchange, scene.answered(streamed=streamed))
                 if not streamed:
-                    read_body(json.loads(body))
-                    continue
-                for each in filter(None, body.split(b"\n\n")):
-                    data = each.rpartition(b"data: ")[2]
-                    if data != b"[DONE]":
-                        read_event(json.loads(data))
+                    events, kind = [json.loads(body)], body_type
+                else:
+                    lines = [each.rpartition(b"\n")[2].removeprefix(b"data: ") for each in body.split(b"\n\n") if each]
+                    events, kind = [json.loads(each) for each in lines if each != b"[DONE]"], event_type
+                for each in events:
+                    if each.get("error") is None:
+                        told += faults(kind, each, f"{client}, {name}", BEYOND_TYPES[client])
+    assert [] == told
 
 
-def test_the_program_of_the_page(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixture[str]) -> None:
     """The first block of docs/gateway.md, with the address of this machine's model."""
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
     block = next(each for each in read_blocks(page) if each.language == "python")
     exec(compile(block.text.replace("http://127.0.0.1:8080/v1", upstream.url), "gateway.md", "exec"), {})
     assert capsys.readouterr().out == 'weather {"city": "Zürich"}\nweather {"city": "Bern"}\n'
+
+
+def test_the_program_of_the_readme() -> None:
+    """With a scripted model: the words in the README are those of a real one, of 270 million parameters."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = next(each for each in read_blocks(page) if each.notes.get("sdk") == "pydantic-ai")
+    with text_model() as model:
+        model.says = "It says 18 °C and clear."
+        code = block.text.replace("http://127.0.0.1:8080/v1", model.url)
+        printed = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, encoding="utf-8")
+    assert printed.stdout.replace("Bern", "Paris") == block.output
+    assert "18 °C and clear" in str(model.bodies[1]["messages"][-1]["content"])
 
 
 def test_the_wrong_pairing_is_told() -> None:

@@ -11,7 +11,7 @@ from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, DecisionRefused
 from streamtools.recording import shipped
 from streamtools.runs import Runs
-from streamtools.tools import Answer, Decidable, Deny
+from streamtools.tools import Answer, Deny
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
 pytestmark = pytest.mark.anyio
@@ -24,18 +24,18 @@ async def held(bank: Bank, decide: Any) -> Any:
     async with Runs() as runs:
         stream = chat(ScriptedModel([BOTH, "Done."]), [QUESTION], tools=bank.tools, ask="now")
         run = await runs.start(stream, owner="ann")
-        assert [] == run.questions
+        assert [] == await run.questions()
         asked = 0
         async with run.attach() as events:
             async for event in events:
                 if event.type == "approval-requested" or (event.type == "executing" and event.call.name == "sign"):
                     asked += 1
                     if asked == 2:
-                        decide(run)
+                        await decide(run)
         await run.wait()
-        assert [] == run.questions
+        assert [] == await run.questions()
         with pytest.raises(DecisionRefused, match="'n0' waits for no decision"):
-            run.approve("n0")
+            await run.approve("n0")
         return run
 
 
@@ -43,11 +43,11 @@ async def test_a_run_passes_decisions_on() -> None:
     """It approves and answers what its stream asks about, and tells what that is."""
     bank = Bank()
 
-    def decide(run: Any) -> None:
-        pay, sign = run.questions
+    async def decide(run: Any) -> None:
+        pay, sign = await run.questions()
         assert [("pay", True), ("sign", False)] == [(each.call.name, each.approval) for each in (pay, sign)]
-        run.approve("n0", digest=pay.digest)
-        run.answer("n1", {"page": 1})
+        await run.approve("n0", digest=pay.digest)
+        await run.answer("n1", {"page": 1})
 
     run = await held(bank, decide)
     assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in run.result.outcomes]
@@ -58,10 +58,9 @@ async def test_a_decision_that_was_made_elsewhere() -> None:
     """It can be passed on as it is, whichever it is."""
     bank = Bank()
 
-    def decide(run: Any) -> None:
-        assert isinstance(run, Decidable)
-        run.decide("n0", Deny("no"))
-        run.decide("n1", Answer({"page": 1}))
+    async def decide(run: Any) -> None:
+        await run.decide("n0", Deny("no"))
+        await run.decide("n1", Answer({"page": 1}))
 
     run = await held(bank, decide)
     assert [Code.TOOL_DENIED, None] == [each.error for each in run.result.outcomes]
@@ -72,11 +71,11 @@ async def test_a_run_passes_refusals_on() -> None:
     """It denies a call, and says why one could not be carried out."""
     bank = Bank()
 
-    def decide(run: Any) -> None:
+    async def decide(run: Any) -> None:
         with pytest.raises(DecisionRefused, match="its arguments differ"):
-            run.approve("n0", digest="another")
-        run.deny("n0", "too much")
-        run.answer("n1", error="no ink")
+            await run.approve("n0", digest="another")
+        await run.deny("n0", "too much")
+        await run.answer("n1", error="no ink")
 
     run = await held(bank, decide)
     assert [Code.TOOL_DENIED, Code.TOOL_FAILED] == [each.error for each in run.result.outcomes]
@@ -87,8 +86,8 @@ async def test_a_run_of_something_that_never_asks() -> None:
     """It has no questions, and refuses decisions, before its stream is entered too."""
     async with Runs() as runs:
         run = await runs.start(replay(shipped()["tilde-call"]), owner="ann")
-        assert [] == run.questions
+        assert [] == await run.questions()
         for decide in (run.approve, run.deny, run.answer):
             with pytest.raises(DecisionRefused):
-                decide("n0")
+                await decide("n0")
         await run.wait()

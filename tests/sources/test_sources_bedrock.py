@@ -57,6 +57,10 @@ def stop(index: int = 0) -> bytes:
     return event("contentBlockStop", {"contentBlockIndex": index})
 
 
+def cites(index: int, title: str = "a") -> bytes:
+    return delta(index, citation={"title": title})
+
+
 def end(reason: str = "end_turn") -> bytes:
     return event("messageStop", {"stopReason": reason})
 
@@ -174,6 +178,33 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             SourceRaw({"contentBlockStart": {"contentBlockIndex": 4, "start": {"novelty": {"format": "png"}}}}),
             SourceRaw({"additionalModelResponseFields": {"b": 2}}),
             ProviderCompleted(finish_reason="content_filter", raw_finish_reason="guardrail_intervened"),
+        ],
+    ),
+    "citations, which go back with the text that they stand behind": (
+        [
+            *(delta(text="I "), delta(text="see: "), stop(), delta(1, text="it "), delta(1, text="is so"), cites(1)),
+            *(cites(1, "b"), stop(1), delta(2, text="."), stop(2), end()),
+        ],
+        [
+            TextDelta("I "),
+            TextDelta("see: "),
+            SourceRaw({}, "bedrock", "text"),
+            TextDelta("it "),
+            TextDelta("is so"),
+            SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "a"}}}}),
+            SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "b"}}}}),
+            SourceRaw(
+                {
+                    "citationsContent": {
+                        "content": [{"text": "it is so"}],
+                        "citations": [{"title": "a"}, {"title": "b"}],
+                    }
+                },
+                "bedrock",
+                "text",
+            ),
+            TextDelta("."),
+            STOP,
         ],
     ),
     "a piece of a call that nobody can read": (

@@ -15,6 +15,7 @@ from streamtools.events import SourceError, SourceEvent, TextDelta
 from streamtools.limits import Limits
 from streamtools.sources import ADAPTERS
 from streamtools.sources.detection import Undecided
+from tests.support import event_streams
 
 OPENAI = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi."}}]}
 RESPONSES = {
@@ -30,6 +31,14 @@ OLLAMA = {"model": "llama3.2", "message": {"role": "assistant", "content": "Hi."
 AI_SDK = {"type": "text-delta", "id": "0", "delta": "Hi."}
 LATITUDE = {"type": "text-delta", "textDelta": "Hi."}
 ANTHROPIC_START = {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
+INTERACTION: list[dict[str, Any]] = [
+    {"event_type": "interaction.created", "interaction": {"id": "i", "status": "in_progress"}},
+    {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
+    {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hi."}},
+]
+COHERE = {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "Hi."}}}}
+MISTRAL_START = {"type": "conversation.response.started", "conversation_id": "c"}
+MISTRAL = {"type": "message.output.delta", "content": "Hi."}
 SILENCE = b'\xef\xbb\xbf: PROCESSING\n\nevent: ping\ndata: {"type": "ping"}\n\nevent: ping\n\ndata: [1]\n\n'
 
 
@@ -56,6 +65,11 @@ STREAMS: dict[str, tuple[str, bytes]] = {
         SILENCE + event(OPENAI),
     ),
     "Ollama, behind an empty line": ("ollama", b"\n" + line(OLLAMA)),
+    "Gemini, one array": ("gemini", json.dumps([GEMINI, {"candidates": [{"finishReason": "STOP"}]}]).encode()),
+    "Interactions": ("gemini", b"".join(event(each, each["event_type"]) for each in INTERACTION)),
+    "Bedrock": ("bedrock", event_streams.event("contentBlockDelta", {"delta": {"text": "Hi."}})),
+    "Cohere": ("cohere", event({"type": "message-start", "id": "m"}) + event(COHERE, "content-delta")),
+    "Mistral's conversations": ("mistral", event(MISTRAL_START, "conversation.response.started") + event(MISTRAL)),
 }  # fmt: skip
 
 

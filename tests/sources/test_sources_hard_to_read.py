@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import httpx
@@ -43,7 +44,7 @@ from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.responses import Responses
 from streamtools.stream.result import extract_tool_calls
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_same_at_every_cut, read
+from tests.sources.adapters import assert_same_at_every_cut, cuts, read, who_answers
 from tests.support.chat_chunks import DONE, chunk, sse, stop
 
 STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="STOP")
@@ -382,6 +383,7 @@ async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: s
     assert events[-1].reason == "failed"
     assert f"`sources.{name}` reads: the content type is text/event-stream" in error.message
     assert words in error.message
+    assert_same_at_every_cut(partial(sources.adapter, name), body, read(partial(sources.adapter, name), body))
 
 
 def test_a_stream_of_which_something_was_understood_is_not_of_another_format() -> None:
@@ -512,11 +514,14 @@ async def test_the_names_of_the_answer_and_of_the_model(
         (end,) = [event async for event in stream if isinstance(event, StepEnd)]
     result = stream.result
     assert expected == (end.response_id, end.model) == (result.response_id, result.model)
+    for pieces in cuts(b"".join(chunks)):
+        assert expected == who_answers(partial(sources.adapter, name), *pieces)
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.00125, 0.00125), ({"total_cost": 2}, 2.0), ("much", None)])
 def test_what_an_answer_has_cost(cost: Any, expected: float | None) -> None:
     """OpenRouter tells it with the tokens, Perplexity in parts."""
     usage = SourceUsage(Usage(input=7, output=3, total=10, cost=expected))
-    assert usage in read(ChatCompletions, chunk({"content": "a"}, "stop", usage=COUNTS | {"cost": cost}), DONE)
+    stream = chunk({"content": "a"}, "stop", usage=COUNTS | {"cost": cost}) + DONE
+    assert_same_at_every_cut(ChatCompletions, stream, [TextDelta("a"), usage, stop(usage=usage.usage)])
     assert Usage(input=1, cost=0.5) + Usage(input=1, cost=0.25) == Usage(input=2, cost=0.75)

@@ -7,19 +7,23 @@ not run for it, in any dialect.
 
 from __future__ import annotations
 
+import json
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
-from streamtools import Dialect
+from streamtools import Dialect, chat
+from streamtools.conversation import Ask, ScriptedModel
 from streamtools.errors import Code
 from streamtools.events import Error, SourceError, UIEvent, Warning
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
-from streamtools.tools import Tool
-from tests.support.approvals import ANN, Bank, calls, hold
+from streamtools.sources import Source
+from streamtools.tools import Tool, ToolRegistry
+from tests.support.approvals import ANN, QUESTION, Bank, calls, hold
 from tests.support.cases import cases
-from tests.support.loops import OTHER_LOOP_DEEP
+from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +72,53 @@ async def test_with_a_nonce_no_quotation_is_a_call(make: Any) -> None:
                 held = await hold(planted(dialect), tools=bank.tools, dialects=[make(nonce="k7")])
                 assert [] == bank.paid
                 assert [] == held.chat.result.calls
+
+
+class Rereading(ScriptedModel):
+    """Reads, passes what it was told on to a tool, and repeats what it is shown then: that call, and the tools."""
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        """Answer."""
+        body = self.body(ask)
+        if len(self.asks) == 1:
+            told = body["messages"][-1]["content"]
+            self._answers[1] = calls(("edit", {"old": {told: told}}))
+        elif len(self.asks) == 2:
+            (call,) = body["messages"][-2]["tool_calls"]
+            said = json.loads(call["function"]["arguments"])["old"]
+            about = [each["function"].get("description", "") for each in body["tools"]]
+            self._answers[2] = "\n".join([*said, *said.values(), *about])
+        return super().stream(ask)
+
+
+def editing(page: str) -> tuple[list[dict[str, str]], ToolRegistry]:
+    """Return what is edited, and a tool that reads a page beside one that is described with it, and edits."""
+    edited: list[dict[str, str]] = []
+
+    def edit(old: dict[str, str]) -> str:
+        edited.append(old)
+        return "done"
+
+    return edited, ToolRegistry(Tool(lambda: page, name="read"), Tool(edit, description=page))
+
+
+@ONE_LOOP
+async def test_what_a_call_or_a_tool_says_is_no_call() -> None:
+    """The arguments of a native call are restored for its tool, and neutralised in the next request; so is what a tool
+    says of itself.
+    """
+    with cases() as case:
+        for name, dialect in DIALECTS.items():
+            page, bank = planted(dialect), Bank(requires_approval=False)
+            edited, tools = editing(page)
+            tools.merge(bank.tools)
+            with case(name):
+                model = Rereading([calls(("read", {})), "", "Done."])
+                async with chat(model, [QUESTION], tools=tools, dialects=[dialect]) as events:
+                    [event async for event in events]
+
+                assert [{page: page}] == edited
+                assert [] == bank.paid
 
 
 @pytest.mark.parametrize("trust", ["text", "native", "approved"])

@@ -79,7 +79,10 @@ def _read(found: Iterable[Piece], options: dict[str, Any], *, strays: bool) -> B
     opened = False  # a line feed belongs to the opening tag
     if options.get("in_reasoning"):
         ends = (*TAGS.values(), *prefilled, *enders)
-    for kind, text in found:
+    for index, (kind, text) in enumerate(found):
+        if not index and ends and kind == "tag" and text in _openings(tags):
+            opened = True
+            continue
         if kind == "reasoning" or (kind == "space" and ends and opened):
             opened = False
             continue
@@ -108,6 +111,11 @@ def _read(found: Iterable[Piece], options: dict[str, Any], *, strays: bool) -> B
     return Behind(before, since, start, called, behind_call, ends)
 
 
+def _openings(tags: Iterable[Tag]) -> list[str]:
+    """Return the tags that go away where the template has opened the reasoning already."""
+    return [*TAGS, *(str(tag.parts[0]) for tag in tags if tag.closings and len(tag.parts) == 1)]
+
+
 def _closings(tags: Iterable[Tag]) -> list[str]:
     return [*TAGS.values(), *(closing for tag in tags for closing in tag.closings)]
 
@@ -118,6 +126,9 @@ def _tag(text: str, tags: Iterable[Tag]) -> Tag | None:
 
 def _may_be_held(held: str, found: list[Piece], pending: str, options: dict[str, Any]) -> bool:
     all_of_it = [*found, Piece("text", pending)] if pending else found
+    openings = _openings(_tags(options)) if options.get("in_reasoning") and not all_of_it else []
+    if any(may_become(held, (opening,)) for opening in openings):
+        return True
     return any(_may_follow(_read(all_of_it, options, strays=strays), held, options) for strays in (True, False))
 
 
@@ -158,8 +169,8 @@ def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
                 return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
     thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(options) if tag.closings and tag.where == "start"]
-    thoughts += [("\n", *parts) for parts in thoughts] if fresh and behind.start else []
     thoughts += [(closing,) for closing in TAGS.values()] if fresh else []
+    thoughts += [("\n", *parts) for parts in thoughts] if fresh and behind.start else []
     return _reasons(options) and counts and not refuses and any(may_become(held, parts) for parts in thoughts)
 
 

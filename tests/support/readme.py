@@ -1,8 +1,9 @@
 """The README and the reference, taken apart: their code, what they say that this prints, and their tables.
 
 Notes in HTML comments right above a block, unseen by a reader, say what the block needs: `<!-- server: NAME -->` is the
-stream that its provider answers with, `<!-- text: NAME -->` is the recording that it quotes, `<!-- table: NAME -->` is
-the table that it has to be. The tables below are made from the docstrings of what they list.
+stream that its provider answers with, `<!-- sdk: NAME -->` what it needs beside us (`tests/sdks` runs it),
+`<!-- text: NAME -->` is the recording that it quotes, `<!-- table: NAME -->` is the table that it has to be. The tables
+below are made from the docstrings of what they list.
 """
 
 from __future__ import annotations

@@ -9,21 +9,25 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
+from time import time
 from typing import Any
 
-import anyio
 import pytest
 import structlog.testing
 
 from streamtools import ToolOutcome, ToolStream, sources
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
-from streamtools.tools import CallLedger, Claim, MemoryLedger, SQLiteLedger
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Entry
+from streamtools.testing import assert_ledger_laws
+from streamtools.testing.ledger_laws import MakeLedger
+from streamtools.tools import CallLedger, Claim, MemoryLedger, PostgresLedger, SQLiteLedger
+from streamtools.tools.ledger import ON_NO_TERMS, Entry
 from tests.support.cases import cases
+from tests.support.postgres import PostgresServer
 from tests.support.stories import story
 
 pytestmark = pytest.mark.anyio
@@ -32,35 +36,33 @@ CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="nativ
 DONE = ToolOutcome(call=CALL, result={"paid": True}, text='{"paid":true}', error=None, message=None, elapsed=0.5)
 
 
-KEEP = 1000.0
+@pytest.fixture(params=["memory", "file", pytest.param("postgres", marks=pytest.mark.servers)])
+def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
+    """Each kind of ledger, made anew each time."""
+    numbers = count()
+
+    @asynccontextmanager
+    async def make(clock: Callable[[], float]) -> AsyncIterator[CallLedger]:
+        match request.param:
+            case "memory":
+                yield MemoryLedger(clock=clock)
+            case "file":
+                file = SQLiteLedger(tmp_path / f"{next(numbers)}.sqlite", clock=clock)
+                yield file
+                file.close()
+                file.close()
+            case _:
+                server: PostgresServer = request.getfixturevalue("postgres")
+                schema = f"{request.node.name} {next(numbers)}"
+                async with PostgresLedger(server.url, schema=schema, clock=clock) as ledger:
+                    yield ledger
+
+    return make
 
 
-class Clock:
-    """Seconds since 1970, as a test tells them."""
-
-    def __init__(self) -> None:
-        self.now = 5000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """The clock of the ledger."""
-    return Clock()
-
-
-@pytest.fixture(params=["memory", "file"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[CallLedger]:
-    """Each kind of ledger."""
-    if request.param == "memory":
-        yield MemoryLedger(keep=KEEP, clock=clock)
-        return
-    made = SQLiteLedger(tmp_path / "calls.sqlite", keep=KEEP, clock=clock)
-    yield made
-    made.close()
-    made.close()
+async def test_laws(make_ledger: MakeLedger) -> None:
+    """Each ledger of ours keeps to what is promised."""
+    await assert_ledger_laws(make_ledger)
 
 
 async def there(ledger: CallLedger, call: ToolCall = CALL) -> Entry:
@@ -72,175 +74,6 @@ async def there(ledger: CallLedger, call: ToolCall = CALL) -> Entry:
 
 def another(number: int) -> ToolCall:
     return ToolCall(id=f"call_{number}", name="pay", arguments={}, dialect="native")
-
-
-async def test_a_call_begins_once(ledger: CallLedger) -> None:
-    """Who comes second is told what is known: that it began, and later how it ended."""
-    assert await ledger.begin("run_1", CALL) is None
-    assert (await there(ledger)).is_unknown
-    await ledger.finish("run_1", DONE)
-    assert DONE == (await there(ledger)).outcome
-
-
-async def test_a_call_is_held(ledger: CallLedger, clock: Clock) -> None:
-    """While its holder comes back, its end is not unknown; a holder that asks again has it still, and one may go."""
-    assert await ledger.begin("run_1", CALL, Claim(holder="h")) is None
-    assert await ledger.begin("run_1", CALL, Claim(holder="h")) is None
-    for _ in range(5):
-        clock.now += 10
-        assert not (await there(ledger)).is_unknown
-        await ledger.hold("run_1", CALL, "h", ledger.lease)
-    await ledger.hold("run_1", CALL, "somebody else", 0)
-    assert (await there(ledger)).held
-    await ledger.hold("run_1", CALL, "h", 0)
-    assert (await there(ledger)).is_unknown
-    assert clock.now == (await there(ledger)).ended
-
-
-async def test_a_holder_that_does_not_come_back(tmp_path: Path, clock: Clock) -> None:
-    """When the lease is over, nobody knows more, until the holder says so after all; what is said first stands."""
-    ledger = SQLiteLedger(tmp_path / "calls.sqlite", lease=15, clock=clock)
-    await ledger.begin("run_1", CALL, Claim(holder="h"))
-    clock.now += 14
-    assert 1 == (await there(ledger)).held
-    clock.now += 1
-    assert (await there(ledger)).is_unknown
-    await ledger.finish("run_1", DONE)
-    await ledger.finish("run_1", (await there(ledger)).told(error="lost"))
-    assert not await ledger.resolve("run_1", (await there(ledger)).told(error="lost"))
-    assert DONE == (await there(ledger)).outcome
-    ledger.close()
-
-
-async def test_who_has_taken_a_run_over(ledger: CallLedger, clock: Clock) -> None:
-    """Nothing begins under an older epoch than the run's, whether it was raised by a claim or by a call."""
-    await ledger.begin("run_1", CALL, Claim(epoch=1))
-    await ledger.fence("run_1", 2)
-    with pytest.raises(CallRefused, match="taken over"):
-        await ledger.begin("run_1", another(2), Claim(epoch=1))
-    assert await ledger.begin("run_1", another(2), Claim(epoch=2)) is None
-    assert await ledger.begin("run_1", another(3), Claim(epoch=3)) is None
-    with pytest.raises(CallRefused, match="taken over"):
-        await ledger.fence("run_1", 2)
-    assert await ledger.begin("run_2", CALL) is None
-    clock.now += KEEP
-    await ledger.begin("run_3", CALL, Claim(epoch=1))
-    assert await ledger.begin("run_1", another(4)) is None
-
-
-# What a person does.
-
-
-async def test_entries(ledger: CallLedger, clock: Clock) -> None:
-    """The oldest first, in pages, of one run, of one owner, or those that somebody has to look into."""
-    ann, bob = ledger.of("ann"), ledger.of("bob")
-    for number in range(4):
-        await (bob if number == 3 else ann).begin(f"run_{number % 2}", another(number), Claim(holder="h"))
-        clock.now += 1
-    await ledger.finish("run_0", (await ledger.entries())[0].told("paid"))
-    await ledger.hold("run_1", another(1), "h", 0)
-
-    async def ids(ledger: CallLedger, *given: Any, **wanted: Any) -> list[str]:
-        return [entry.call.id for entry in await ledger.entries(*given, **wanted)]
-
-    assert ["call_0", "call_1", "call_2", "call_3"] == await ids(ledger)
-    assert ["call_1", "call_3"] == await ids(ledger, "run_1")
-    assert ["call_1"] == await ids(ledger, unknown=True)
-    assert ["call_3"] == await ids(bob)
-    first = await ledger.entries(limit=2)
-    assert ["call_2", "call_3"] == await ids(ledger, after=first[-1])
-    assert ["ann", 5000.0, None] == [first[1].owner, first[0].began, first[1].outcome]
-
-
-async def test_an_end_that_somebody_has_found_out(ledger: CallLedger) -> None:
-    """It is told once, of a call that nobody runs, and not by another owner."""
-    mine, others = ledger.of("ann"), ledger.of("bob")
-    await mine.begin("run_1", CALL, Claim(holder="h"))
-    (entry,) = await ledger.entries()
-    assert not await ledger.resolve("run_1", entry.told({"paid": True}))
-    await ledger.hold("run_1", CALL, "h", 0)
-    assert not await others.resolve("run_1", entry.told(error="no money"))
-    assert await mine.resolve("run_1", entry.told({"paid": True}))
-    assert not await mine.resolve("run_1", entry.told(error="no money"))
-    assert not await mine.resolve("run_2", entry.told(error="no money"))
-    outcome = (await there(ledger)).outcome
-    assert outcome is not None
-    assert ({"paid": True}, '{"paid":true}', None) == (outcome.result, outcome.text, outcome.error)
-    failed = entry.told(error="no money")
-    assert (None, "no money", "tool_failed") == (failed.result, failed.text, failed.error)
-
-
-async def test_what_is_pruned(ledger: CallLedger, clock: Clock) -> None:
-    """What is old enough, but nothing that is at work or that a suspension may name, and nothing of other owners."""
-    plain, named, held, lost = (another(number) for number in range(4))
-    await ledger.begin("run_1", plain, Claim(holder="h", until=0))
-    await ledger.begin("run_1", named, Claim(holder="h", until=clock.now + 500))
-    await ledger.begin("run_1", held, Claim(holder="h", until=0))
-    await ledger.begin("run_1", lost, Claim(until=0))
-    for call in plain, named:
-        await ledger.finish("run_1", (await there(ledger, call)).told())
-    clock.now += 10
-    assert 0 == await ledger.prune(11)
-    assert 0 == await ledger.of("ann").prune(10)
-    assert 2 == await ledger.prune(10)
-    assert [named, held] == [entry.call for entry in await ledger.entries()]
-    await ledger.hold("run_1", held, "h", 0)
-    clock.now += 490 + SLACK
-    assert 2 == await ledger.prune(10)
-    assert await ledger.begin("run_1", plain) is None
-
-
-async def test_how_long_an_entry_is_kept(ledger: CallLedger, clock: Clock) -> None:
-    """What has ended, or was left, goes by itself; a call that has begun and may be at work does not."""
-    ended, left, begun = (another(number) for number in range(3))
-    for call in ended, left, begun:
-        await ledger.begin("run_1", call, Claim(holder="h"))
-    await ledger.finish("run_1", (await there(ledger, ended)).told())
-    await ledger.hold("run_1", left, "h", 0)
-    clock.now += KEEP - 1
-    await ledger.begin("run_2", CALL)
-    assert 4 == len(await ledger.entries())
-    clock.now += 1 + SLACK
-    await ledger.begin("run_3", CALL)
-    assert [begun, CALL, CALL] == [entry.call for entry in await ledger.entries()]
-
-
-async def test_another_call(ledger: CallLedger) -> None:
-    """Another run, another id, another name and other arguments each make another call."""
-    others: list[dict[str, Any]] = [
-        {"id": "call_2"},
-        {"name": "look"},
-        {"arguments": {"to": "Bob"}},
-        {"arguments": {}},
-    ]
-    await ledger.begin("run_1", CALL)
-    for change in others:
-        fields: Any = {"id": "call_1", "name": "pay", "arguments": {"to": "Ann"}, "dialect": "native", **change}
-        assert await ledger.begin("run_1", ToolCall(**fields)) is None
-    assert await ledger.begin("run_2", CALL) is None
-
-
-async def test_of_many_at_once_one_begins(ledger: CallLedger) -> None:
-    """Whatever the order is."""
-    entries: list[Entry | None] = []
-
-    async def begin() -> None:
-        entries.append(await ledger.begin("run_1", CALL))
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(20):
-            tasks.start_soon(begin)
-    assert 1 == entries.count(None)
-
-
-async def test_a_result_that_utf8_cannot_hold(ledger: CallLedger) -> None:
-    """Half a surrogate pair, from a file name say, does not keep the call from being done."""
-    outcome = ToolOutcome(call=CALL, result="\ud800", text="\ud800", error=None, message=None, elapsed=0.5)
-    await ledger.begin("run_1", CALL)
-    await ledger.finish("run_1", outcome)
-    entry = await ledger.begin("run_1", CALL)
-    assert entry is not None
-    assert entry.outcome is not None
 
 
 async def test_memory_is_bounded() -> None:
@@ -294,14 +127,15 @@ async def run(ledger: CallLedger, *, paid: list[str], run_id: str = "run_1") -> 
         return [event async for event in events]
 
 
-async def test_a_run_that_is_replayed(ledger: CallLedger) -> None:
+async def test_a_run_that_is_replayed(make_ledger: MakeLedger) -> None:
     """The tool does not run again, and the events are the same, with the time that the first took."""
     paid: list[str] = []
-    first = await run(ledger, paid=paid)
-    assert first == await run(ledger, paid=paid)
-    assert ["Ann"] == paid
-    await run(ledger, paid=paid, run_id="run_2")
-    assert ["Ann", "Ann"] == paid
+    async with make_ledger(time) as ledger:
+        first = await run(ledger, paid=paid)
+        assert first == await run(ledger, paid=paid)
+        assert ["Ann"] == paid
+        await run(ledger, paid=paid, run_id="run_2")
+        assert ["Ann", "Ann"] == paid
 
 
 class Broken(MemoryLedger):
@@ -350,13 +184,16 @@ import os, sys
 import anyio
 from streamtools import ToolStream, sources
 from streamtools.events import NativeToolCall, ProviderCompleted
-from streamtools.tools import SQLiteLedger
+from streamtools import tools
+
+kind, where, *places = sys.argv[1:]
+Kind = getattr(tools, kind)
 
 def dies(where):
     if die == where:
         os.kill(os.getpid(), 9)
 
-class Dying(SQLiteLedger):
+class Dying(Kind):
     async def begin(self, scope, call, claim):
         dies("before it is written down")
         entry = await super().begin(scope, call, claim)
@@ -378,13 +215,16 @@ async def pay(to: str) -> str:
 async def main():
     call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
     source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
-    async with ToolStream(source, tools=[pay], ledger=Dying(ledger_path, lease=0.2), run_id="run_1") as events:
+    ledger = Dying(where, lease=0.2)
+    async with ToolStream(source, tools=[pay], ledger=ledger, run_id=place) as events:
         async for event in events:
             if event.type in ("executed", "error"):
                 print(event.type, getattr(event, "code", ""), flush=True)
+    if hasattr(ledger, "aclose"):
+        await ledger.aclose()
 
-for place in sys.argv[1:]:
-    ledger_path, diary = place + ".sqlite", place + ".diary"
+for place in places:
+    diary = place + ".diary"
     for die in (place, ""):  # each in a process of its own, which has imported all that it needs
         if not (child := os.fork()):
             anyio.run(main)
@@ -403,9 +243,11 @@ KILLED = {
 """Where a process dies: how often there is an effect in the end, and what the next process tells."""
 
 
-def test_a_process_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["SQLiteLedger", pytest.param("PostgresLedger", marks=pytest.mark.servers)])
+def test_a_process_that_is_killed(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     """Wherever it dies, who takes the run up again causes no second effect, and tells what nobody knows."""
-    command = [sys.executable, "-c", _PROCESS, *KILLED]
+    where = "calls" if kind == "SQLiteLedger" else request.getfixturevalue("postgres").url
+    command = [sys.executable, "-c", _PROCESS, kind, where, *KILLED]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60, text=True)
     assert 0 == said.returncode, said.stderr

@@ -37,9 +37,10 @@ id. Values that are no JSON by themselves are read by the JSON schemas of the de
 dialects that hold no tokens of a chat template; `instructions()` of a dialect writes what to say.
 
 Where an answer ends with a complete tag that begins a call, the call was cut off: it is an error, `truncated`, and the
-tag is not shown. A closing tag ends a value of `<parameter=…>` or `<arg_value>`, or of Kimi K3's, only where structure
-follows it, since files that a model writes hold such tags, too; behind text it is a part of the value. If none is ever
-found, the call is an error up to the last of them, and what follows that is text once the answer has ended.
+tag is not shown. A closing tag ends a value that stands between tags only where structure follows it, since files that
+a model writes hold such tags, too; behind text it is a part of the value. If none is ever found, the call is an error
+up to the last of them, and what follows that is text once the answer has ended. Where the tags are the names of values,
+as in `morph_xml`, the first one ends it. A closing tag that comes once more behind a call is not shown.
 
 Some models forget to end their reasoning. In their dialects a run of calls in reasoning is decided by what follows its
 last call: where the answer ends there, they are calls, and else reasoning. Until then none is told, and nothing runs.

@@ -9,7 +9,20 @@ import sys
 import pytest
 
 CORE = "anyio, httpx, httpx_sse, msgspec, pydantic, structlog"
-EXTRAS = {"json_repair", "mcp", "rich", "starlette", "uvicorn", "hypothesis", "pytest", "trio", "_streamtools_pytest"}
+EXTRAS = {
+    "coredis",
+    "json_repair",
+    "mcp",
+    "psycopg",
+    "redis",
+    "rich",
+    "starlette",
+    "uvicorn",
+    "hypothesis",
+    "pytest",
+    "trio",
+    "_streamtools_pytest",
+}
 MOST = 86
 """Modules of ours that `import streamtools` may load."""
 
@@ -26,7 +39,7 @@ LAZY = {
         "read_messages",
         "write_messages",
     },
-    "streamtools.tools": {"SQLiteLedger"},
+    "streamtools.tools": {"PostgresLedger", "SQLiteLedger"},
 }
 """Public names that are loaded when they are used, by their packages."""
 

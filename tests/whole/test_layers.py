@@ -31,14 +31,15 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "json_values": {"errors", "limits"},
     "calls": VALUES,
     "events": {"errors", "json_values", "calls"},
+    "rules": (),
     # stages that do not know one another
     "sources": VOCABULARY,
     "typed": (),
-    "parsing": {*VOCABULARY, "typed"},
+    "parsing": {*VOCABULARY, "rules", "typed"},
     "tools": VOCABULARY,
-    "recording": {"errors"},
+    "recording": {"errors", "rules"},
     # what is built of them, each on those above
-    "machine": {*VOCABULARY, "parsing", "typed"},
+    "machine": {*VOCABULARY, "rules", "parsing", "typed"},
     "history": {"limits", "json_values", "calls", "parsing"},
     "stream": {*("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"), "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
@@ -71,12 +72,12 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps": (),
     "testing": {
-        *("errors", "limits", "json_values", "events", "sources", "parsing", "tools", "machine"),
+        *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine"),
         *("recording", "recording.event_replay"),
     },
     # the doors
     "__init__": {
-        *("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "stream"),
+        *("errors", "limits", "calls", "events", "rules", "sources", "parsing", "tools", "machine", "stream"),
         *("conversation", "outputs", "recording.event_replay"),
     },
     "__main__": {"apps.cli"},
@@ -89,10 +90,14 @@ MAY_USE: dict[str, Collection[str]] = {
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
+    "rules": (),
     "sources": {"anyio", "msgspec"},
     "typed": {"pydantic"},
-    "parsing": {"json_repair"},
-    "tools": {"anyio", "httpx", "mcp", "msgspec", "pydantic", "pydantic_core", "structlog", "typing_extensions"},
+    "parsing": {"json_repair", "msgspec"},
+    "tools": {
+        *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
+        *("redis", "structlog", "typing_extensions"),
+    },
     "recording": {"anyio", "msgspec"},
     "recording.event_replay": (),
     "machine": {"msgspec", "structlog"},
@@ -111,7 +116,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
     "apps.cli": {"anyio", "httpx", "httpx_sse", "msgspec", "rich", "structlog", "uvicorn"},
-    "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
+    "testing": {"anyio", "httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),
 }
@@ -140,7 +145,8 @@ RIM = {
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream", "typed_output")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
-    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "registry", "runner", "signature", "sqlite_ledger")),
+    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
+    *("tools.postgres_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 

@@ -31,4 +31,4 @@ def test_each_section_has_code() -> None:
     for block in BLOCKS:
         assert "python" == block.language
         sections[block.heading].append(block)
-    assert 6 == len(sections)
+    assert 7 == len(sections)

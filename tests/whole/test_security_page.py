@@ -18,7 +18,7 @@ from streamtools.outputs.asgi import event_stream_response, read_body, serve_web
 from streamtools.runs import MemoryEventLog, Runs
 from streamtools.serving.requests import IN_THREAD
 from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
-from streamtools.tools import MemoryLedger, SQLiteLedger, Tool, mcp
+from streamtools.tools import MemoryLedger, PostgresLedger, SQLiteLedger, Tool, mcp
 from tests.security.test_s10_template_tokens import FAMILIES
 from tests.support.readme import ROOT, read_blocks, read_tables, write_table
 from tests.whole.test_readme import names, normal, run_code
@@ -73,8 +73,21 @@ def defaults_table() -> str:
             "`MemoryLedger(per_owner=…)`, with `ledger.of(owner)`",
         ),
         ("seconds that a call is kept there", default(MemoryLedger, "keep"), "`MemoryLedger(keep=…)`"),
-        ("seconds that a call is kept in a file", default(SQLiteLedger, "keep"), "`SQLiteLedger(keep=…)`"),
-        ("seconds until a dead owner is noticed", default(SQLiteLedger, "lease"), "`SQLiteLedger(lease=…)`"),
+        (
+            "seconds that a call is kept in a file or database",
+            same(default(SQLiteLedger, "keep"), default(PostgresLedger, "keep")),
+            "`SQLiteLedger(keep=…)`, `PostgresLedger` too",
+        ),
+        (
+            "seconds until a dead owner is noticed",
+            same(default(SQLiteLedger, "lease"), default(PostgresLedger, "lease")),
+            "`SQLiteLedger(lease=…)`, `PostgresLedger` too",
+        ),
+        (
+            "connections of a ledger in PostgreSQL",
+            default(PostgresLedger, "connections"),
+            "`PostgresLedger(connections=…)`",
+        ),
         ("seconds to connect to a provider", times.connect, "`Timeouts(connect=…)`"),
         ("seconds to the first byte", times.first_byte, "`Timeouts(first_byte=…)`"),
         ("seconds between bytes", times.between_bytes, "`Timeouts(between_bytes=…)`"),
@@ -105,6 +118,12 @@ def defaults_table() -> str:
     return write_table(
         ["what", "default", "where it is set"], [(what, tell(value), where) for what, value, where in rows]
     )
+
+
+def same(value: Any, other: Any) -> Any:
+    """Return what both are."""
+    assert value == other
+    return value
 
 
 def names_of_nothing() -> None:

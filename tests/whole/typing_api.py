@@ -58,6 +58,7 @@ from streamtools.events import (
     FinishReason,
     FollowUp,
     Markup,
+    Matched,
     NativeToolCall,
     Partial,
     Progress,
@@ -145,6 +146,9 @@ def describe(event: UIEvent) -> object:
             return assert_type(usage, Usage)
         case Raw(data):
             return data
+        case Matched(rule, action, position, length):
+            assert_type(rule, str), assert_type(event.match, str | None)
+            return action, assert_type(position, int), assert_type(length, int)
         case Done(reason, finish_reason, _, pending):
             assert_type(reason, DoneReason)
             return assert_type(finish_reason, str | None), assert_type(pending, list[ToolCall])
@@ -561,6 +565,8 @@ def newer_providers(response: object) -> None:
         assert_type(source, sources.Source)
     conversation.BedrockConverse("m", region="eu-west-1", native_tool_calls=True)
     conversation.CohereChat("m", send_reasoning="sometimes")  # type: ignore[arg-type]
+    conversation.OpenAIChat("m", reasoning_field="reasoning_content")
+    conversation.OpenAIChat("m", reasoning_field="content")  # type: ignore[arg-type]
     conversation.GeminiInteractions("m", previous_id=True, thinking_level="low")
     conversation.MistralConversations("m", previous_id="r1")  # type: ignore[arg-type]
     for written in ("interactions", "mistral"):

@@ -34,7 +34,7 @@ from streamtools.history import Message, read_messages, write_messages
 from streamtools.outputs import asgi
 from streamtools.recording import RecordingTransport, ReplayTransport, VirtualClock, record
 from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
-from streamtools.testing import assert_events, assert_laws, conformance, read_events
+from streamtools.testing import assert_events, assert_laws, assert_ledger_laws, conformance, read_events
 from streamtools.tools import (
     Answer,
     Approve,
@@ -44,6 +44,7 @@ from streamtools.tools import (
     Deny,
     Entry,
     MemoryLedger,
+    PostgresLedger,
     Question,
     SQLiteLedger,
     Suspension,
@@ -116,6 +117,8 @@ async def respond(request: Request, websocket: WebSocket, run: Run, model: Scrip
 
     await asgi.send_events(websocket, run, after=asgi.last_event_id(request))
     await asgi.serve_websocket(websocket, answer, owner="ann")
+    assert_type(asgi.durable_stream_response(run, long_poll=5.0, exclude=()), asgi.DurableStreamResponse)
+    assert_type(await run.tail(), tuple[int, bool])
     return asgi.event_stream_response(run, format=outputs.ai_sdk(7), request=request, on_disconnect="detach")
 
 
@@ -151,6 +154,9 @@ async def at_most_once(calls: CallLedger, registry: ToolRegistry, response: dict
     mine = MemoryLedger(per_owner=100).of("ann")
     assert_type(mine, MemoryLedger)
     assert_type(SQLiteLedger("calls.sqlite", lease=5.0).of("ann"), SQLiteLedger)
+    async with PostgresLedger("postgresql:///calls", schema="st", lease=5.0, connections=2) as shared:
+        assert_type(shared.of("ann"), PostgresLedger)
+        await assert_ledger_laws(lambda clock: PostgresLedger("postgresql:///calls", clock=clock))
     assert_type(await registry.process_tool_calls(response, ledger=mine, run_id="r"), list[ToolOutcome])
     for entry in await calls.entries(unknown=True):
         assert_type(await calls.resolve(entry.scope, entry.told({"paid": 5})), bool)

@@ -123,14 +123,11 @@ class Transcript:
                 self._notice("report", "↺ The answer so far counts for nothing; another model begins anew.", "yellow")
             case events.FollowUp():
                 self._notice("report", "↩ The results go back to the model.", "dim")
-            case (
-                events.Start()
-                | events.StepStart()
-                | events.CallDelta()
-                | events.UsageReport()
-                | events.Markup()
-                | events.Partial()
-            ):
+            case events.Matched(rule, action):
+                self._notice("report", f"✂ {one_line(rule)}: {action}", "dim")
+            case events.Markup() | events.Partial():
+                pass
+            case events.Start() | events.StepStart() | events.CallDelta() | events.UsageReport():
                 pass
             case _:
                 assert_never(event)

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import anyio.lowlevel
 
 from streamtools.conversation.models.converse import BedrockConverse
-from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, offer
+from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, define, offer
 from streamtools.conversation.models.sending import Timeouts
 from streamtools.conversation.models.stepwise import GeminiInteractions, MistralConversations
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
@@ -90,7 +90,8 @@ class OpenAIChat(HTTPModel):
     _key_names = ("OPENAI_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
-        return _chat_body(self.name, ask, self.options, provider=self.origin, send_reasoning=self.send_reasoning)
+        how = {"send_reasoning": self.send_reasoning, "reasoning_field": self.reasoning_field}
+        return _chat_body(self.name, ask, self.options, provider=self.origin, **how)
 
 
 def _chat_body(model: str, ask: Ask, options: Mapping[str, Any], **how: Any) -> Body:
@@ -231,7 +232,7 @@ class OllamaChat(HTTPModel):
         written = write_messages(ask.history, "ollama", dialects=ask.dialects, provider=self.origin)
         body: Body = {"model": self.name, "messages": written, "stream": True}
         choice = ask.tool_choice
-        offered = [] if choice.mode == "none" else ToolRegistry(*ask.tools).definitions("ollama")
+        offered = [] if choice.mode == "none" else define(ask, "ollama")
         if choice.mode == "tool":
             offered = [each for each in offered if each["function"]["name"] == choice.name]
         if offered:

@@ -18,11 +18,10 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
-from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, complete
+from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, complete, define
 from streamtools.conversation.models.sending import Client, Request, Sending
 from streamtools.history import Assistant, system_prompt, write_messages
 from streamtools.sources import Source
-from streamtools.tools import ToolRegistry
 
 _OPTIONS = {
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "maxTokens"), "maxTokens"),
@@ -75,7 +74,7 @@ class BedrockConverse(HTTPModel):
         choice = ask.tool_choice
         called = any(isinstance(each, Assistant) and each.calls for each in ask.history)
         if ask.tools and (choice.mode != "none" or called):
-            config: Body = {"tools": ToolRegistry(*ask.tools).definitions("bedrock")}
+            config: Body = {"tools": define(ask, "bedrock")}
             if choice.mode == "required":
                 config["toolChoice"] = {"any": {}}
             elif choice.mode == "tool":

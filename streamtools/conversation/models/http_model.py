@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -25,8 +25,9 @@ import msgspec
 from streamtools.conversation.models.answer_format import native_format
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
-from streamtools.history import Assistant, Message, Origin, SendReasoning, write_behind, write_messages
+from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.dialects.base import neutralise_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
 from streamtools.typed import OutputType
@@ -114,12 +115,12 @@ class HTTPModel(ABC):
     one, each request makes its own. `headers` come on top of ours. `native_tool_calls` says whether the model makes
     native calls; without it, one at its maker's own address counts as one that does. `retries` is how often a request
     is sent again, for as long as nothing of its answer has come. `send_reasoning` says in which turns reasoning goes
-    back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`. `previous_id`, for providers that
-    keep their responses: a request names the last one that the history holds and sends what came after it; if the
-    provider no longer knows it, the whole history is sent, once. `prefill` names the server, for those that go on with
-    an answer whose beginning they are given (`"vllm"`, `"sglang"`, `"llama.cpp"`); known providers need none, and `""`
-    says that it is not done. `options` are merged into each body; None takes out
-    what would be sent.
+    back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`; `reasoning_field` in which field,
+    where a front end has kept the history and the host is not one that is known to want it. `previous_id`, for
+    providers that keep their responses: a request names the last one that the history holds and sends what came after
+    it; if the provider no longer knows it, the whole history is sent, once. `prefill` names the server, for those that
+    go on with an answer whose beginning they are given (`"vllm"`, `"sglang"`, `"llama.cpp"`); known providers need
+    none, and `""` says that it is not done. `options` are merged into each body; None takes out what would be sent.
     """
 
     format: ClassVar[str]
@@ -144,17 +145,22 @@ class HTTPModel(ABC):
         timeout: Timeouts = DEFAULT_TIMEOUTS,
         retries: int = 2,
         send_reasoning: SendReasoning = "with_calls",
+        reasoning_field: ReasoningField | None = None,
         previous_id: bool = False,
         prefill: str | None = None,
         **options: Any,
     ) -> None:
-        """Raises ValueError for an address that is none, less than no retries, another `send_reasoning` or `prefill`,
-        and for `previous_id` where nothing is kept.
+        """Raises ValueError for an address that is none, less than no retries, another `send_reasoning`,
+        `reasoning_field` or `prefill`, and for `previous_id` where nothing is kept.
         """
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(f"prefill is one of {', '.join(PREFILLS)}, for chat completions, or '', not {prefill!r}")
         if send_reasoning not in get_args(SendReasoning):
             raise ValueError(f"send_reasoning is one of {', '.join(get_args(SendReasoning))}, not {send_reasoning!r}")
+        if reasoning_field not in (None, *get_args(ReasoningField)):
+            raise ValueError(
+                f"reasoning_field is one of {', '.join(get_args(ReasoningField))}, not {reasoning_field!r}"
+            )
         if retries < 0:
             raise ValueError(f"a request is sent again 0 times or more, not {retries}")
         if previous_id and not self._previous:
@@ -171,6 +177,7 @@ class HTTPModel(ABC):
         self.send_reasoning = send_reasoning
         self.prefill = known_prefill(self.format, self.url, model) if prefill is None else prefill
         """The row of `PREFILLS` by which it goes on with an answer of which it is given the beginning, if any."""
+        self.reasoning_field = reasoning_field
         self.previous_id = previous_id
         self.origin = Origin(self.format, host or None, model)
         """What its turns remember, and what decides which of a history's parts it is sent."""
@@ -282,17 +289,28 @@ def _join(base: str, path: str) -> str:
 # understood in OpenAI's spelling, and put where the provider looks for them.
 
 
+_Format: TypeAlias = Literal[
+    "openai", "responses", "anthropic", "gemini", "interactions", "cohere", "mistral", "ollama", "bedrock"
+]
+
+
 def offer(
     body: Body,
     ask: Ask,
-    format: Literal["openai", "responses", "anthropic", "gemini", "interactions", "cohere", "mistral"],
+    format: _Format,
     choose: Callable[[ToolChoice], Body],
 ) -> Body:
     """Return `body` with the tools of a request in a provider's form, and what `choose` makes of their choice."""
     if not ask.tools:
         return body
     choice = choose(ask.tool_choice) if ask.tool_choice.mode != "auto" else {}
-    return body | {"tools": ToolRegistry(*ask.tools).definitions(format)} | choice
+    return body | {"tools": define(ask, format)} | choice
+
+
+def define(ask: Ask, format: _Format) -> list[Body]:
+    """Return the tools of a request in a provider's form; what they say of themselves is no call if it is repeated."""
+    defined = ToolRegistry(*ask.tools).definitions(format)
+    return neutralise_all(defined, ask.dialects, "description") if ask.dialects else defined
 
 
 def merge(body: Body, *options: Mapping[str, Any]) -> Body:

@@ -62,10 +62,16 @@ def complete(span: Span, end: End) -> End:
     return end
 
 
+def cut_or_broken(span: Span, *, cut: bool) -> End:
+    """Return how a call ends where something stands that has no place in it; if it is `cut`, that is read."""
+    if cut:
+        span.at = len(span.text)
+    return End.CUT if cut else End.BROKEN
+
+
 def skip_rest(span: Span, end: End, behind: Closing) -> Generator[None, None, bool]:
     """Read what is left of a call that is broken, to a closing `behind` it; return False if the stream ends in it."""
     if end is End.CUT:
-        span.at = len(span.text)
         return False
     return end not in (End.BROKEN, End.BROKEN_JSON) or (yield from span.recover_at(behind))
 

@@ -1,8 +1,9 @@
 """Calls in XML whose attributes are the names: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
 
-Calls stand alone or in a wrapper. A value is the text up to its closing tag. Its type is that of the tool's JSON
-schema, or that of a further attribute: `string="true"` is text, `string="false"` is JSON. Some models write all
-arguments of a call as one JSON object instead, which begins with a brace in the place of the first tag.
+Calls stand alone or in a wrapper. A value is the text up to its closing tag, which counts where structure follows it,
+as in `parameters`. Its type is that of the tool's JSON schema, or that of a further attribute: `string="true"` is text,
+`string="false"` is JSON. Some models write all arguments of a call as one JSON object instead, which begins with a
+brace in the place of the first tag.
 
 Text in a wrapper that is no call is an error of its own, up to the next tag of the dialect. A call that
 lacks only its closing tag, because another one or the end of the wrapper stands there, is a call.
@@ -19,7 +20,7 @@ from collections.abc import Callable, Generator
 from xml.sax.saxutils import unescape
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import Begun, End, Members, begun, complete, cut, settle, skip_rest
+from streamtools.parsing.bodies import Begun, End, Members, begun, complete, cut, cut_or_broken, settle, skip_rest
 from streamtools.parsing.bodies.elements import GAP, Content, Elements, read_attributes
 from streamtools.parsing.bodies.values import NO_STRING, STRING, TYPES, Value
 from streamtools.parsing.declared import Schema
@@ -29,6 +30,7 @@ from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
 _SAID = {"true": STRING, "false": NO_STRING}
+_BLANK = Some(r" \t\r\n", 1, 1)
 
 
 class Invocations:
@@ -36,8 +38,9 @@ class Invocations:
 
     `wrapper` are the names of the tags around calls, `invoke` and `parameter` those of calls and arguments. `prefix`
     stands behind the angle bracket of all of them, and if they are `spaced`, perhaps a space behind it; `lead` stands
-    before the bracket. With `xml`, entities and CDATA sections are read in values. With `elements`, arguments are
-    elements that have the names of parameters. `read_name` returns the name of the tool that the attribute means.
+    before the bracket. `ends` end a message, or stand behind a call. With `xml`, entities and CDATA sections are read
+    in values. With `elements`, arguments are elements that have the names of parameters. `read_name` returns the name
+    of the tool that the attribute means.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Invocations:
         lead: str = "",
         prefix: str = "",
         spaced: bool = False,
+        ends: tuple[str, ...] = (),
         xml: bool = False,
         elements: bool = False,
         read_name: Callable[[str], str] = str,
@@ -64,7 +68,14 @@ class Invocations:
         parameter_begin: tuple[Part, ...] = (*begin, parameter, GAP)
         self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
         self._parameter = Pattern(*parameter_begin)
-        self._value = Content(*end, parameter, SPACES, ">", xml=xml)
+        another, close_value = (*begin, invoke, _BLANK), (*end, parameter, SPACES, ">")
+        behind_call: list[tuple[Part, ...]] = [another, self.unwrap, *((each,) for each in ends)]
+        inside = [
+            Marker(close_value, ahead=(SPACES, *each)) for each in ((*begin, parameter, _BLANK), close, *behind_call)
+        ]
+        unclosed = [Marker(close, ahead=(SPACES, *each)) for each in behind_call]
+        self._ends = [Pattern(each) for each in ends]
+        self._value = Content(*close_value, xml=xml, ends=(*inside, *unclosed), last=close)
         self._next = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None
@@ -100,12 +111,15 @@ class Invocations:
         while True:
             char = yield from span.peek()
             place = span.place
-            found = yield from span.choose(self._open, self._unwrap)
+            found = yield from span.choose(self._open, self._unwrap, *self._ends)
             if found == 1:
                 span.close()
                 return
-            if not char or self._is_cut(span, self._unwrap_begun):
-                span.at = len(span.text)
+            if not char or found > 1 or self._is_cut(span, self._unwrap_begun):
+                if found > 1:
+                    span.go_back(place)
+                else:
+                    span.at = len(span.text)
                 span.close(None if calls else Code.TRUNCATED)
                 if calls:
                     span.warn(Code.MISSING_CLOSE, f"the calls lack their closing {self._says[1]}")
@@ -171,15 +185,20 @@ class Invocations:
         members.key(key)
         said = _SAID.get(attributes.get("string", ""))
         value = Value(schema.property(key), span, said=said)
-        if end == ">" and not (yield from self._value.read(span, value.take)):
-            return End.CUT
+        if end == ">":
+            begin = span.place
+            tag = yield from self._value.read(span, value.take)
+            if not tag:
+                return cut(span, begin, self._value.closing)
+            if self._close.match(tag, 0, True):  # of the call
+                span.go_back(span.before_closing)
         value.end()
         return None
 
     def _end_broken(self, span: Span) -> End:
         """Return how the call ends where something stands that has no place in it."""
         at_end = span.ended and span.at == len(span.text)
-        return End.CUT if at_end or self._is_cut(span, self._begun) else End.BROKEN
+        return cut_or_broken(span, cut=at_end or self._is_cut(span, self._begun))
 
     def _is_cut(self, span: Span, begun: Begun) -> bool:
         """Whether the stream ends in a tag."""
@@ -188,7 +207,7 @@ class Invocations:
 
 def _end_of_tag(span: Span) -> End:
     """Return how the call ends whose tag, behind its attributes, does not."""
-    return End.CUT if span.ended and not span.text[span.at :].strip(" \t\r\n/") else End.BROKEN
+    return cut_or_broken(span, cut=span.ended and not span.text[span.at :].strip(" \t\r\n/"))
 
 
 _CLOSE, _CLOSE_VALUE, _CLOSE_JSON = (f"<|close|>{each}<|sep|>" for each in ("call", "argument", "json"))

@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import End, begun, complete, settle, skip_rest
+from streamtools.parsing.bodies import End, begun, complete, cut_or_broken, settle, skip_rest
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
-from streamtools.parsing.reader import Closing, Reader, Word
+from streamtools.parsing.reader import Closing, Form, Reader, Word
 from streamtools.parsing.span import Span
 
 GAP = Some(r" \t\r\n", 1, 32)
@@ -90,10 +90,10 @@ def attribute(text: str) -> str:
 class Content:
     """The text of an element up to its closing tag, as it is; with `xml`, entities and CDATA sections are read."""
 
-    def __init__(self, *end: Part, xml: bool = False) -> None:
-        """`end` is the closing tag."""
+    def __init__(self, *end: Part, xml: bool = False, ends: Sequence[Form] = (), last: tuple[Part, ...] = ()) -> None:
+        """`end` is the closing tag, and `ends` are what counts as one where that is not enough: see `Closing`."""
         self._xml = xml
-        self._closing = Closing(end, _BEGIN_SECTION, _ANY_ENTITY) if xml else Closing(end)
+        self.closing = Closing(*(ends or (end,)), *((_BEGIN_SECTION, _ANY_ENTITY) if xml else ()), last=last)
         self._end = Pattern(SPACES, *end)
 
     def read(
@@ -108,7 +108,7 @@ class Content:
             found = yield from self._end_section(reader, take, ends)
             if found:
                 return found
-        while (yield from reader.content(self._closing, take)):
+        while (yield from reader.content(self.closing, take)):
             found = reader.read_since(reader.before_closing)
             if found[0] == "&":
                 take(_ENTITIES[found[1:-1]])
@@ -320,7 +320,7 @@ class Elements:
         """Return how the call ends where something stands that has no place in it, or `tag` is none."""
         rest = span.text[span.at :]
         cut = not rest.strip(_SPACE + "/") if tag or not rest else self._begun(span.text, span.at) is not None
-        return End.CUT if span.ended and cut else End.BROKEN
+        return cut_or_broken(span, cut=span.ended and cut)
 
 
 @cache

@@ -121,13 +121,19 @@ class NamedCall:
         return (yield from span.expect(_NULL, close, *([_FENCE] if self.fenced else []))) >= 0
 
 
-def bare(call: NamedCall) -> Body:
-    """Return the grammar of one call that ends where its JSON does."""
+def bare(call: NamedCall, begin: str) -> Body:
+    """Return the grammar of one call that ends where its JSON does, or without JSON with its paragraph.
+
+    `begin` begins another one.
+    """
+    closing = Closing(before=(begin,), blank_line=True)
 
     def read(span: Span) -> Generator[None, None, None]:
         code = yield from call.read(span)
         if code is Code.INVALID_JSON:
             yield from span.recover()
+        elif code is not None and code is not Code.TRUNCATED:
+            yield from span.until(closing)
         span.close(code)
 
     return read

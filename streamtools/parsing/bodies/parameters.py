@@ -11,6 +11,8 @@ wrapper ends and the message with it.
 If no closing tag is followed by structure, the value goes on to the end of the message. That is an error, which ends
 with the last closing tag in the value: a tag that was forgotten costs the call, and not the rest of the answer.
 
+Another form has no names of arguments: the content of `<tool: f>` is JSON of all of them, or the text of the only one.
+
 Another form has names between tags: `NAME<arg_key>a</arg_key><arg_value>1</arg_value>`. White space between the tags
 is ignored; other text there makes the call an error, up to its end.
 """
@@ -25,6 +27,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import End, Members, begun, cut, settle
 from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.declared import UNKNOWN
+from streamtools.parsing.json_text import State
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
@@ -50,9 +53,13 @@ class Functions:
         value = Marker(("</parameter>",), ahead=(SPACES, follows))
         inside = Marker(("</function>",), ahead=(SPACES, OneOf((self._close, "<function="))))
         unclosed = Marker((self._close,), ahead=(SPACES, OneOf((self._open, "<function=", *ends))))
-        wrapped, alone = (value, "<parameter=", inside, unclosed), (value, "<parameter=")
-        self._value = [Closing(*wrapped, line_feed=each, last=(self._close,)) for each in (not verbatim, True)]
-        self._value_alone = [Closing(*alone, line_feed=each) for each in (not verbatim, True)]
+        outside = Marker(("</function>",), ahead=(SPACES, OneOf((self._close, "<function=", self._open, *ends))))
+        wrapped, last = (value, "<parameter=", inside, unclosed), OneOf((self._close, "</function>"))
+        self._value = [Closing(*wrapped, line_feed=each, last=(last,)) for each in (not verbatim, True)]
+        self._value_alone = [
+            Closing(value, "<parameter=", outside, line_feed=each, last=("</function>",))
+            for each in (not verbatim, True)
+        ]
         self._broken = Closing("</function>", before=("<function=", self._close))
         self._junk = Closing("</function>", before=("<function=", self._open, self._close), blank_line=True)
 
@@ -230,7 +237,7 @@ class Pairs:
         """What may stand behind its name."""
         self.wrapper = tag(wrapper)
         """The opening tag around calls."""
-        unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
+        self.unwrap = unwrap = tag("/" + wrapper) if wrapper else ("<>",)  # which no model writes
         self._separator = Pattern(*tag(separator)) if separator else None
         self._tags = [Pattern(*each) for each in (tag("arg_key"), self.close, self.opening, unwrap)]
         self._end_key = Pattern(*tag("/arg_key"))
@@ -331,3 +338,58 @@ class Pairs:
         if cut:
             span.at = len(span.text)
         return cut
+
+
+class Named:
+    """A call whose content has no tags: a JSON object, or text, if the tool declares one argument."""
+
+    def __init__(self, opening: str, close: str) -> None:
+        """`opening` begins the opening tag, before the name."""
+        self._opening, self._says = opening, close
+        self._close, self._end = Pattern(close), Closing(close)
+        self._object, self._value = Pattern("{", SPACES, OneOf(('"', "}"))), Closing(close, line_feed=True)
+
+    def __call__(self, span: Span) -> Generator[None, None, None]:
+        name = span.marker[len(self._opening) : -1].strip()
+        span.call(name)
+        yield from span.accept(_LINE_FEED)
+        begin = span.place
+        yield from span.peek()
+        place = span.place
+        if (yield from span.accept(self._object)):
+            span.go_back(place)
+            end = yield from self._read_object(span)
+        else:
+            end = yield from self._read_text(span, name, begin, empty=(yield from span.expect(self._close)) == 0)
+        settle(span, end, self._says)
+
+    def _read_object(self, span: Span) -> Generator[None, None, End]:
+        state = yield from span.arguments()
+        if state is State.OPEN:
+            return End.CUT
+        if state is State.ENDED:
+            span.end_call()
+            yield from span.peek()
+            if (yield from span.accept(self._close)):
+                return End.CLOSED
+            if span.at_end_in(self._says):
+                return End.UNCLOSED
+        yield from span.recover_at(self._end)
+        return End.BROKEN if state is State.ENDED else End.BROKEN_JSON
+
+    def _read_text(self, span: Span, name: str, begin: int, *, empty: bool) -> Generator[None, None, End]:
+        schema, members = span.declared.arguments(name), Members(span)
+        keys = list(schema.properties)
+        if not (empty and not keys):
+            span.rewind(begin)
+            if len(keys) != 1 and name in span.declared:
+                span.blame(Code.INVALID_ARGUMENTS, "text can only be the argument of a tool that has one")
+            key = keys[0] if len(keys) == 1 else "content"
+            members.key(key)
+            value = Value(schema.property(key), span)
+            if not (yield from span.content(self._value, value.take)):
+                return End.CUT
+            value.end()
+        members.end()
+        span.end_call()
+        return End.CLOSED

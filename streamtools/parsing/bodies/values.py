@@ -117,7 +117,7 @@ class Value:
         """Begin to read a container, if `word` begins one."""
         if word and word[0] in _brackets(self._types):
             aside = "string" in self._types
-            self._escaped = _first_in(word, 0)[1] == '\\"'
+            self._escaped = (_first_in(word, 0)[1] or "").startswith("\\")
             write = self._aside.append if aside else self._span.write
             self._literals = Literals(write, PYTHON, depth=self._span.depth - 1)  # the arguments are an object
             self._take = self._add_aside if aside else self._read

@@ -89,6 +89,7 @@ _HOMES = {
     "minicpm4_python": "pythonic",
     "tool_code": "pythonic",
     "granite_lines": "pythonic",
+    "cwm_tool": "parameter_xml",
 }
 """The module of each dialect, which has a function of that name."""
 

@@ -19,7 +19,16 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.attributes import Invocations, xtml_call
 from streamtools.parsing.bodies.elements import ElementCall, attribute, section
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.dialects.base import BEHIND, Dialect, Opener, Tag, both_tags, ends_of_turn, keep_from
+from streamtools.parsing.dialects.base import (
+    BEHIND,
+    Dialect,
+    Opener,
+    Tag,
+    both_tags,
+    closed_again,
+    ends_of_turn,
+    keep_from,
+)
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
@@ -43,6 +52,7 @@ def anthropic_xml() -> Dialect:
             "</result>\n</function_results>"
         ),
         reserved=both_tags("function_calls", "invoke", "parameter", "function_results"),
+        tags=closed_again("</invoke>", "</function_calls>"),
     )
 
 
@@ -54,7 +64,7 @@ def atem_xml() -> Dialect:
     template of the model.
     """
     ends, name, start = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant "
-    form = Invocations("function_calls", prefix="atem:", read_name=_once)
+    form = Invocations("function_calls", prefix="atem:", ends=ends, read_name=_once)
     body, write = form.addressed(*ends), _writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix="atem:")
     return Dialect(
         id="atem_xml",
@@ -87,13 +97,14 @@ def minicpm5_xml() -> Dialect:
 
     A value that could be taken for tags stands in a CDATA section.
     """
-    form = Invocations(invoke="function", parameter="param", xml=True)
+    end = "<|im_end|>"
+    form = Invocations(invoke="function", parameter="param", ends=(end,), xml=True)
     return Dialect(
         id="minicpm5_xml",
         openers=_bare_openers(form, "<param", "</function"),
         write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
-        tags=ends_of_turn("<|im_end|>"),
+        tags=(*closed_again("</function>"), *ends_of_turn(end)),
     )
 
 
@@ -103,8 +114,8 @@ def deepseek_dsml() -> Dialect:
     The wrapper is `function_calls` in V3.2, and in V4.1 `calls`, where a space stands before the name of each tag. The
     bars are full-width, U+FF5C. Source: the encoding scripts beside deepseek-ai/DeepSeek-V3.2 and its successors.
     """
-    mark = "\uff5cDSML\uff5c"
-    form = Invocations("tool_calls", "function_calls", "calls", prefix=mark, spaced=True)
+    mark, end = "\uff5cDSML\uff5c", "<｜end▁of▁sentence｜>"
+    form = Invocations("tool_calls", "function_calls", "calls", prefix=mark, spaced=True, ends=(end,))
     return Dialect(
         id="deepseek_dsml",
         openers=(
@@ -115,14 +126,14 @@ def deepseek_dsml() -> Dialect:
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
         in_reasoning="call",
         reserved=both_tags(mark, "tool_result"),
-        tags=(Tag(form.unwrap), *ends_of_turn("<｜end▁of▁sentence｜>")),
+        tags=(Tag(form.unwrap), *ends_of_turn(end)),
     )
 
 
 def gigachat35() -> Dialect:
     """Return the dialect of GigaChat 3.5, by what SGLang reads: deepseek_dsml with a mark of its own."""
-    mark = "\uff5cGCML\uff5c"
-    form = Invocations("tool_calls", prefix=mark)
+    mark, end = "\uff5cGCML\uff5c", "</s>"
+    form = Invocations("tool_calls", prefix=mark, ends=(end,))
     return Dialect(
         id="gigachat35",
         openers=(
@@ -131,7 +142,7 @@ def gigachat35() -> Dialect:
         ),
         write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
         reserved=both_tags(mark, "tool_response"),
-        tags=(Tag(form.unwrap), *ends_of_turn("</s>")),
+        tags=(Tag(form.unwrap), *ends_of_turn(end)),
     )
 
 
@@ -156,9 +167,9 @@ def step3_xml() -> Dialect:
 
     Models leave out the type of the call, which is always `function`.
     """
-    form = Invocations(prefix="steptml:")
     begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
+    form = Invocations(prefix="steptml:", ends=(end_call, end))
     return Dialect(
         id="step3_xml",
         openers=(
@@ -173,14 +184,15 @@ def step3_xml() -> Dialect:
 
 def minimax_m2_xml() -> Dialect:
     """Return the dialect of MiniMaxAI/MiniMax-M2, by its chat template and its tool calling guide."""
-    form = Invocations("minimax:tool_call")
+    end = "[e~["
+    form = Invocations("minimax:tool_call", ends=(end,))
     return Dialect(
         id="minimax_m2_xml",
         openers=(Opener(("<minimax:tool_call>", SPACES), form.wrapped, ahead=("<",), line_feeds=1),),
         write_call=_writer("<minimax:tool_call>\n", "\n</minimax:tool_call>"),
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
-        tags=(Tag(("</minimax:tool_call>",)), *ends_of_turn("[e~[")),
+        tags=(Tag(("</minimax:tool_call>",)), *ends_of_turn(end)),
     )
 
 
@@ -241,16 +253,17 @@ def _writer(
     """Return what writes one call, with what stands `before` and `behind` it.
 
     If `typed`, an attribute says what is a string. With `xml`, CDATA sections hold what could be taken for a tag.
-    Without, the closing tag of a value, or what `end` says that it begins with, cannot stand in the value, and gets a
-    word joiner (U+2060).
+    Without, the closing tags of a value and of a call, or what `end` says that these begin with, cannot stand in the
+    value, and get a word joiner (U+2060).
     """
     invoke, parameter = prefix + invoke, prefix + parameter
+    closes = (end,) if end else (f"</{parameter}", f"</{invoke}")
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         written = [f"<{invoke} name={attribute(name)}>"]
         for key, value in arguments.items():
             text = value if isinstance(value, str) else compact(value)
-            text = section(text) if xml else keep_from(text, end or f"</{parameter}")
+            text = section(text) if xml else keep_from(text, *closes)
             kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
             written.append(f"<{parameter} name={attribute(key)}{kind}>{text}</{parameter}>")
         return before + line.join([*written, f"</{invoke}>"]) + behind

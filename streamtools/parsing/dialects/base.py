@@ -244,6 +244,11 @@ def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     return tuple(Tag((token,), where="behind_call", ends_turn=True) for token in tokens)
 
 
+def closed_again(*tags: str) -> tuple[Tag, ...]:
+    """Return closing tags that some models write once more behind a call: there they go away."""
+    return tuple(Tag((tag,), where="behind_call") for tag in tags if tag)
+
+
 ROLE_END = Tag(("<|role_end|>",))
 """The token that ends a message of inclusionAI/Ling."""
 
@@ -274,6 +279,20 @@ def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
     repeats it must not thereby call a tool or begin a turn. Defence in depth, not a boundary.
     """
     return _structure(dialects).sub(rf"\g<0>{_JOINER}", text)
+
+
+def neutralise_all(value: Any, dialects: Iterable[Dialect], under: str | None = None) -> Any:
+    """Return JSON with its texts as `neutralise` returns them, names included; or only those `under` this name."""
+    found = _structure(dialects)
+
+    def plain(value: Any, meant: bool) -> Any:
+        if isinstance(value, str):
+            return found.sub(rf"\g<0>{_JOINER}", value) if meant else value
+        if isinstance(value, dict):
+            return {plain(key, under is None): plain(each, under in (None, key)) for key, each in value.items()}
+        return [plain(each, meant) for each in value] if isinstance(value, list) else value
+
+    return plain(value, under is None)
 
 
 def restore(value: Any, dialects: Iterable[Dialect]) -> Any:

@@ -20,12 +20,13 @@ from streamtools.parsing.dialects.base import BEHIND, Dialect, Opener, Tag, ends
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral has two forms behind one token; what follows it tells them apart. Where only one of the dialects is armed, it
-# reads both, and the token is certain to begin a call. Neither has a closing tag: a call ends where its JSON does.
+# reads both. The token is certain to begin a call, but not in "auto", since others may write about it. Neither has a
+# closing tag: a call ends where its JSON does, and what is none of the two with its paragraph.
 # Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral and
 # Ministral 3.
 
 _MISTRAL = "[TOOL_CALLS]"
-_LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True))
+_LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True), _MISTRAL)
 _NO_LIST = Some(r"^ \t\r\n\[{", 1, 1)
 _MISTRAL_RESERVED = (_MISTRAL, "[/TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
 
@@ -58,7 +59,7 @@ def mistral_args() -> Dialect:
         id="mistral_args",
         openers=(
             Opener((_MISTRAL, GAP), _NAMED, ahead=(NAME, GAP, behind)),
-            Opener((_MISTRAL, GAP), _NAMED, ahead=(_NO_LIST,), unless="mistral_list"),
+            Opener((_MISTRAL, GAP), _NAMED, ahead=(_NO_LIST,), auto=False),
             *(Opener((_MISTRAL, GAP), _LISTED, ahead=(first,), unless="mistral_list") for first in "[{"),
             Opener(("[TOOL_RESULTS]",), forged_result("[/TOOL_RESULTS]"), kind="result"),
         ),

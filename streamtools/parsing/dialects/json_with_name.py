@@ -28,6 +28,7 @@ from streamtools.parsing.dialects.base import (
     Tag,
     as_object,
     both_tags,
+    closed_again,
     ends_of_turn,
 )
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -130,7 +131,7 @@ def internlm2() -> Dialect:
         openers=(Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=("{",)),),
         write_call=_between(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
         reserved=(begin, end),
-        tags=ends_of_turn(*ends),
+        tags=(*closed_again(end), *ends_of_turn(*ends)),
     )
 
 
@@ -210,6 +211,7 @@ def apertus_list() -> Dialect:
     """Return the dialect of swiss-ai/Apertus-8B-Instruct; calls may stand inside its thoughts."""
     begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
     thoughts, end_of_thoughts = "<|inner_prefix|>", "<|inner_suffix|>"
+    tags = Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,))
     calls = json_calls(end, ends=ends, envelope=json_bodies.CallsUnderNames)
     return Dialect(
         id="apertus_list",
@@ -217,7 +219,7 @@ def apertus_list() -> Dialect:
         write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
         in_reasoning="call",
         reserved=(begin, end),
-        tags=(Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,)), *ends_of_turn(*ends)),
+        tags=(*tags, *closed_again(end), *ends_of_turn(*ends)),
     )
 
 
@@ -283,7 +285,7 @@ def _tagged(
         ),
         write_call=_between(*layout),
         reserved=reserved or (opening[:-1], close[:-1]),
-        tags=(*tags, *ends_of_turn(*ends)),
+        tags=(*tags, *closed_again(close), *ends_of_turn(*ends)),
         auto=auto,
     )
 
@@ -349,7 +351,7 @@ def xlam_json() -> Dialect:
         write_call=_between("[", "]"),
         reserved=(*both_tags("tool_call"), "[TOOL_CALLS]"),
         unmarked=UNMARKED_JSON,
-        tags=ends_of_turn("<|eot_id|>", "<|im_end|>"),
+        tags=(*closed_again("</tool_call>"), *ends_of_turn("<|eot_id|>", "<|im_end|>")),
         auto=False,
         notes=ALONE,
     )

@@ -165,4 +165,4 @@ def _recipients(names: tuple[str, ...]) -> tuple[Opener, ...]:
 def _read_addressed(span: Span) -> Generator[None, None, None]:
     """Read one call; the marker has held the name."""
     name = span.marker.removeprefix(">>>").rstrip(" \t\r\n")
-    return bare(NamedCall(identify=lambda word, declared: Identity(name)))(span)
+    return bare(NamedCall(identify=lambda word, declared: Identity(name)), ">>>")(span)

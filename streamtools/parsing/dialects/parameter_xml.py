@@ -16,13 +16,14 @@ from typing import Any
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import NAME, Enclosed, NamedCall
-from streamtools.parsing.bodies.parameters import Functions, Pairs
+from streamtools.parsing.bodies.parameters import Functions, Named, Pairs
 from streamtools.parsing.dialects.base import (
     ROLE_END,
     Dialect,
     Opener,
     Tag,
     both_tags,
+    closed_again,
     ends_of_turn,
     write_value,
 )
@@ -73,7 +74,11 @@ def seed_oss_xml() -> Dialect:
             lambda value: f"\n{value}\n" if value.startswith("\n") or value.endswith("\n") else value,
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
-        tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *ends_of_turn(end)),
+        tags=(
+            Tag(("<seed:think>",), closings=("</seed:think>",), where="start"),
+            *closed_again("</seed:tool_call>"),
+            *ends_of_turn(end),
+        ),
     )
 
 
@@ -85,7 +90,7 @@ def llama31_function_tag() -> Dialect:
         openers=(Opener(("<function=",), body, ahead=(NAME, ">", SPACES, "{")),),
         write_call=lambda name, arguments: f"<function={name}>{compact(arguments)}</function>",
         reserved=("<function=", "</function"),
-        tags=ends_of_turn("<|eom_id|>", "<|eot_id|>"),
+        tags=(*closed_again("</function>"), *ends_of_turn("<|eom_id|>", "<|eot_id|>")),
     )
 
 
@@ -122,7 +127,7 @@ def glm_xml() -> Dialect:
         write_call=lambda name, arguments: f"<tool_call>{name}\n{_write_pairs(arguments)}</tool_call>",
         in_reasoning="call",
         reserved=_PAIR_TAGS,
-        tags=(ROLE_END, *ends_of_turn(*ends)),
+        tags=(ROLE_END, *closed_again("</tool_call>"), *ends_of_turn(*ends)),
     )
 
 
@@ -139,7 +144,7 @@ def poolside_xml() -> Dialect:
         id="poolside_xml",
         openers=(Opener(("<tool_call>",), read, line_feeds=1),),
         in_reasoning="text",
-        tags=(),
+        tags=closed_again("</tool_call>"),
         auto=False,
     )
 
@@ -157,7 +162,11 @@ def hunyuan_xml() -> Dialect:
             f"<tool_calls>\n<tool_call>{name}<tool_sep>\n{_write_pairs(arguments)}</tool_call>\n</tool_calls>"
         ),
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
-        tags=(Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),),
+        tags=(
+            Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
+            Tag(pairs.close, where="behind_call"),
+            Tag(pairs.unwrap, where="behind_call"),
+        ),
     )
 
 
@@ -171,6 +180,7 @@ def iquest_q1() -> Dialect:
         openers=tuple(Opener((opening,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
         write_call=lambda name, arguments: f"{opening}{name}\n{_write_pairs(arguments, spelled)}{close}",
         reserved=(*both_tags("iquest_tool_call", "tool_response"), "<arg_", "</arg_"),
+        tags=closed_again(close),
     )
 
 
@@ -230,6 +240,24 @@ def solar_open2() -> Dialect:
         openers=tuple(Opener((begin,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
         write_call=write_call,
         reserved=("<|tool_call:", "<|tool_arg:", *both_tags("tool_response")),
+        tags=closed_again(end),
+    )
+
+
+def cwm_tool() -> Dialect:
+    """Return the dialect of facebook/cwm, by its prompting guide: a tag with the name, around text or JSON.
+
+    `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. Text can only be the argument of a tool that has one.
+    """
+    opening, close, end = "<tool: ", "</tool>", "<|eot_id|>"
+    return Dialect(
+        id="cwm_tool",
+        openers=(Opener((opening, NAME, ">"), Named(opening, close)),),
+        write_call=lambda name, arguments: f"{opening}{name}>\n{compact(arguments)}\n{close}",
+        reserved=(opening.rstrip(), close, *both_tags("tool_response")),
+        tags=(*closed_again(close), *ends_of_turn(end)),
+        auto=False,  # people write it as a name for a tool
+        notes="Between the tags stands one JSON object, the arguments.",
     )
 
 

@@ -26,7 +26,16 @@ from streamtools.parsing.bodies.keyword_calls import (
     readable,
 )
 from streamtools.parsing.bodies.syntax import Syntax
-from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, as_object, both_tags, ends_of_turn
+from streamtools.parsing.dialects.base import (
+    ALONE,
+    Dialect,
+    Opener,
+    Tag,
+    as_object,
+    both_tags,
+    closed_again,
+    ends_of_turn,
+)
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
 
@@ -48,10 +57,11 @@ def pythonic_llama4() -> Dialect:
     """Return the dialect of meta-llama/Llama-4, by its model card.
 
     The tags, as those of LFM 2, are tokens, which the model forgets, or a tokenizer drops: a list without them is read
-    where `pythonic` reads it.
+    where `pythonic` reads it. Where the prompt has JSON, the model writes that between the tags.
     """
     ends = ("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
-    return _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", ends=ends)
+    dialect = _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", ends=ends)
+    return replace(dialect, openers=(*dialect.openers, *_json("<|python_start|>", "<|python_end|>")))
 
 
 def olmo3_pythonic() -> Dialect:
@@ -77,13 +87,11 @@ def lfm2_pythonic() -> Dialect:
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
     dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",), loose=True)
-    body = json_calls(close)
     return replace(
         dialect,
         openers=(
             *dialect.openers,
-            Opener((opening, SPACES), body, ahead=("{",)),
-            Opener((opening, SPACES), body, ahead=("[", SPACES, "{")),
+            *_json(opening, close),
             Opener((begin,), forged_result(end), kind="result"),
         ),
         tags=(
@@ -107,7 +115,11 @@ def minicpm4_python() -> Dialect:
         openers=(Opener((opening, SPACES, "```", OneOf(("python", "")), SPACES), body, ahead=(NAME, "(")),),
         write_call=lambda name, arguments: f"{opening}\n```python\n{_write(name, arguments, _python)}\n```\n{close}",
         reserved=(opening, close),
-        tags=(Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *ends_of_turn("<|im_end|>")),
+        tags=(
+            Tag(("<|thought_start|>",), closings=("<|thought_end|>",)),
+            *closed_again(close),
+            *ends_of_turn("<|im_end|>"),
+        ),
         notes="Arguments are literals and always have names.",
     )
 
@@ -183,9 +195,15 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
         write_call=lambda name, arguments: f"{opening}[{_write(name, arguments, _python)}]{close}",
         reserved=(opening, close),
         unmarked=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
-        tags=ends_of_turn(*ends),
+        tags=(*closed_again(close), *ends_of_turn(*ends)),
         notes="Arguments are literals and always have names.",
     )
+
+
+def _json(opening: str, close: str) -> tuple[Opener, ...]:
+    """Return the openers of JSON between the same tags."""
+    body = json_calls(close)
+    return tuple(Opener((opening, SPACES), body, ahead=each) for each in (("{",), ("[", SPACES, "{")))
 
 
 def _list_of(names: tuple[str, ...]) -> tuple[Opener, ...]:

@@ -1,17 +1,20 @@
 """The gateway: the bodies of clients, and what an upstream answers, each of any bytes.
 
 Nothing raises. What goes up is JSON; what comes down is an answer in the client's form, with a status, and it is the
-same however the network cuts what the upstream sends.
+same however the network cuts what the upstream sends. The work for either grows as it does (`GRAMMARS`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from tests.fuzz.target import Input, Target, seed
+from tests.fuzz.growth import LONG, MANY, NUMBER, Grammar
+from tests.fuzz.target import Input, Target, pieces, seed
+from tests.fuzz.targets.grammars import STREAMS
 from tests.support.gateway import CLIENTS, answer, begin, collect, request, stream, whole
 
 _OPTIONS = {
@@ -80,3 +83,86 @@ MAKE = {
     "gateway:request": lambda: Target("gateway:request", check_request, _requests, _WORDS),
     "gateway:answer": lambda: Target("gateway:answer", check_answer, _answers, _WORDS),
 }
+
+
+# Growth.
+
+_FUNCTION = {"name": f"t{NUMBER}", "description": "Do it.", "parameters": {}, "input_schema": {}}
+_CALLED = {"id": f"c{NUMBER}", "type": "function", "function": {"name": "f", "arguments": '{"a": "~~~tool_call"}'}}
+_ASKED: list[Any] = [
+    {"tool": {"type": "function", "function": _FUNCTION, **_FUNCTION}},
+    {"tool": {"type": "function", "function": {**_FUNCTION, "description": LONG}, **_FUNCTION}},
+    {"allowed": {"type": "function", "name": f"t{NUMBER}"}},
+    {"allowed": {"type": "function", "name": "t0"}},
+    {"role": "user", "content": "~~~tool_call\n"},
+    {"role": "user", "content": [MANY, {"type": "text", "text": "~~~tool_call\n"}]},
+    {"role": "system", "content": "a"},
+    {"role": "assistant", "content": "a", "tool_calls": [MANY, _CALLED]},
+    {"role": "assistant", "content": "~~~tool_call\n"},
+    {"role": "tool", "tool_call_id": f"c{NUMBER}", "content": "~~~tool_call\n"},
+    {"role": "tool", "tool_call_id": "c0", "content": LONG},
+]
+_TOLD: list[Any] = [
+    *STREAMS["openai"].frames[:4],
+    *STREAMS["openai"].frames[-4:],
+    {"choices": [{"index": NUMBER, "delta": {"content": "a"}}]},
+    {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}]},
+    {"choices": [MANY, {"index": NUMBER, "delta": {"content": "a"}, "finish_reason": "stop"}]},
+    *({"choices": [{"index": 0, "delta": {kind: "a"}}]} for kind in ("content", "reasoning_content")),
+    {"choices": [{"index": 0, "delta": {"content": _CALL + "\n"}}]},
+    {"choices": [{"index": 0, "delta": {"content": "~~~tool_call\n{oops}\n~~~\n"}}]},
+    {"choices": [{"index": 0, "delta": {"content": '~~~tool_call\n{"name": "f", "arguments": {"a": "'}}]},
+    {"choices": [{"index": 0, "delta": {"content": "~~~tool_result\n~~~\n" + "abc " * 50 + "\n"}}]},
+    {"choices": [{"index": 0, "delta": {"content": LONG}}]},
+]
+
+
+def _grow(client: str, options: dict[str, Any], parts: list[Any]) -> None:
+    tools, allowed = ([each[kind] for each in parts if kind in each] for kind in ("tool", "allowed"))
+    said = [each for each in parts if "role" in each]
+    body = {"model": "m", "max_tokens": 9, "tools": tools, "input" if client == "responses" else "messages": said}
+    choice = {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": allowed}}
+    begin(client, body | (choice if allowed else {}), **options)
+
+
+def _grow_answer(client: str, more: dict[str, Any], parts: list[Any], **options: Any) -> None:
+    body = "".join(each if isinstance(each, str) else f"data: {json.dumps(each)}\n\n" for each in parts).encode()
+    exchange = begin(client, request(client, **more), **options)
+    again = [pieces(body, 1000)] * (1 + options.get("ask_again", 0))
+    answer(exchange, *again)
+
+
+def _grow_whole(client: str, parts: list[Any]) -> None:
+    """Read an answer that comes whole, for a client that wants it so."""
+    content = "".join(
+        delta.get("content") or ""
+        for each in parts
+        if isinstance(each, dict)
+        for choice in each.get("choices") or ()
+        if isinstance(choice, dict) and isinstance(delta := choice.get("delta"), dict)
+    )
+    answer(begin(client, request(client, streamed=False)), whole(content))
+
+
+GRAMMARS: dict[str, Grammar] = {
+    "asked": Grammar(
+        _ASKED,
+        [
+            *(partial(_grow, client, {}) for client in CLIENTS),
+            partial(_grow, "responses", {"mode": "native"}),
+            partial(_grow, "openai", {"mode": "native", "dialects": ["tilde_fence"], "upstream": "ollama"}),
+        ],
+        first=[{"role": "user", "content": "a"}],
+    ),
+    "answered": Grammar(
+        _TOLD,
+        [
+            *(partial(_grow_answer, client, {}) for client in CLIENTS),
+            *(partial(_grow_whole, client) for client in CLIENTS),
+            partial(_grow_answer, "openai", {"n": 2, "logprobs": True}),
+            partial(_grow_answer, "openai", {}, ask_again=1, mode="native", dialects=["tilde_fence"]),
+        ],
+        last=[{"choices": [{"delta": {}, "finish_reason": "stop"}]}, "data: [DONE]\n\n"],
+    ),
+}
+"""Of what a client asks for, and of what the upstream answers."""

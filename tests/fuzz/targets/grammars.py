@@ -293,13 +293,15 @@ MESSAGES: list[Any] = [
     {"role": "assistant", "parts": [MANY, {"type": "text", "text": "a", "providerMetadata": {"google": {}}}]},
     {"role": "assistant", "id": f"a{NUMBER}", "toolCalls": [MANY, _CALL]},
     {"role": "tool", "id": f"t{NUMBER}", "toolCallId": f"c{NUMBER}", "content": "x"},
-    {"role": "reasoning", "id": f"r{NUMBER}", "content": "a", "encryptedValue": "s"},
+    {"role": "reasoning", "id": f"r{NUMBER}", "content": "a", "encryptedValue": '{"format":"gemini","signature":"s"}'},
     {"role": "model", "parts": [MANY, {"functionCall": {"name": f"f{NUMBER}", "args": {}}, "thoughtSignature": "s"}]},
     {"role": "user", "parts": [MANY, {"functionResponse": {"name": f"f{NUMBER}", "response": {"result": "x"}}}]},
     {"role": "assistant", "content": [MANY, {"toolUse": {"toolUseId": f"c{NUMBER}", "name": "f", "input": {}}}]},
     {"role": "user", "content": [MANY, {"toolResult": {"toolUseId": f"c{NUMBER}", "content": [{"text": "x"}]}}]},
     {"role": "assistant", "tool_plan": "a", "content": [MANY, {"type": "server_tool_use", "id": "s", "name": "f"}]},
     {"type": "web_search_call", "id": f"w{NUMBER}", "status": "completed"},
+    {"type": "function_call", "call_id": f"d_{NUMBER}", "name": "f", "arguments": "{}"},
+    {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"},
 ]
 """Messages of a client's, in all formats."""
 

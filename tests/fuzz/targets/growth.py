@@ -34,6 +34,7 @@ from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.mcp import tools_of
 from tests.fuzz.growth import LONG, NUMBER, Grammar, target
 from tests.fuzz.target import Target, pieces
+from tests.fuzz.targets import gateway
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
 from tests.fuzz.targets.grammars import EVENTS, MESSAGES, SCHEMAS, STREAMS, Stream
 from tests.machine.test_machine_laws import run
@@ -42,7 +43,8 @@ from tests.recording.test_scrubbing import PLANTED
 from tests.support import event_streams
 
 _ANY = Limits(calls=10**6)
-_ENCODERS = [[name for name in ENCODERS if name.startswith(kind)] for kind in ("native", "ai_sdk", "ag_ui", "openai")]
+_KINDS = ("native", "ai_sdk", "ag_ui", "openai", "responses", "anthropic")
+_ENCODERS = [[name for name in ENCODERS if name.startswith(kind)] for kind in _KINDS]
 _LEFT = ("ai_sdk 6", "ag_ui 1.0", "openai, with usage")  # encoders of a body whose `done` does not come
 
 
@@ -338,7 +340,9 @@ def _stream(name: str, stream: Stream) -> Grammar:
     return Grammar(stream.frames, [partial(_source, name)], stream.first, stream.last)
 
 
-GRAMMARS: dict[str, Grammar] = {f"source:{name}": _stream(name, stream) for name, stream in STREAMS.items()} | _GRAMMARS
+_SOURCES = {f"source:{name}": _stream(name, stream) for name, stream in STREAMS.items()}
+_GATEWAY = {f"gateway:{name}": each for name, each in gateway.GRAMMARS.items()}
+GRAMMARS: dict[str, Grammar] = _SOURCES | _GRAMMARS | _GATEWAY
 
 
 def make(name: str) -> Target:

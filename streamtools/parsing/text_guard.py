@@ -1,0 +1,135 @@
+"""Rules on the text that a reader sees: between what a parser makes of the text and whoever reads its events.
+
+Text goes through a matcher, which holds back what may become a match; calls and reasoning end it, and what was held
+leaves before them. Whatever else an event holds of the model's words is cleared of matches, unless the rules only mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from streamtools.errors import Code
+from streamtools.events import Call, CallDelta, Error, Matched, Raw, Reasoning, Text, Thinking, UIEvent, Warning
+from streamtools.rules.automaton import automaton_of
+from streamtools.rules.matcher import Found, Matcher, Pieces, in_place, shown
+from streamtools.rules.rule import Rule
+
+
+class TextGuard:
+    """Applies rules to the events of a turn, and numbers them; `keeps` says that the history is as it was written."""
+
+    def __init__(self, rules: Sequence[Rule], number: Callable[[], int] | None, *, keeps: bool) -> None:
+        self._redacting = [rule for rule in rules if rule.redacts]
+        self.number = number
+        self._keeps = keeps
+        self.matcher = Matcher(automaton_of(rules))
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.stopped_by: Rule | None = None
+        """The rule that has ended the turn; nothing comes out any more."""
+        self.matcher.begin()
+        self._ended = 0  # where a call or reasoning has come last
+
+    @property
+    def held(self) -> str:
+        """Text that may become a match."""
+        return self.matcher.held
+
+    def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
+        """Return what the reader sees of events."""
+        out: list[UIEvent] = []
+        for event in events:
+            kind = type(event)
+            if kind is Text:
+                self.show(self.matcher.feed(event.text), out)  # type: ignore[union-attr]  # as `kind` says
+            else:
+                if kind is Thinking or kind is Reasoning:
+                    self.end(out)
+                if self.stopped_by is None:
+                    out.append(self._pass(event))
+            if self.stopped_by is not None:
+                break
+        return out
+
+    def end(self, out: list[UIEvent]) -> None:
+        """End what may become a match: something else than text comes here. Add what was held."""
+        if self.matcher.position != self._ended:
+            self._ended = self.matcher.position
+            self.show(self.matcher.close(), out)
+
+    def clean(self, event: UIEvent) -> UIEvent:
+        """Return an event without matches in what it holds of the model's words beside the text."""
+        if not self._redacting:
+            return event
+        match event:
+            case Call(call) if call.raw:
+                raw = self._without(call.raw)
+                return event if raw == call.raw else self._instead(event, call.raw, call=replace(call, raw=raw))
+            case Error(raw=str() as raw):
+                clean = self._without(raw, cut=event.code is Code.TOO_LARGE)
+                return event if raw == clean else self._instead(event, raw, raw=clean)
+            case Warning(code, raw=str() as raw):  # half of a match may be near a miss, or lost with a frame
+                half = code in (Code.NEAR_MISS, Code.BAD_FRAME, Code.SKIPPED)
+                return replace(event, raw=None if half else self._without(raw, cut=True))
+            case Raw(data, item=item):
+                clean, kept = self._deeply(data), self._deeply(item)
+                return event if (data, item) == (clean, kept) else self._instead(event, event, data=clean, item=kept)
+        return event
+
+    def _instead(self, event: Any, written: Any, **changes: Any) -> UIEvent:
+        changed: Any = replace(event, **changes)
+        if self._keeps:
+            changed.keep(written)
+        made: UIEvent = changed
+        return made
+
+    def _deeply(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._without(value)
+        if isinstance(value, dict):
+            return {name: self._deeply(each) for name, each in value.items()}
+        return [self._deeply(each) for each in value] if isinstance(value, list) else value
+
+    def _without(self, text: str, *, cut: bool = False) -> str:
+        if not cut:
+            return shown(self._redacting, text)
+        matcher = Matcher(automaton_of(self._redacting))
+        return in_place(matcher.feed(text))
+
+    def _pass(self, event: Any) -> UIEvent:
+        number = self.number
+        if type(event) is CallDelta:
+            return event if number is None else CallDelta(event.call_id, event.text, number())
+        event = self.clean(event)
+        if number is None:
+            made: UIEvent = event
+            return made
+        made = replace(event, seq=number())
+        if (written := getattr(event, "written", None)) is not None:
+            made.keep(written)  # type: ignore[union-attr]  # which it has
+        return made
+
+    def show(self, pieces: str | Pieces, out: list[UIEvent]) -> None:
+        """Add what the reader sees of text and of matches in it."""
+        number = self.number or int
+        for piece in [pieces] if isinstance(pieces, str) else pieces:
+            if not isinstance(piece, Found):
+                if piece:
+                    out.append(Text(piece, number()))
+                continue
+            rule, match, position = piece
+            text = rule.text_for(match)
+            fields = dict(rule.fields(match)) if rule.fields is not None else None
+            told = Matched(rule.name, rule.action, position, len(match), len(text), fields, number())
+            told.tell(match, written=self._keeps)
+            out.append(told)
+            if text:
+                out.append(Text(text, number()))
+            if rule.action in ("stop", "fail"):
+                self.stopped_by = rule
+                return

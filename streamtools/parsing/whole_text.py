@@ -1,0 +1,52 @@
+"""Parsing without streaming: the same parser, fed everything and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from streamtools.calls import ToolCall
+from streamtools.events import Error, Reasoning, Text, UIEvent, Warning
+from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.parser import Parser
+from streamtools.parsing.policies import ParserOptions
+
+
+@dataclass(frozen=True)
+class ParseResult:
+    """What a text holds, by kind and, in `events`, in order."""
+
+    content: str
+    reasoning: str
+    calls: list[ToolCall]
+    errors: list[Error]
+    warnings: list[Warning]
+    events: list[UIEvent]
+
+
+def parse(
+    deltas: str | Iterable[str],
+    *,
+    dialects: Dialects = None,
+    tools: Any = None,
+    **options: Unpack[ParserOptions],
+) -> ParseResult:
+    """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
+
+    >>> parse('Look: ###:{"name": "now"}').calls[0].name
+    'now'
+    """
+    parser = Parser(dialects, tools, **options)
+    events: list[UIEvent] = []
+    for delta in [deltas] if isinstance(deltas, str) else deltas:
+        events += parser.feed(delta)
+    events += parser.close()
+    return ParseResult(
+        content="".join(event.text for event in events if isinstance(event, Text)),
+        reasoning="".join(event.text for event in events if isinstance(event, Reasoning)),
+        calls=parser.calls,
+        errors=[event for event in events if isinstance(event, Error)],
+        warnings=[event for event in events if isinstance(event, Warning)],
+        events=events,
+    )

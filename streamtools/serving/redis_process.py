@@ -1,0 +1,397 @@
+"""One process among those that share a Redis: what it writes, reads and says there, for all of its runs together.
+
+Three tasks do it. One writes: what waits of all runs goes in one script, and while that is on its way more gathers, so
+an event alone goes at once and many go together. One listens, in one blocking read on a connection of its own over all
+runs that are read here and the stream of this process, in which others tell it something, and which it wakes itself
+with. One renews the leases of its runs, and takes over those whose owner does not come back. No reader touches them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup
+
+from streamtools.errors import OwnerUnreachable
+from streamtools.events import UIEvent, read_ui_event
+from streamtools.serving import redis_scripts as scripts
+from streamtools.serving.event_log import log_key
+from streamtools.serving.redis_log import Feed, Look, Settings, Tail
+from streamtools.serving.redis_scripts import Keys, run_keys
+from streamtools.tools.call import loggable
+from streamtools.tools.redis_client import RedisClient, Word
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE = 64  # runs that are written together
+_RENEWED = 100  # and whose leases are renewed together
+_PAGE = 256  # events that a reader who is behind gets at once
+SETTLING = 10.0  # seconds in which the end of a run has to be written: whoever waits for it waits no longer
+_LONGEST = 1.0  # seconds between two attempts to reach the server
+
+
+class RedisProcess:
+    """Everything that one process does in Redis. `on_message` answers another, `on_expired` takes a run over."""
+
+    def __init__(self, client: RedisClient, tasks: TaskGroup, settings: Settings) -> None:
+        self.id = secrets.token_hex(8)
+        self.tails: dict[str, Tail] = {}
+        """Of the runs that this process drives."""
+        self.read = Counter[str]()
+        """How many read a run here that another may stop when nobody does."""
+        self.on_message: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+        self.on_expired: Callable[[str], Awaitable[object]]
+        self._client = client
+        self._tasks = tasks
+        self._set = settings
+        self._feeds: dict[str, Feed] = {}
+        self._dirty: dict[str, Tail] = {}
+        self._more = anyio.Event()
+        self._sweeps = 0.0  # from when on: after an outage all leases are over, and owners that live come first
+        self._away: float | None = None  # since when the server is
+        self._deaf: float | None = None  # and since when nothing is heard of it
+        self._heard = "0-0"
+        self._is_woken = False
+        self._answers: dict[str, tuple[anyio.Event, dict[str, Any]]] = {}
+        self._claiming: set[str] = set()
+
+    def start(self) -> None:
+        """Begin its tasks, which outlive a cancellation until what the runs say at their end is written."""
+        self._tasks.start_soon(self._live)
+
+    async def _live(self) -> None:
+        with anyio.CancelScope(shield=True) as whole:
+            self._tasks.start_soon(self._end_with, whole)
+            async with anyio.create_task_group() as group:
+                for task in (self._write, self._listen, self._tend):
+                    group.start_soon(task)
+
+    async def _end_with(self, whole: anyio.CancelScope) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(SETTLING, shield=True):
+                while ending := [tail for tail in self.tails.values() if tail.will_end or tail.final]:
+                    await ending[0].settled.wait()
+            whole.cancel()
+
+    def keys(self, key: str) -> Keys:
+        """Return the keys of a run."""
+        return run_keys(self._set.prefix, key)
+
+    def shared(self, *names: str) -> str:
+        """Return a key that is none of a run's."""
+        return ":".join((self._set.prefix, *names))
+
+    def of_owner(self, owner: str) -> tuple[str, str, str]:
+        """Return the keys of an owner: all runs, the last of each conversation, and those that go on."""
+        stem = f"{self._set.prefix}:{{{log_key(owner, '')}}}:"
+        return stem + "runs", stem + "conversations", stem + "running"
+
+    async def patiently(self, *args: Word, seconds: float | None = None) -> Any:
+        """Return the reply to a command that may be sent twice; while the server is away, try again for a while."""
+        pause, until = 0.05, anyio.current_time() + (self._set.lease / 3 if seconds is None else seconds)
+        while True:
+            try:
+                return await self._client.execute(*args)
+            except Exception as error:
+                if anyio.current_time() > until:
+                    raise OwnerUnreachable("the server that holds the runs does not answer") from error
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+
+    async def run_script(self, script: str, keys: Iterable[str], *args: Word) -> Any:
+        """Return what a script returns."""
+        names = list(keys)
+        return await self._client.execute("EVAL", script, len(names), *names, *args)
+
+    # Writing.
+
+    def own(self, tail: Tail) -> None:
+        """Drive a run from now on."""
+        self.tails[tail.key] = tail
+
+    def press(self, tail: Tail) -> None:
+        """Have written what is new in a tail."""
+        self._dirty[tail.key] = tail
+        self._more.set()
+
+    async def _write(self) -> None:
+        pause = 0.05
+        while True:
+            if not self._dirty:
+                self._more = anyio.Event()
+                await self._more.wait()
+            tails = [self._dirty.pop(key) for key in list(self._dirty)[:_AT_ONCE]]
+            try:
+                for tail in tails:
+                    if tail.is_doubtful:
+                        await self._reclaim(tail)
+                await self._append([(tail, batch) for tail in tails if (batch := tail.batch())])
+                for tail in tails:
+                    if tail.is_at_end:
+                        await self._end(tail)
+            except Exception as error:
+                self._note_away(error)
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _LONGEST)
+            else:
+                self._away, pause = None, 0.05
+            self._dirty |= {tail.key: tail for tail in tails if tail.is_dirty}
+
+    async def _append(self, batches: list[tuple[Tail, list[tuple[int, bytes]]]]) -> None:
+        if not batches:
+            return
+        names, args = list[str](), list[Word]()
+        for tail, batch in batches:
+            keys = self.keys(tail.key)
+            names += (keys.log, keys.meta)
+            args += (tail.token, batch[0][0], int(tail.may_gap), len(batch), *(data for _, data in batch))
+        told = await self.run_script(scripts.APPEND, names, self._set.length, *args)
+        for (tail, _), (word, last) in zip(batches, told, strict=True):
+            await self._settle(tail, word, last)
+
+    async def _end(self, tail: Tail) -> None:
+        assert tail.final is not None
+        seq, done, ended = tail.final
+        keys = self.keys(tail.key)
+        word, last = await self.run_script(
+            scripts.END,
+            (keys.log, keys.meta, keys.lease, self.shared("running"), *self.of_owner(tail.owner)),
+            *(tail.token, self._ms(self._set.keep), tail.key, tail.run_id, seq, done, int(tail.may_gap), ended),
+        )
+        await self._settle(tail, word, last)
+        if word == b"ok":
+            tail.settled.set()
+            self.tails.pop(tail.key, None)
+
+    async def _settle(self, tail: Tail, word: bytes, last: int) -> None:
+        if word == b"ok":
+            tail.settle(last)
+        else:
+            await self._reclaim(tail)
+
+    async def _reclaim(self, tail: Tail) -> None:
+        """Write again what the server has forgotten, as another owner than before; or lose a run that is another's."""
+        word, epoch, last = await self.claim(tail.key, tail.token)
+        tail.is_doubtful = False
+        if word == b"claimed":
+            log.warning("events_written_again", run_id=tail.run_id, behind=last)
+            tail.rewind(last, epoch)
+            self.press(tail)
+        else:
+            self._lose(tail)
+
+    def _lose(self, tail: Tail) -> None:
+        if not tail.is_fenced:
+            log.warning("run_taken_over", run_id=tail.run_id)
+            self.tails.pop(tail.key, None)
+            tail.fence()
+
+    def _note_away(self, error: Exception) -> None:
+        now = anyio.current_time()
+        self._sweeps = now + self._set.lease / 2
+        if self._away is None:
+            self._away = now
+            log.warning("redis_away", **loggable(error))
+        for tail in self.tails.values():
+            if tail.is_full or (now - self._away > self._set.patience and tail.batch()):
+                tail.lose()
+
+    async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int]:
+        """Take a run over, or with its token go on with one's own; returns what `CLAIM` does."""
+        keys = self.keys(key)
+        names = (keys.log, keys.meta, keys.lease, self.shared("running"))
+        word, epoch, last = await self.run_script(scripts.CLAIM, names, self.id, self._ms(self._set.lease), key, token)
+        return word, epoch, last
+
+    # Reading.
+
+    async def look(self, key: str) -> Look:
+        """Return how a run stands."""
+        keys = self.keys(key)
+        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta)
+        first, last, token, since, over = await self.patiently(*args, seconds=self._set.patience)
+        return Look(first, last, token.decode(), since, bool(over))
+
+    async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
+        """Return the next events behind a seq."""
+        args = ("XRANGE", self.keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
+        return _read_entries(await self.patiently(*args, seconds=self._set.patience))
+
+    async def follow(self, key: str, look: Look) -> Feed:
+        """Return the feed of a run, for one reader more."""
+        feed = self._feeds.get(key)
+        if feed is None:
+            feed = self._feeds[key] = Feed(key, look)
+        feed.readers += 1
+        if feed.readers == 1 and not self._is_woken:
+            self._is_woken = True
+            try:
+                await self._send(self.id, {"kind": "wake"})
+            except BaseException as error:  # it is read anew when the server is back, or not at all
+                self._is_woken = False
+                if not isinstance(error, Exception):
+                    self.leave(feed)
+                    raise
+        return feed
+
+    def leave(self, feed: Feed) -> None:
+        """Take note that one reader less reads a feed."""
+        feed.readers -= 1
+        if not feed.readers and self._feeds.get(feed.key) is feed:
+            del self._feeds[feed.key]
+
+    async def _listen(self) -> None:
+        pause = 0.05
+        while True:
+            try:
+                async with self._client.connection() as connection:
+                    for feed in list(self._feeds.values()):
+                        feed.check(await self.look(feed.key))
+                    while True:
+                        await self._hear(connection.execute)
+                        self._deaf, pause = None, 0.05
+            except Exception as error:
+                now = anyio.current_time()
+                self._sweeps = now + self._set.lease / 2
+                if self._deaf is None:
+                    self._deaf = now
+                    log.warning("redis_not_heard", **loggable(error))
+                if now - self._deaf > self._set.patience:
+                    for feed in list(self._feeds.values()):
+                        feed.fail(OwnerUnreachable("the server that holds the run does not answer"))
+                        self._feeds.pop(feed.key, None)
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+
+    async def _hear(self, execute: Callable[..., Awaitable[Any]]) -> None:
+        feeds = {self.keys(feed.key).log.encode(): feed for feed in self._feeds.values()}
+        mine = self._stream(self.id).encode()
+        self._is_woken = False
+        block = min(self._set.lease / 3, 5.0)
+        places = (self._heard, *(f"{feed.last}-0" for feed in feeds.values()))
+        with anyio.fail_after(block + 5.0):
+            told = await execute("XREAD", "COUNT", 500, "BLOCK", self._ms(block), "STREAMS", mine, *feeds, *places)
+        for name, entries in told.items() if isinstance(told, dict) else told or ():
+            if name == mine:
+                self._heard = entries[-1][0].decode()
+                for _, (_, message) in entries:
+                    self._take(msgspec.json.decode(message))
+            elif (feed := feeds[name]).readers:
+                feed.add(_read_entries(entries))
+
+    # Talking.
+
+    async def ask(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
+        """Return what the owner of a run answers, `over` for one that has ended.
+
+        Raises `OwnerUnreachable` where it does not, within a lease.
+        """
+        answer = dict[str, Any]()
+        id, heard = secrets.token_hex(8), anyio.Event()
+        self._answers[id] = heard, answer
+        try:
+            with anyio.fail_after(self._set.lease):
+                look = await self.look(key)
+                if look.is_over or not look.token:
+                    return {"over": True}
+                await self._send(look.token.partition(":")[2], {**message, "key": key, "id": id, "from": self.id})
+                await heard.wait()
+        except Exception as error:
+            raise OwnerUnreachable("the process that drives the run does not answer") from error
+        finally:
+            del self._answers[id]
+        return answer
+
+    async def _send(self, process: str, message: dict[str, Any]) -> None:
+        kept = self._ms(max(self._set.keep, 4 * self._set.lease))
+        await self.run_script(scripts.SEND, (self._stream(process),), kept, msgspec.json.encode(message))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        match message["kind"]:
+            case "wake":
+                pass
+            case "answer":
+                if (waiting := self._answers.get(message["id"])) is not None:
+                    waiting[1].update(message["answer"])
+                    waiting[0].set()
+            case _:
+                self._tasks.start_soon(self._answer, message)
+
+    async def _answer(self, message: dict[str, Any]) -> None:
+        try:
+            answer = await self.on_message(message["key"], message)
+            await self._send(message["from"], {"kind": "answer", "id": message["id"], "answer": answer})
+        except Exception as error:
+            log.warning("message_not_answered", kind=message["kind"], **loggable(error))
+
+    # Living.
+
+    async def _tend(self) -> None:
+        while True:
+            try:
+                await self._renew()
+                await self._say_read()
+                if anyio.current_time() >= self._sweeps:
+                    for key in await self.run_script(scripts.EXPIRED, (self.shared("running"),)):
+                        self._tasks.start_soon(self._take_over, key.decode())
+                self._away = None
+            except Exception as error:
+                self._note_away(error)
+            await anyio.sleep(self._set.lease / 3)
+
+    async def _renew(self) -> None:
+        tails = list(self.tails.values())
+        for start in range(0, len(tails), _RENEWED):
+            some = tails[start : start + _RENEWED]
+            names, args = [self.shared("running")], list[Word]()
+            before = [(tail.token, tail.written) for tail in some]
+            for tail in some:
+                names += self.keys(tail.key)[:4]
+                args += (tail.token, tail.key)
+            told = await self.run_script(scripts.RENEW, names, self._ms(self._set.lease), *args)
+            for tail, (token, written), (is_ours, last, is_read) in zip(some, before, told, strict=True):
+                tail.forget()
+                if token != tail.token or tail.settled.is_set():
+                    continue  # meanwhile it was claimed anew, or has ended
+                if not is_ours or last < written:
+                    tail.is_doubtful = True
+                    self.press(tail)
+                elif is_read:
+                    tail.on_read()
+
+    async def say_read(self, key: str) -> None:
+        """Tell the owner of a run that it is read here."""
+        await self._client.execute("SET", self.keys(key).readers, 1, "PX", self._ms(self._set.lease))
+
+    async def _say_read(self) -> None:
+        for key in list(self.read):
+            await self.say_read(key)
+
+    async def _take_over(self, key: str) -> None:
+        if key in self.tails or key in self._claiming:
+            return
+        self._claiming.add(key)
+        try:
+            await self.on_expired(key)
+        except Exception as error:  # another may do it, or we when the lease has expired once more
+            log.warning("run_not_taken_over", **loggable(error))
+        finally:
+            self._claiming.discard(key)
+
+    def _stream(self, process: str) -> str:
+        return self.shared("process", process)
+
+    def _ms(self, seconds: float) -> int:
+        return max(1, int(seconds * 1000))
+
+
+def _read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:
+    return [(int(id.partition(b"-")[0]), read_ui_event(data)) for id, (_, data) in entries]

@@ -1,0 +1,166 @@
+"""What a run has come to, as JSON: for another process, which did not see it come.
+
+All that a `TurnResult` tells is kept, and what a chat goes on with. Dialects are kept by their ids; one of the user's
+own is none of the table's and is left out, and then results of calls in its form are written in no form at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from streamtools.calls import ToolCall
+from streamtools.events import DoneReason, Error, Usage, Warning
+from streamtools.history.parts import (
+    Assistant,
+    CallResult,
+    Message,
+    Origin,
+    Part,
+    ProviderItem,
+    Results,
+    Step,
+    System,
+    TextPart,
+    Thought,
+    User,
+)
+from streamtools.parsing.dialects import DIALECTS
+from streamtools.stream.result import TurnResult
+from streamtools.tools import ToolOutcome
+from streamtools.tools.approval import Suspension
+
+
+class Ended(NamedTuple):
+    """How a run has ended: its result, what it waits for, and the history to resume it with."""
+
+    result: TurnResult
+    suspension: Suspension | None
+    history: list[Any]
+
+
+class _Part(msgspec.Struct, omit_defaults=True):
+    text: TextPart | None = None
+    thought: Thought | None = None
+    call: ToolCall | None = None
+    item: ProviderItem | None = None
+
+
+class _Said(msgspec.Struct, omit_defaults=True):
+    parts: list[_Part]
+    in_text: list[ToolCall] = []
+    origin: Origin = Origin()
+    response_id: str | None = None
+
+
+class _Step(msgspec.Struct, omit_defaults=True):
+    said: _Said
+    results: list[CallResult] = []
+    response_id: str | None = None
+
+
+class _Message(msgspec.Struct, omit_defaults=True):
+    system: str | None = None
+    user: str | list[dict[str, Any]] | None = None
+    said: _Said | None = None
+    results: list[CallResult] | None = None
+    other: Any = None
+
+
+class _Stored(msgspec.Struct, omit_defaults=True):
+    text: str = ""
+    reasoning: str = ""
+    calls: list[ToolCall] = []
+    outcomes: list[ToolOutcome] = []
+    errors: list[Error] = []
+    warnings: list[Warning] = []
+    pending: list[ToolCall] = []
+    usage: Usage | None = None
+    reason: DoneReason | None = None
+    finish_reason: str | None = None
+    conversation_id: str | None = None
+    response_id: str | None = None
+    model: str | None = None
+    resumed: list[ToolCall] = []
+    steps: list[_Step] = []
+    dialects: list[str] = []
+    suspension: Suspension | None = None
+    history: list[_Message] = []
+
+
+_PLAIN = (
+    *("text", "reasoning", "calls", "outcomes", "errors", "warnings", "pending", "usage", "reason", "finish_reason"),
+    *("conversation_id", "response_id", "model", "resumed"),
+)
+_encode = msgspec.json.Encoder(enc_hook=repr).encode  # what is no JSON came from a handler that is none of ours
+_decode = msgspec.json.Decoder(_Stored).decode
+
+
+def store(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
+    """Return it as JSON. Raises ValueError for a text that is none, such as half a surrogate pair."""
+    stored = _Stored(
+        **{name: getattr(result, name) for name in _PLAIN},
+        steps=[_Step(_take_apart(each.said), each.results, each.response_id) for each in result.steps],
+        dialects=[each.id for each in result.dialects],
+        suspension=suspension,
+        history=[_write(each) for each in history],
+    )
+    return _encode(stored)
+
+
+def read(data: bytes) -> Ended:
+    """Return what `store` wrote. Raises ValueError for anything else."""
+    stored = _decode(data)
+    result = TurnResult(
+        **{name: getattr(stored, name) for name in _PLAIN},
+        steps=[Step(_put_together(each.said), each.results, each.response_id) for each in stored.steps],
+        dialects=tuple(DIALECTS[id] for id in stored.dialects if id in DIALECTS),
+    )
+    return Ended(result, stored.suspension, [_read(each) for each in stored.history])
+
+
+def _take_apart(said: Assistant) -> _Said:
+    parts = [_take_part(each) for each in said.parts]
+    return _Said(parts, list(said.in_text), said.origin, said.response_id)
+
+
+def _take_part(part: Part) -> _Part:
+    match part:
+        case TextPart():
+            return _Part(text=part)
+        case Thought():
+            return _Part(thought=part)
+        case ToolCall():
+            return _Part(call=part)
+    return _Part(item=part)
+
+
+def _put_together(said: _Said) -> Assistant:
+    found = (each.text or each.thought or each.call or each.item for each in said.parts)
+    parts = [each for each in found if each is not None]
+    return Assistant(parts=parts, in_text=said.in_text, origin=said.origin, response_id=said.response_id)
+
+
+def _write(message: Message | Any) -> _Message:
+    match message:
+        case System(text):
+            return _Message(system=text)
+        case User(content):
+            return _Message(user=content)
+        case Assistant():
+            return _Message(said=_take_apart(message))
+        case Results(results):
+            return _Message(results=list(results))
+    return _Message(other=message)
+
+
+def _read(message: _Message) -> Any:
+    if message.said is not None:
+        return _put_together(message.said)
+    if message.results is not None:
+        return Results(tuple(message.results))
+    if message.user is not None:
+        return User(message.user)
+    return message.other if message.system is None else System(message.system)

@@ -1,0 +1,137 @@
+"""What every log of runs has to keep, whoever wrote it and wherever it keeps the events.
+
+    async def test_my_log():
+        await assert_log_laws(lambda: my_log())  # an asynchronous context manager that gives an empty log
+
+A fault raises AssertionError that names the law, with what came and what should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+
+from streamtools.errors import Code, RunNotFound
+from streamtools.events import Done, Start, Text, UIEvent, Warning
+
+_SECONDS = 30.0  # that a law may take, in which a log that has lost something would be waited for
+_KEY = "ann/run%201"
+
+
+class Log(Protocol):
+    """An event log; see `streamtools.runs.EventLog`."""
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        """Keep an event."""
+
+    def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
+        """Return what is kept behind `after`, and then what comes."""
+
+
+async def assert_log_laws(make_log: Callable[[], AbstractAsyncContextManager[Log]]) -> None:
+    """Fail where a log breaks one of the laws of `streamtools.runs.EventLog`. Each law gets an empty log.
+
+    Checked are: what was appended is read, in order, from every position; readers that wait get what comes, each all of
+    it; an event that is appended again changes nothing; a read that is cancelled takes nothing; a position that the run
+    never reached gets one `warning(resync)` and then everything; nothing is found under another key; a reader ends
+    behind `done`.
+    """
+    for law in (_order, _live, _again, _cancelled, _resync, _unknown):
+        async with make_log() as log:
+            with anyio.move_on_after(_SECONDS) as scope:
+                await law(log)
+            _check(not scope.cancelled_caught, law, "it waits for ever", "")
+
+
+def _run(texts: int) -> list[UIEvent]:
+    told = [Text(f"text {number}: ü\x00\n", seq=number) for number in range(2, texts + 2)]
+    return [Start("run 1", seq=1), *told, Done("finished", "stop", None, [], seq=texts + 2)]
+
+
+async def _append(log: Log, events: list[UIEvent], key: str = _KEY) -> None:
+    for event in events:
+        seq = await log.append(key, event)
+        _check(seq == event.seq, _append, seq, event.seq)
+
+
+async def _read(log: Log, after: int = 0, key: str = _KEY) -> list[UIEvent]:
+    return [event async for event in log.read(key, after)]
+
+
+async def _order(log: Log) -> None:
+    events = _run(300)
+    await _append(log, events)
+    for after in (0, 1, 2, 150, 299, 301, 302):
+        got = await _read(log, after)
+        _check(got == events[after:], _order, got, events[after:])
+
+
+async def _live(log: Log) -> None:
+    events = _run(40)
+    await _append(log, events[:5])
+    taken: list[list[UIEvent]] = [[] for _ in range(4)]
+
+    async def follow(after: int) -> None:
+        taken[after] += await _read(log, after)
+
+    async with anyio.create_task_group() as group:
+        for after in range(4):
+            group.start_soon(follow, after)
+        for event in events[5:]:
+            await _append(log, [event])
+            await anyio.lowlevel.checkpoint()
+    for after, got in enumerate(taken):
+        _check(got == events[after:], _live, got, events[after:])
+
+
+async def _again(log: Log) -> None:
+    events = _run(4)
+    await _append(log, events[:4])
+    await _append(log, [Text("another", seq=3), *events[3:]])
+    got = await _read(log)
+    _check(got == events, _again, got, events)
+
+
+async def _cancelled(log: Log) -> None:
+    events = _run(6)
+    got, position = list[UIEvent](), 0
+    await _append(log, events[:1])
+    for event in [*events[1:], None]:
+        reading = log.read(_KEY, position)
+        with anyio.move_on_after(0.02):
+            async for each in reading:
+                got.append(each)
+                position = each.seq
+        if event is not None:
+            await _append(log, [event])
+    got += await _read(log, position)
+    _check(got == events, _cancelled, got, events)
+
+
+async def _resync(log: Log) -> None:
+    events = _run(3)
+    await _append(log, events)
+    first, *rest = await _read(log, 50)
+    _check(isinstance(first, Warning) and (first.code, first.seq) == (Code.RESYNC, 0), _resync, first, "resync at 0")
+    _check(rest == events, _resync, rest, events)
+
+
+async def _unknown(log: Log) -> None:
+    await _append(log, _run(1))
+    for key in ("ann/run%202", "eve/run%201", "ann/run%201x"):
+        try:
+            got = await _read(log, 0, key)
+        except RunNotFound:
+            continue
+        _check(False, _unknown, got, "RunNotFound")
+
+
+def _check(holds: bool, law: Callable[..., Awaitable[object]], got: object, wanted: object) -> None:
+    if not holds:
+        raise AssertionError(
+            f"the law {law.__name__.strip('_')!r} does not hold: {got!r} in place of {wanted!r}"[:2000]
+        )

@@ -1,0 +1,196 @@
+"""Rules find in any pieces of a text what they find in the whole, hold back what they must, and read nothing twice."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streamtools.rules import Rule, email, shown
+from streamtools.rules.automaton import Automaton
+from streamtools.rules.matcher import Matcher
+from streamtools.testing.laws import cut
+from tests.rules.laws import can_begin, expected, plain_sets, read, rule_sets, texts
+
+places = st.lists(st.integers(0, 14), max_size=6)
+
+
+@given(rule_sets, texts, places)
+def test_the_result_is_that_of_the_whole_text(rules: list[Rule], text: str, at: list[int]) -> None:
+    """Leftmost, longest, first: however the text is cut, whatever checks say."""
+    assume(rules)
+
+    assert expected(rules, text) == read(rules, cut(text, at)) == read(rules, list(text))
+
+
+@given(plain_sets, st.text("aabc ", max_size=5))
+def test_what_is_held_may_become_a_match(rules: list[Rule], text: str) -> None:
+    """And what may is held: of all texts that could follow, one makes a match of it, or of nothing before it."""
+    assume(rules and all(rule.holds < 6 and isinstance(rule.what[0], str) for rule in rules))
+    matcher = Matcher(Automaton(rules))
+    matcher.feed(text)
+    begin = len(text) - len(matcher.held)
+
+    assert len(matcher.held) <= max(rule.holds for rule in rules)
+    assert not matcher.held or can_begin(rules, text, begin, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("write to ", ""),
+        ("write to me", "me"),
+        ("write to me@", "me@"),
+        ("write to me@here", "me@here"),
+        ("write to me@here ", ""),
+        ("write to me@here.or", "me@here.or"),
+        ("write to me@here.or ", ""),
+        ("a" * 65, ""),
+    ],
+)
+def test_a_word_is_held_while_it_may_be_an_address(text: str, held: str) -> None:
+    """Up to the character that decides."""
+    matcher = Matcher(Automaton([email()]))
+    for character in text:
+        matcher.feed(character)
+
+    assert held == matcher.held
+
+
+HARD = {
+    "a long match that never comes": ["a|a{1,400}b"],
+    "a run of classes": ["[ab]{0,200}c", "[ab]{200}"],
+    "nested": ["(?:a{1,9}b?){1,40}c"],
+    "overlapping literals": ["aaab", "aaaaaaaaaaaab", "aa"],
+    "looks": [r"(?<!b)a{1,300}(?=b)", r"\ba{1,90}c"],
+}
+TEXTS: dict[str, Callable[[int], str]] = {
+    "one letter": lambda size: "a" * size,
+    "two": lambda size: ("aab" * size)[:size],
+    "words": lambda size: ("aaa aaab " * size)[:size],
+}
+
+
+def calls_made(automaton: Automaton, text: str, size: int) -> int:
+    """Return how many functions are called while a text is read."""
+    made = 0
+
+    def count(frame: FrameType, what: str, _: Any) -> None:
+        nonlocal made
+        made += what in ("call", "c_call")
+
+    matcher = Matcher(automaton)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for at in range(0, len(text), size):
+            matcher.feed(text[at : at + size])
+        matcher.close()
+    finally:
+        sys.setprofile(before)
+    return made
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("size", [3, 10**6], ids=["in threes", "at once"])
+@pytest.mark.parametrize("written", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("patterns", HARD.values(), ids=HARD)
+def test_twice_the_text_is_twice_the_work(patterns: list[str], written: Callable[[int], str], size: int) -> None:
+    """Nothing is read again behind a match that could have been longer."""
+    automaton = Automaton([Rule(name=each, what=[re.compile(each)]) for each in patterns])
+    calls_made(automaton, written(6000), size)  # what is made once
+    once, twice, four_times = (calls_made(automaton, written(length), size) for length in (1500, 3000, 6000))
+
+    assert four_times - twice < 3 * (twice - once) + 500  # 2 if linear, 4 if quadratic
+
+
+def test_states_are_forgotten_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And made again."""
+    rules = [Rule(name="r", what=[re.compile("[ab]{0,5}a[ab]{5}c")])]
+    text = "".join("ab"[(at * 2654435761 >> 7) & 1] for at in range(400)) + "c"
+    monkeypatch.setattr("streamtools.rules.automaton._STEPS", 20)
+
+    assert expected(rules, text) == read(rules, list(text)) != []
+
+
+def shows_too_early(patch: pytest.MonkeyPatch) -> None:
+    """One character of what is held is shown."""
+    feed, release = Matcher.feed, Matcher._release
+
+    def early(matcher: Matcher, decided: Any, stop: int) -> Any:
+        return release(matcher, decided, stop + (len(matcher.held) > 1 and not decided))
+
+    patch.setattr(Matcher, "_release", early)
+    patch.setattr(Matcher, "feed", lambda matcher, text: feed(matcher, text) if not text else matcher._read(text))
+
+
+def takes_the_shortest(patch: pytest.MonkeyPatch) -> None:
+    """A match stands as soon as there is one."""
+    step = Automaton.step
+
+    def first(automaton: Automaton, *args: Any) -> Any:
+        made = step(automaton, *args)
+        if made.behind is None or made.ends:
+            return made
+        key = made.state.key
+        return made._replace(ends=True, state=automaton.state((key[0], key[1][:-1])))
+
+    patch.setattr(Automaton, "step", first)
+
+
+def prefers_the_last_rule(patch: pytest.MonkeyPatch) -> None:
+    """Where two match the same."""
+    patch.setattr("streamtools.rules.automaton.sorted", lambda each: sorted(each, reverse=True), raising=False)
+
+
+@pytest.mark.parametrize("plant", [shows_too_early, takes_the_shortest, prefers_the_last_rule])
+def test_a_planted_fault_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first law, in a few texts."""
+    rules = [
+        Rule(name="r1", what=["ab", "abab"]),
+        Rule(name="r2", what=[re.compile("a[bc]{1,3}")]),
+        Rule(name="r3", what=["ab "]),
+    ]
+    plain = ["abab abc ab", "a", "cab acbcab", "ab"]
+    assert all(expected(rules, text) == read(rules, list(text)) for text in plain)
+    plant(monkeypatch)
+
+    with pytest.raises(AssertionError):
+        assert all(expected(rules, text) == read(rules, list(text)) for text in plain)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("a*", "upper bound"),
+        ("a{2,}", "upper bound"),
+        ("a??", "never lazy"),
+        (r"(a)\1", "references"),
+        ("(?<=ab)c", "one character"),
+        ("(?=a{2})b", "one character"),
+        ("^a", "not known"),
+        ("a?", "empty"),
+        ("(?:ab){1,9999}", "bound its repetitions lower"),
+        ("(?i:a)", "not known"),
+    ],
+)
+def test_a_pattern_beyond_the_subset_is_refused(pattern: str, why: str) -> None:
+    """When the rule is made, with the reason."""
+    with pytest.raises(ValueError, match=why):
+        Rule(name="r", what=[re.compile(pattern)])
+
+
+@pytest.mark.parametrize("flags", [re.DOTALL, re.VERBOSE, re.ASCII])
+def test_a_flag_beyond_the_subset_is_refused(flags: re.RegexFlag) -> None:
+    """But not `re.IGNORECASE`, which is known."""
+    with pytest.raises(ValueError, match="IGNORECASE"):
+        Rule(name="r", what=[re.compile("a.", flags)])
+    assert "x" == shown([Rule(name="r", what=[re.compile("ä.", re.IGNORECASE)], by="x")], "Äé")

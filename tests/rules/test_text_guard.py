@@ -1,0 +1,327 @@
+"""Rules on the text of a parser, a machine and a stream: what is shown, what is told of it, and that nothing leaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import Parser, StreamMachine, ToolStream, coalesce, outputs, parse, rules, sources, tool
+from streamtools.errors import Code
+from streamtools.events import (
+    Done,
+    Error,
+    Matched,
+    NativeToolCall,
+    ProviderCompleted,
+    Raw,
+    Reasoning,
+    ReasoningDelta,
+    SourceEvent,
+    SourceRaw,
+    SourceWarning,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+)
+from streamtools.limits import Limits
+from streamtools.parsing.text_guard import TextGuard
+from streamtools.rules import Rule
+from streamtools.rules.matcher import Matcher
+from streamtools.testing.laws import cut
+from tests.machine.test_machine_laws import run
+
+CALL = '###:{"name": "now", "arguments": {"a": "b"}}'
+SECRET = re.compile("s[ecr]{1,4}et|top ?s[ecr]{1,4}et")
+RULES: list[Rule] = [
+    rules.replace(SECRET, "…", name="secret"), rules.remove("##"), rules.email(), rules.mark(re.compile(r"\[\d\]")),
+]  # fmt: skip
+pieces = st.sampled_from([
+    "secret", "sec", "ret", "top ", "s", "[1]", "[", "1]", "a@b.org", "@b.org", "me", ".", " ", "\n", "##", "#",
+    CALL, CALL[:9], "~~~tool_call\nno\n~~~", "<think>", "secret</think>", "END", "EN", "D", "`", "FAIL",
+])  # fmt: skip
+
+
+def feed(parser: Parser, deltas: Sequence[str]) -> list[UIEvent]:
+    """Return all that a parser says."""
+    return [event for delta in deltas for event in parser.feed(delta)] + parser.close()
+
+
+texts = st.lists(pieces, max_size=12).map("".join)
+places = st.lists(st.integers(0, 120), max_size=8)
+options = st.fixed_dictionaries(
+    {},
+    optional={
+        "after_call": st.sampled_from(["show", "hide", "stop"]),
+        "on_malformed": st.sampled_from(["error", "text"]),
+        "trim": st.booleans(),
+        "reasoning": st.sampled_from(["start", "anywhere", "off"]),
+    },
+)
+
+
+@given(texts, places, options, st.booleans())
+def test_what_is_shown_does_not_depend_on_the_cuts(text: str, at: list[int], chosen: Any, ends: bool) -> None:
+    """Nor do the matches, the calls, and where the answer ends."""
+    chosen = chosen | {"text_rules": [*RULES, *([rules.stop("END"), rules.fail("FAIL")] if ends else [])]}
+    whole = parse(text, **chosen)
+    parser = Parser(**chosen)
+    events = feed(parser, cut(text, at))
+
+    outputs.validate(events, run=False)
+    assert coalesce(whole.events) == coalesce(events)
+    assert [call.name for call in whole.calls] == [call.name for call in parser.calls]
+    assert len(whole.errors) == len(parser.errors)
+
+
+@given(texts, places, options)
+def test_all_of_the_text_is_shown_or_in_a_match(text: str, at: list[int], chosen: Any) -> None:
+    """Each character of what would be shown without rules, once, and where the events say."""
+    plain = parse(text, **chosen).content
+    events = feed(Parser(text_rules=RULES, **chosen), cut(text, at))
+
+    assert_conserved(plain, events)
+
+
+def assert_conserved(plain: str, events: Sequence[UIEvent]) -> None:
+    """Raise AssertionError unless the events hold a text, in order."""
+    written, instead = "", 0
+    for event in events:
+        if isinstance(event, Matched):
+            assert event.position == len(written)
+            assert event.match is not None
+            assert len(event.match) == event.length
+            written += event.match
+            instead = event.shown
+        elif isinstance(event, Text):
+            written += event.text[instead:]
+            instead = max(0, instead - len(event.text))
+    assert plain == written
+
+
+def no_candidate_ends(patch: pytest.MonkeyPatch) -> None:
+    """A match goes over the edge of a call."""
+    end = TextGuard.end
+    patch.setattr(TextGuard, "take", _only_at_the_end(TextGuard.take, end))
+
+
+def _only_at_the_end(take: Callable[..., Any], end: Callable[..., Any]) -> Callable[..., Any]:
+    def taken(guard: TextGuard, events: list[UIEvent]) -> Any:
+        guard.end = lambda out: None  # type: ignore[method-assign]
+        try:
+            return take(guard, events)
+        finally:
+            guard.end = lambda out: end(guard, out)  # type: ignore[method-assign]
+
+    return taken
+
+
+def what_is_held_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    """At the end of the text."""
+    patch.setattr(Matcher, "close", lambda matcher: "")
+
+
+def a_match_is_counted_wrong(patch: pytest.MonkeyPatch) -> None:
+    """Its position is that in what is shown."""
+    tell = TextGuard.show
+
+    def show(guard: TextGuard, found: Any, out: list[UIEvent]) -> None:
+        each = [found] if isinstance(found, str) else found
+        tell(guard, [one if isinstance(one, str) else one._replace(position=one.position + 1) for one in each], out)
+
+    patch.setattr(TextGuard, "show", show)
+
+
+@pytest.mark.parametrize("plant", [no_candidate_ends, what_is_held_is_dropped, a_match_is_counted_wrong])
+def test_a_planted_fault_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the laws above, in one text."""
+    text = f"a secret, top {CALL}secret and sec"
+
+    def check() -> None:
+        events = feed(Parser(text_rules=RULES), list(text))
+        assert_conserved(parse(text).content, events)
+        assert "a …, top … and sec" == "".join(each.text for each in events if isinstance(each, Text))
+
+    check()
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        check()
+
+
+def test_a_call_and_reasoning_end_a_match() -> None:
+    """What was held leaves before them."""
+    parser = Parser(text_rules=[rules.remove("top secret")], reasoning="anywhere")
+    events = feed(parser, [f"a top {CALL}secret top <think>secret</think>secret"])
+
+    assert ["a top ", "thinking", "call-start", "call", "thinking", "secret top ", "reasoning", "secret"] == [
+        each.text if isinstance(each, Text) else each.type for each in coalesce(events)
+    ]
+
+
+def test_the_events_of_a_match() -> None:
+    """The match stands in no JSON, and what is shown for it follows."""
+    found = parse(
+        "my [1] secret", text_rules=[rules.mark(re.compile(r"\[(\d)\]"), lambda match: {"n": match[1]}), *RULES]
+    )
+    events = coalesce(found.events)
+
+    assert events == [
+        Text("my "),
+        Matched("mark", "mark", 3, 3, fields={"n": "1"}),
+        Text(" "),
+        Matched("secret", "replace", 7, 6, 1),
+        Text("…"),
+    ]
+    assert ["[1]", "secret"] == [event.match for event in found.events if isinstance(event, Matched)]
+    assert "secre" not in "".join(event.to_json().replace('"secret"', "") for event in events)
+
+
+def test_no_event_holds_a_match() -> None:
+    """Neither the raw text of calls, of errors and of what nearly was one, nor data that nobody understands."""
+    bad = '###:{"name": "f", "arguments": {"a": "secret"}'
+    given: list[SourceEvent] = [
+        TextDelta(f"say secret: {CALL.replace('b', 'x')} {bad} secret"),
+        SourceRaw({"choices": ["sec"]}),
+        SourceRaw({"item": ["a secret", 1]}, "openai"),
+        SourceWarning(Code.BAD_FRAME, "odd", raw='{"sec'),
+        ToolCallStart("0", "i", "f"),
+        ToolCallDelta("0", '{"secret'),
+        ProviderCompleted(finish_reason="stop"),
+    ]
+    events = run(given, text_rules=[rules.replace("secret", "…", name="r")], on_malformed="error")
+
+    outputs.validate(events)
+    assert "sec" not in "".join(event.to_json() for event in events)
+    assert [{"item": ["a …", 1]}] == [event.data for event in events if isinstance(event, Raw)]
+    near = parse("###: {secret", text_rules=[rules.replace("secret", "…")]).warnings
+    assert all(each.raw is None for each in near)
+
+
+def test_what_only_marks_cleans_nothing() -> None:
+    """A citation is no secret."""
+    found = parse('###:{"name" [1]}', text_rules=[rules.citations()])
+
+    assert '###:{"name" [1]}' == found.errors[0].raw
+
+
+def test_a_call_that_is_too_long_is_cleaned_at_its_cut() -> None:
+    """Where half of a match may stand."""
+    text = '###:{"name": "f", "arguments": {"a": "' + "secret" * 9
+    found = parse(text, text_rules=[rules.replace("secret", "…")], limits=Limits(call=41))
+
+    assert ['###:{"name": "f", "arguments": {"a": "'] == [each.raw for each in found.errors]
+
+
+STOP: list[tuple[Sequence[str], str, list[str]]] = [
+    (["a E", "ND b"], "a ", []),
+    ([f"{CALL} END {CALL}"], " ", ["now"]),
+    ([f"a {CALL}", "E", "N", f"D{CALL}b"], "a ", ["now"]),
+]
+
+
+@pytest.mark.parametrize(("deltas", "shown", "calls"), STOP)
+@pytest.mark.parametrize("native", [None, False])
+def test_stop_ends_the_turn_as_a_stop_sequence_does(
+    deltas: list[str], shown: str, calls: list[str], native: bool | None
+) -> None:
+    """Complete calls run, and what comes behind is neither shown nor run."""
+    machine = StreamMachine(text_rules=[rules.stop("END")], native_tool_calls=native, execute="eager")
+    events = [event for delta in deltas for event in machine.feed(TextDelta(delta))]
+    due = machine.take_due()
+    events += machine.feed(ProviderCompleted(text="".join(deltas))) + machine.settle() + machine.close()
+
+    assert machine.stopped
+    assert calls == [call.name for call in due]
+    assert shown == "".join(event.text for event in events if isinstance(event, Text))
+    assert ("finished", "stopped_by_rule") == _ending(events)
+
+
+def _ending(events: list[UIEvent]) -> tuple[str, str | None]:
+    done = events[-1]
+    assert isinstance(done, Done)
+    return done.reason, done.finish_reason
+
+
+@pytest.mark.parametrize("tail", ["", " more"])
+def test_a_match_may_be_decided_at_the_end_of_the_turn(tail: str) -> None:
+    """Or by a native call, which then is none."""
+    ends = [rules.stop(re.compile(r"END\b"))]
+    call = NativeToolCall("0", "f", "{}", "i")
+    for behind in ([], [call], [TextDelta(tail)] if tail else []):
+        events = run([TextDelta("a END"), *behind, ProviderCompleted()], text_rules=ends)
+        assert ("finished", "stopped_by_rule") == _ending(events)
+        assert [] == [event for event in events if event.type in ("call", "executing")]
+
+
+def test_fail_ends_the_run() -> None:
+    """With an error, and no call of the turn runs."""
+    events = run([TextDelta(f"{CALL} a FAIL b"), TextDelta("c"), ProviderCompleted()], text_rules=[rules.fail("FAIL")])
+
+    outputs.validate(events)
+    (error,) = [event for event in events if isinstance(event, Error)]
+    assert Code.GUARD_FAILED is error.code
+    assert "failed" == _ending(events)[0]
+    assert ["now"] == [call.name for call in events[-1].pending]  # type: ignore[union-attr]
+    assert " a " == "".join(event.text for event in events if isinstance(event, Text))
+
+
+def test_native_reasoning_and_calls_end_a_match() -> None:
+    """The numbers of events rise by one all the same."""
+    given: list[SourceEvent] = [TextDelta("a sec"), ReasoningDelta("hm"), TextDelta("ret sec"), SourceRaw({}, "openai")]
+    events = run([*given, TextDelta("ret"), ProviderCompleted()], text_rules=RULES)
+
+    outputs.validate(events)
+    assert ["a sec", "hm", "ret sec", "ret"] == [
+        event.text for event in coalesce(events) if isinstance(event, Text | Reasoning)
+    ]
+
+
+@tool
+def now(a: str) -> str:
+    """Tell the time."""
+    return f"{a} o'clock"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("history", ["as_written", "as_shown"])
+async def test_the_history_is_as_written_or_as_shown(history: Any) -> None:
+    """Tools get what was written in either case, and the reader what is shown."""
+    call = CALL.replace('"b"', '"secret"')
+    text = f"my secret [1] and {call} top secret"
+    async with ToolStream(
+        sources.text([text[at : at + 5] for at in range(0, len(text), 5)]),
+        tools=[now],
+        text_rules=[*RULES[:1], *RULES[2:], rules.replace(" and", "")],
+        history=history,
+    ) as stream:
+        assert [] != [event async for event in stream]
+    result = stream.result
+    said = result.messages()[0]["content"]
+
+    assert "my …   …" == result.text
+    assert ["secret o'clock"] == [outcome.result for outcome in result.outcomes]
+    assert said == (text if history == "as_written" else f"my …  {call.replace('secret', '…')} …")
+
+
+def test_what_are_no_rules_is_refused() -> None:
+    """Where they are given, and not when a text comes."""
+    with pytest.raises(ValueError, match="text_rules"):
+        Parser(text_rules=rules.email())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="text_rules"):
+        ToolStream(sources.text([]), text_rules=["secret"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="history"):
+        Parser(text_rules=[rules.email()], history="no")  # type: ignore[arg-type]
+
+    class Own(Parser):
+        pass
+
+    with pytest.raises(TypeError, match="Own"):
+        Own(text_rules=[rules.email()])

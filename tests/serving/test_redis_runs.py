@@ -1,0 +1,241 @@
+"""Runs that processes share on Redis: two of them, each with its own connections, on a server of Debian's."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import ToolStream, chat
+from streamtools.conversation import ScriptedModel
+from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
+from streamtools.events import Done, ProviderCompleted, Text, UIEvent
+from streamtools.outputs import validate
+from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
+from streamtools.serving.event_log import MemoryReader
+from streamtools.testing import assert_log_laws
+from streamtools.tools.redis_client import open_client
+from tests.serving.test_runs import held, read
+from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.redis_server import RedisServer
+from tests.support.stories import Script, texts
+
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """One server for all of these tests; each has keys of its own."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """What the keys of a test begin with."""
+    return str(request.node.name)
+
+
+@asynccontextmanager
+async def two(server: RedisServer, prefix: str, lease: float = 5.0, **options: Any) -> AsyncIterator[tuple[Runs, Runs]]:
+    """Two processes."""
+    made = [Runs(RedisStore(server.url, prefix=prefix, lease=lease), **options) for _ in range(2)]
+    async with made[0], made[1]:
+        yield made[0], made[1]
+
+
+async def test_a_run_is_found_and_read_elsewhere(server: RedisServer, prefix: str) -> None:
+    """With the same events, live and afterwards, and with the same result."""
+    gate = anyio.Event()
+    async with two(server, prefix) as (here, there):
+        stream = ToolStream(Script(texts("a", "b"), gate, [*texts("c"), STOP]))
+        run = await here.start(stream, owner="ann", conversation="c1", note={"title": "Hello"})
+        found = await there.find(run.id, owner="ann")
+        assert isinstance(found, Run)
+        assert ("c1", {"title": "Hello"}, False) == (found.conversation, found.note, found.ended)
+        with pytest.raises(RunNotFound):
+            await there.find(run.id, owner="eve")
+        taken = []
+        async with found.attach() as events:
+            async for event in events:
+                taken.append(event)
+                if event == Text("b", seq=event.seq):
+                    gate.set()
+        validate(taken)
+        assert taken == await read(run.attach())
+        assert taken[3:] == await read(found.attach(3))
+        assert [] == await read(found.attach(taken[-1].seq))
+        result = await found.wait()
+        mine = await run.wait()
+        assert ("abc", "finished", mine) == (result.text, result.reason, result)
+        assert mine.messages() == result.messages()
+        assert found.ended
+        assert found.result == result
+        latest = await there.latest("c1", owner="ann")
+        assert latest is not None
+        assert (run.id, True) == (latest.id, latest.ended)
+        assert [run.id] == [each.id for each in await there.list("ann")]
+        assert [] == await there.list("eve")
+        assert await there.latest("c2", owner="ann") is None
+
+
+async def test_a_run_is_stopped_elsewhere(server: RedisServer, prefix: str) -> None:
+    """All readers see its end; a second stop changes nothing."""
+    async with two(server, prefix) as (here, there):
+        run = await here.start(held("a"), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        async with found.attach() as events:
+            assert "start" == (await anext(events)).type
+            await found.stop()
+            await found.stop()
+            rest = await read(events)
+        assert isinstance(rest[-1], Done)
+        assert "cancelled" == rest[-1].reason
+        assert run.ended
+        assert found.ended
+        assert "cancelled" == found.result.reason
+
+
+async def test_calls_are_decided_about_elsewhere(server: RedisServer, prefix: str) -> None:
+    """What is asked is told, a decision counts when it returns, and one that does not fit is refused."""
+    bank = Bank()
+    async with two(server, prefix) as (here, there):
+        asked = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
+        stream = chat(ScriptedModel([asked, "Done."]), [QUESTION], tools=bank.tools, ask="now")
+        run = await there.find((await here.start(stream, owner="ann")).id, owner="ann")
+        with anyio.fail_after(20):
+            async for event in run.attach():
+                questions = await run.questions()
+                if len(questions) == 2:
+                    assert [("pay", True), ("sign", False)] == [(each.call.name, each.approval) for each in questions]
+                    with pytest.raises(DecisionRefused, match="its arguments differ"):
+                        await run.approve("n0", digest="another")
+                    await run.approve("n0", digest=questions[0].digest)
+                    with pytest.raises(DecisionRefused, match="has been decided already"):
+                        await run.deny("n0")
+                    await run.answer("n1", {"page": 1})
+                    break
+                assert event.type != "done"
+            result = await run.wait()
+        assert [("Ann", 5)] == bank.paid
+        assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in result.outcomes]
+        with pytest.raises(DecisionRefused, match="the run has ended"):
+            await run.approve("n0")
+        assert [] == await run.questions()
+
+
+async def test_a_log_of_this_make_keeps_the_laws(server: RedisServer, prefix: str) -> None:
+    """In memory and on Redis alike."""
+    numbers = itertools.count()
+
+    @asynccontextmanager
+    async def on_redis() -> AsyncIterator[RedisStore]:
+        store = RedisStore(server.url, prefix=f"{prefix}{next(numbers)}")
+        async with Runs(store):
+            yield store
+
+    await assert_log_laws(lambda: nullcontext(MemoryEventLog()))
+    await assert_log_laws(on_redis)
+
+
+async def test_a_log_that_breaks_a_law_is_told(server: RedisServer) -> None:
+    """Each fault by the law that it breaks."""
+
+    class Faulty(MemoryEventLog):
+        def __init__(self, drops: int = 0, shifts: int = 0) -> None:
+            super().__init__()
+            self.drops, self.shifts = drops, shifts
+
+        async def append(self, key: str, event: UIEvent, /) -> int:
+            return event.seq if event.seq == self.drops else await super().append(key, event)
+
+        def read(self, key: str, /, after: int = 0) -> MemoryReader:
+            return super().read(key, after and max(0, after - self.shifts))
+
+    for fault in ({"drops": 7}, {"shifts": 1}):
+        with pytest.raises(AssertionError, match="the law 'order' does not hold"):
+            await assert_log_laws(lambda fault=fault: nullcontext(Faulty(**fault)))  # type: ignore[misc]
+
+
+async def test_bounds_of_an_owner(server: RedisServer, prefix: str) -> None:
+    """So many runs of one owner go on, in all processes together; one that was refused leaves nothing."""
+    async with two(server, prefix, max_per_owner=2) as (here, there):
+        first = await here.start(held("a"), owner="ann")
+        await there.start(held("a"), owner="ann")
+        for runs in (here, there):
+            with pytest.raises(TooManyRuns, match="2 runs of this owner's"):
+                await runs.start(held("a"), owner="ann", conversation="c")
+        assert await here.latest("c", owner="ann") is None
+        await here.start(held("a"), owner="eve")
+        await first.stop()
+        again = await there.start(held("a"), owner="ann")
+        assert {each.id for each in await here.list("ann")} >= {first.id, again.id}
+        assert again.id == (await here.list("ann", limit=1))[0].id
+        with pytest.raises(ValueError, match="there is a run"):
+            await here.start(ToolStream(Script([STOP]), run_id=again.id), owner="ann")
+
+
+async def test_what_is_kept_and_for_how_long(server: RedisServer, prefix: str) -> None:
+    """A run that has ended is forgotten, with everything; an index forgets it as well."""
+    async with Runs(RedisStore(server.url, prefix=prefix, keep=0.3, lease=1.0), max_kept=0) as runs:
+        run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann", conversation="c")
+        await run.wait()
+        found = await runs.find(run.id, owner="ann")
+        assert found.ended
+        await anyio.sleep(0.35)  # Redis's clock is its own
+        assert [] == await runs.list("ann")
+        with pytest.raises(RunNotFound):
+            await runs.find(run.id, owner="ann")
+        with pytest.raises(RunNotFound):
+            await read(found.attach())
+        assert await runs.latest("c", owner="ann") is None
+        async with open_client(server.url) as client:
+            left = [key for key in await client.execute("KEYS", f"{prefix}*") if b":process:" not in key]
+        assert [] == left
+
+
+async def test_a_run_that_is_read_elsewhere_is_not_abandoned(server: RedisServer, prefix: str) -> None:
+    """Only when nobody reads it in any process is it stopped."""
+    async with two(server, prefix, lease=0.3, stop_when_abandoned=0.1) as (here, there):
+        run = await here.start(held("a"), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        async with found.attach() as events:
+            for _ in range(3):
+                await anext(events)
+            with anyio.move_on_after(1.0):
+                await anext(events)
+            assert not run.ended
+        with anyio.fail_after(10):
+            assert "cancelled" == (await found.wait()).reason
+
+
+async def test_what_cannot_be_mended_is_said_when_the_runs_are_entered(server: RedisServer, prefix: str) -> None:
+    """A cluster, a client of another kind, and bounds that are none."""
+    with RedisServer("--cluster-enabled", "yes") as cluster, pytest.raises(ValueError, match="this is a Redis Cluster"):
+        async with Runs(RedisStore(cluster.url)):
+            pass
+    with pytest.raises(TypeError, match="a URL or a client of Redis"):
+        async with Runs(RedisStore(object())):
+            pass
+    for wrong in ({"lease": 0}, {"keep": "a"}, {"length": True}, {"prefix": "a{b}"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            RedisStore(server.url, **wrong)
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message names it."""
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+
+    async def enter() -> None:
+        async with Runs(RedisStore("redis://localhost")):
+            pass
+
+    with pytest.raises(ImportError, match=r"pip install 'streamtools\[redis\]'"):
+        anyio.run(enter)

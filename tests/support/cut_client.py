@@ -1,0 +1,65 @@
+"""A client of Redis that a test cuts off: nothing that it sends arrives, as behind a network that swallows all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from streamtools.tools.redis_client import RedisClient, RedisConnection, Word
+
+
+class CutClient:
+    """Hands commands on while it is not cut; others fail after a moment, and so do those that wait when it is cut."""
+
+    def __init__(self, inner: RedisClient) -> None:
+        self._inner = inner
+        self.is_cut = False
+        self._scopes: set[anyio.CancelScope] = set()
+        self.sent: list[str] = []
+        """The first words of the scripts, and the commands."""
+
+    def cut(self) -> None:
+        """Swallow everything from now on."""
+        self.is_cut = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    def mend(self) -> None:
+        """Hand everything on again."""
+        self.is_cut = False
+
+    async def execute(self, *args: Word) -> Any:
+        """See `RedisConnection`."""
+        return await self._send(self._inner, *args)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[RedisConnection]:
+        """See `RedisClient`."""
+        async with self._inner.connection() as connection:
+            yield _Own(self, connection)
+
+    async def _send(self, through: RedisConnection, *args: Word) -> Any:
+        self.sent.append(str(args[0]))
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                if self.is_cut:
+                    await anyio.sleep(0.01)
+                else:
+                    return await through.execute(*args)
+            finally:
+                self._scopes.discard(scope)
+        raise ConnectionError("the network swallows everything")
+
+
+class _Own:
+    def __init__(self, client: CutClient, connection: RedisConnection) -> None:
+        self._client = client
+        self._connection = connection
+
+    async def execute(self, *args: Word) -> Any:
+        """See `RedisConnection`."""
+        return await self._client._send(self._connection, *args)

@@ -1,0 +1,68 @@
+"""A redis-server of Debian's, started on the loopback interface with a directory of its own, and stopped with it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class RedisServer:
+    """One server, on a port that was free. `fsync` is `always` or `everysec` for one that keeps a file, or None."""
+
+    def __init__(self, *options: str, fsync: str | None = None) -> None:
+        self.port = 0
+        while not 0 < self.port < 55_000:  # a cluster uses a port 10,000 above it
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = free.getsockname()[1]
+        self.folder = Path(tempfile.mkdtemp(prefix="streamtools-redis-"))
+        kept = ("--appendonly", "yes", "--appendfsync", fsync) if fsync else ("--appendonly", "no")
+        self._command = [
+            *("redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
+            *("--save", "", "--logfile", str(self.folder / "log"), *kept, *options),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, once more too, and return when it answers."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                    connection.sendall(b"PING\r\n")
+                    if connection.recv(64).startswith(b"+PONG"):
+                        return
+            except OSError:
+                pass
+            time.sleep(0.01)
+        self.kill()
+        raise RuntimeError((self.folder / "log").read_text())
+
+    def kill(self) -> None:
+        """Kill it, as `kill -9` does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""`assert_ledger_laws` fails for a ledger that breaks a law, and tells which: faults, planted into one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from streamtools.calls import ToolCall
+from streamtools.testing import assert_ledger_laws
+from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
+from streamtools.tools.ledger import ON_NO_TERMS, call_key
+
+pytestmark = pytest.mark.anyio
+
+
+_NUMBERS = count()
+
+
+class _BeginsAgain(MemoryLedger):
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+        entry = await super().begin(scope, call, claim)
+        return None if entry is not None and entry.is_unknown else entry
+
+
+class _ForgetsWhoHolds(MemoryLedger):
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+        return await super().begin(scope, call, replace(claim, holder=claim.holder and str(next(_NUMBERS))))
+
+
+class _HasNoFence(MemoryLedger):
+    async def fence(self, scope: str, epoch: int) -> None: ...
+
+
+class _RefusesAtTheFenceOnly(MemoryLedger):
+    def _raise(self, scope: str, epoch: int, now: float) -> None:
+        if epoch or scope not in self._epochs:
+            super()._raise(scope, epoch, now)
+
+
+class _OverwritesOutcomes(MemoryLedger):
+    async def finish(self, scope: str, outcome: ToolOutcome) -> None:
+        self._end((scope, call_key(outcome.call)), outcome)
+
+
+class _LetsAnybodyLeave(MemoryLedger):
+    async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
+        await super().hold(scope, call, self._holders.get((scope, call_key(call)), ""), seconds)
+
+
+class _ResolvesWhatIsAtWork(MemoryLedger):
+    async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
+        is_there = bool(await self.entries(scope, unknown=True)) or await super().resolve(scope, outcome)
+        await super().finish(scope, outcome)
+        return is_there
+
+
+class _ShowsAllOwners(MemoryLedger):
+    def _is_mine(self, entry: Entry) -> bool:
+        return True
+
+
+class _PrunesWhatIsNamed(MemoryLedger):
+    async def prune(self, age: float | None = None) -> int:
+        for at, entry in [*self._entries.items()]:
+            if entry.outcome is not None:
+                self._drop(at)
+        return await super().prune(age)
+
+
+class _KeepsForEver(MemoryLedger):
+    def _forget(self, now: float) -> None: ...
+
+
+class _MixesRuns(MemoryLedger):
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+        return await super().begin("run_1", call, claim)
+
+
+FAULTS: list[tuple[type[MemoryLedger], str]] = [
+    (_BeginsAgain, "A call begins once"),
+    (_ForgetsWhoHolds, "While its holder comes back"),
+    (_HasNoFence, "Nothing begins under an older epoch"),
+    (_RefusesAtTheFenceOnly, "Nothing begins under an older epoch"),
+    (_OverwritesOutcomes, "A call begins once"),
+    (_LetsAnybodyLeave, "While its holder comes back"),
+    (_ResolvesWhatIsAtWork, "What somebody has found out"),
+    (_ShowsAllOwners, "Entries are listed"),
+    (_PrunesWhatIsNamed, "What is pruned is old"),
+    (_KeepsForEver, "What has ended, or was left, goes by itself"),
+    (_MixesRuns, "Another run, another id"),
+]
+
+
+@pytest.mark.parametrize(("kind", "law"), FAULTS, ids=[kind.__name__ for kind, _ in FAULTS])
+async def test_a_fault_is_found(kind: type[MemoryLedger], law: str) -> None:
+    """By the law that it breaks."""
+
+    @asynccontextmanager
+    async def make(clock: Callable[[], float]) -> AsyncIterator[Any]:
+        yield kind(clock=clock)
+
+    with pytest.raises(AssertionError, match=law):
+        await assert_ledger_laws(make)

@@ -1,0 +1,16 @@
+"""A server for the ledgers that need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.postgres import PostgresServer, postgres_server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """PostgreSQL on loopback, for all tests of this process."""
+    with postgres_server() as server:
+        yield server

@@ -1,0 +1,157 @@
+"""Calls written down in PostgreSQL: what a server does to them that is slow, away, or busy with somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import anyio
+import psycopg
+import pytest
+
+from streamtools import ToolStream, sources
+from streamtools.calls import ToolCall
+from streamtools.errors import CallRefused
+from streamtools.events import NativeToolCall, ProviderCompleted
+from streamtools.tools import Claim, PostgresLedger
+from tests.support.postgres import PostgresServer
+from tests.support.stories import story
+
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+
+CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="native")
+
+
+@pytest.fixture
+async def ledger(postgres: PostgresServer) -> AsyncIterator[PostgresLedger]:
+    """An empty one."""
+    async with PostgresLedger(postgres.url, schema=f"st-{uuid4()}") as made:
+        yield made
+
+
+def other(ledger: PostgresLedger, postgres: PostgresServer) -> psycopg.Connection:
+    """A connection of somebody else's, to the tables of this ledger."""
+    connection = psycopg.connect(postgres.url)
+    connection.execute(psycopg.sql.SQL("SET search_path TO {}").format(psycopg.sql.Identifier(ledger._schema)))
+    connection.commit()
+    return connection
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_a_server_that_says_nothing(ledger: PostgresLedger, postgres: PostgresServer, is_connected: bool) -> None:
+    """Who is cancelled waits for nothing; when the server goes on, so does the ledger, and the call can begin."""
+    if is_connected:
+        await ledger.begin("run_0", CALL)
+    postgres.pause()
+    try:
+        for _ in range(6):  # more than it has connections
+            with anyio.move_on_after(0.01) as scope:
+                await ledger.begin("run_1", CALL, Claim(holder="h"))
+            assert scope.cancelled_caught
+    finally:
+        postgres.go_on()
+    assert await ledger.begin("run_1", CALL, Claim(holder="h")) is None
+
+
+async def test_a_tool_is_not_run_without_its_ledger(ledger: PostgresLedger, postgres: PostgresServer) -> None:
+    """The ledger has the time of the tool, and a run that is stopped meanwhile ends."""
+    paid: list[str] = []
+
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return "paid"
+
+    called = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
+    source = sources.events([called, ProviderCompleted(finish_reason="tool_calls")])
+    postgres.pause()
+    try:
+        async with ToolStream(source, tools=[pay], ledger=ledger, tool_timeout=0.05) as events:
+            told = story([event async for event in events])
+    finally:
+        postgres.go_on()
+    assert "error n0 tool_failed" in told
+    assert [] == paid
+
+
+async def test_connections_that_the_server_has_closed(ledger: PostgresLedger, postgres: PostgresServer) -> None:
+    """They are replaced, and nobody hears of it: nothing had been done on them."""
+    await ledger.begin("run_1", CALL, Claim(holder="h"))
+    with other(ledger, postgres) as connection:
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query = 'COMMIT'"
+        )
+        assert (True,) in ended.fetchall()
+    entry = await ledger.begin("run_1", CALL, Claim(holder="g"))
+    assert entry is not None
+    assert entry.is_at_work
+
+
+async def test_a_server_that_is_not_there() -> None:
+    """It is said as psycopg says it."""
+    async with PostgresLedger("postgresql://nobody@127.0.0.1:1/none") as ledger:
+        with pytest.raises(psycopg.OperationalError, match="refused"):
+            await ledger.begin("run_1", CALL)
+
+
+async def test_a_call_that_begins_while_its_run_is_taken_over(ledger: PostgresLedger, postgres: PostgresServer) -> None:
+    """It waits for who takes the run, and is refused then: an entry that is not there yet would not hold it back."""
+    await ledger.begin("run_1", CALL, Claim(epoch=1))
+    second = ToolCall(id="call_2", name="pay", arguments={}, dialect="native")
+    refused = anyio.Event()
+
+    async def begin() -> None:
+        with pytest.raises(CallRefused, match="taken over"):
+            await ledger.begin("run_1", second, Claim(epoch=1))
+        refused.set()
+
+    with other(ledger, postgres) as connection, other(ledger, postgres) as looking:
+        connection.execute("UPDATE runs SET epoch = 2 WHERE scope = 'run_1'")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(begin)
+            while not looking.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
+                looking.rollback()
+                await anyio.sleep(0.001)
+            assert not refused.is_set()
+            with anyio.move_on_after(0.01) as scope:  # nor does one that waits keep anybody from being stopped
+                await ledger.begin("run_1", second, Claim(epoch=2))
+            assert scope.cancelled_caught
+            assert await ledger.begin("run_2", CALL) is None, "another run goes on meanwhile"
+            connection.commit()
+    assert [CALL] == [entry.call for entry in await ledger.entries("run_1")]
+
+
+async def test_a_process_that_stops_in_a_transaction(postgres: PostgresServer) -> None:
+    """It holds its run no longer than the lease: the server ends its transaction."""
+    async with PostgresLedger(postgres.url, schema=f"st-{uuid4()}", lease=0.05) as ledger:
+        await ledger.begin("run_1", CALL)
+        with other(ledger, postgres) as connection:
+            transaction = ledger._raise("run_1", 1)
+            given = None
+            while True:
+                try:
+                    sql, values = transaction.send(given)  # type: ignore[arg-type]
+                except StopIteration:
+                    break
+                cursor = psycopg.RawCursor(connection).execute(sql, values)
+                given = (cursor.fetchall() if cursor.description else []), cursor.rowcount
+            await ledger.fence("run_1", 1)
+            with pytest.raises(psycopg.Error, match="idle-in-transaction"):
+                connection.execute("SELECT 1")
+
+
+async def test_two_ledgers_at_once(postgres: PostgresServer) -> None:
+    """They make the tables together, and of all that ask one begins."""
+    schema = f"st-{uuid4()}"
+    begun: list[object] = []
+    async with (
+        PostgresLedger(postgres.url, schema=schema) as one,
+        PostgresLedger(postgres.url, schema=schema) as two,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def begin(ledger: PostgresLedger) -> None:
+            begun.append(await ledger.begin("run_1", CALL))
+
+        for ledger in [one, two] * 5:
+            tasks.start_soon(begin, ledger)
+    assert 1 == begun.count(None)

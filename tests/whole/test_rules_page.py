@@ -1,0 +1,34 @@
+"""The page docs/rules.md: its code runs, from the top to the bottom, and prints what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamtools import rules
+from tests.support.readme import ROOT, read_blocks
+from tests.whole.test_readme import names, normal, run_code, run_program
+
+__all__ = ["names"]  # a fixture
+
+PAGE = ROOT / "docs" / "rules.md"
+BLOCKS = read_blocks(PAGE.read_text())
+
+
+@pytest.mark.anyio
+async def test_code_prints_what_the_page_says(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """One section uses what another has defined, as a reader would; the last is a program."""
+    *blocks, program = BLOCKS
+    for block in blocks:
+        await run_code(block, names)
+        assert normal(block.output or "") == normal(capsys.readouterr().out), f"{PAGE.name}:{block.line}"
+    code = f"from streamtools import rules\n{program.text}"
+    assert normal(program.output or "") == normal(await run_program(code))
+
+
+def test_each_rule_is_on_the_page() -> None:
+    """And so is what becomes of a match."""
+    text = PAGE.read_text()
+
+    assert [] == [name for name in rules.__all__ if name not in ("Action", "shown") and f"rules.{name}(" not in text]
