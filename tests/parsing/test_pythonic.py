@@ -301,6 +301,8 @@ LOOSE = [
     ("a quoted word", "'sed -n '1,4p' x'", "sed -n '1,4p' x"),
     ("a call in quotes", '"print("hi")"', 'print("hi")'),
     ("quotes in quotes", '"sh -c "echo \'hi\'""', "sh -c \"echo 'hi'\""),
+    ("a comma behind a quote", '"He said "hi", then "bye", and left"', 'He said "hi", then "bye", and left'),
+    ("a list in quotes", "'ls 'a', 'b''", "ls 'a', 'b'"),
     ("quotes in a list", '["a "b" c", "d"]', ['a "b" c', "d"]),
     ("quotes in an object", '{"k": "a "b" c", "l": "d"}', {"k": 'a "b" c', "l": "d"}),
     ("a lone bracket", '"("', "("),

@@ -30,7 +30,6 @@ from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
 _SAID = {"true": STRING, "false": NO_STRING}
-_BLANK = Some(r" \t\r\n", 1, 1)
 
 
 class Invocations:
@@ -68,14 +67,17 @@ class Invocations:
         parameter_begin: tuple[Part, ...] = (*begin, parameter, GAP)
         self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
         self._parameter = Pattern(*parameter_begin)
-        another, close_value = (*begin, invoke, _BLANK), (*end, parameter, SPACES, ">")
-        behind_call: list[tuple[Part, ...]] = [another, self.unwrap, *((each,) for each in ends)]
-        inside = [
-            Marker(close_value, ahead=(SPACES, *each)) for each in ((*begin, parameter, _BLANK), close, *behind_call)
+        close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
+        opened, closed = ([f"{bracket}{prefix}{' ' * each}" for each in range(1 + spaced)] for bracket in ("<", "</"))
+        calls = [f"{each}{invoke}{blank}" for each in opened for blank in " \n"]
+        behind = [*calls, *(each + name for each in closed for name in wrapper), *ends]
+        inside = [f"{each}{parameter}{blank}" for each in opened for blank in " \n"]
+        inside += [*(each + invoke for each in closed), *behind]
+        closings = [
+            Marker(tag, ahead=(SPACES, OneOf(tuple(words)))) for tag, words in ((close_value, inside), (close, behind))
         ]
-        unclosed = [Marker(close, ahead=(SPACES, *each)) for each in behind_call]
         self._ends = [Pattern(each) for each in ends]
-        self._value = Content(*close_value, xml=xml, ends=(*inside, *unclosed), last=close)
+        self._value = Content(*close_value, xml=xml, ends=closings, last=close)
         self._next = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from streamtools.errors import Code
 from streamtools.parsing.bodies.syntax import PYTHON, Quotes, Syntax, escape, escape_begun, number, quoted
 from streamtools.parsing.json_text import State
+from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import matcher, white_space
 
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
@@ -29,6 +30,8 @@ _CLOSES = {"]": "[", "}": "{", ")": "("}
 _VALUE, _ITEM, _KEY, _COLON, _NEXT = range(5)
 _OPEN = State.OPEN
 
+_ANOTHER = Pattern(",", SPACES, Some(r"""^ \t\r\n()\[\]{}<>"'`=,;""", 0, 128), SPACES, OneOf(("=", ")")))
+"""What follows a string that is an argument, if a comma does: the name of the next one, or the end of the call."""
 _GAP = 256  # characters of white space behind a quote, before the structure that makes it the end of a string
 _UNCOUNTED = 64  # pieces of a string whose brackets are counted at once
 _brackets = re.compile(r"[()\[\]{}]").finditer
@@ -245,7 +248,13 @@ class Literals:
                 if behind == len(text):
                     self._pending = text[end:]
                     return behind
-                if not self._ends(content, text[behind]):
+                ends: int | bool | None = self._ends(content, text[behind])
+                if ends and content.quoted and text[behind] == "," and not self._stack:
+                    ends = _ANOTHER.match(text, behind, False)
+                    if ends is None:
+                        self._pending = text[end:]
+                        return len(text)
+                if not ends:
                     self._pieces.append(quoted(quotes.mark))
                     if not content.quote():
                         self.state = State.BROKEN
