@@ -161,6 +161,18 @@ class Parser:
         """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
         self._begin()
 
+    def discard(self) -> list[UIEvent]:
+        """End the call that is being written, if there is one, as superseded. Nothing but `close` comes behind this."""
+        self._output.events = events = list[UIEvent]()
+        if self._span is not None:
+            self._span.discard()
+        return events
+
+    def number_by(self, number: Callable[[], int]) -> None:
+        """Number events from here on."""
+        self._number = number
+        self._output.number_by(number)
+
     def lose(self) -> None:
         """Mark a gap: a part of the text is missing here, and a call around it is an error."""
         if self._span is not None:
@@ -274,8 +286,6 @@ class Parser:
             self._leaves, self._shows = prose.leaves, True
         return events
 
-    # Reasoning.
-
     def _think(self, closing: ReasoningEnd, *, opened: bool = True) -> None:
         keep_markup = self._options.keep_markup
         self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=keep_markup, opened=opened)
@@ -336,6 +346,12 @@ class _GuardedParser(Parser):
 
     def release(self) -> list[UIEvent]:
         return self._show(super().release(), ends=True) if self._guard.stopped_by is None else []
+
+    def discard(self) -> list[UIEvent]:
+        return self._show(super().discard())
+
+    def number_by(self, number: Callable[[], int]) -> None:
+        self._guard.number = self._count = number
 
     def pause(self) -> list[UIEvent]:
         return self._show([], ends=True)
