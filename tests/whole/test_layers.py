@@ -106,7 +106,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette", "structlog"},
-    "gateway": {"msgspec"},
+    "gateway": {"msgspec", "structlog"},
     "gateway.counters": (),
     "gateway.delivery": {"anyio", "httpx", "starlette"},
     "gateway.service": {"httpx", "msgspec", "starlette"},
