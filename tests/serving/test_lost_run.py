@@ -1,0 +1,109 @@
+"""The end of a run whose owner is gone, behind every event at which it may have gone; and results as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from streamtools import chat, replay
+from streamtools.conversation import ScriptedModel
+from streamtools.errors import Code
+from streamtools.events import Done, Error, Executed, Executing, Start, UIEvent
+from streamtools.outputs import validate
+from streamtools.recording import shipped
+from streamtools.serving.lost_run import close_lost
+from streamtools.stream import stored_result
+from streamtools.tools import MemoryLedger, ToolOutcome
+from tests.serving.test_runs import add, get_weather
+from tests.support.approvals import ANN, QUESTION, Bank, calls
+
+pytestmark = pytest.mark.anyio
+
+TOOLS: list[Callable[..., Any]] = [get_weather, add]
+
+
+async def told(name: str) -> list[UIEvent]:
+    """The events of a run: of a recording, or of a chat with calls of all kinds."""
+    if name != "approval":
+        return list(await replay(shipped()[name], tools=TOOLS))
+    bank = Bank()
+    said = calls(("look", {}), ("pay", ANN), ("nobody", {}), ("sign", {"text": "a"}))
+    events = []
+    async with chat(ScriptedModel([said, "Done."]), [QUESTION], tools=bank.tools, ask="now") as stream:
+        async for event in stream:
+            events.append(event)
+            for question in stream.questions:
+                if question.approval:
+                    stream.approve(question.call.id)
+                else:
+                    stream.answer(question.call.id, "signed")
+    return events
+
+
+def numbered(events: list[UIEvent]) -> list[UIEvent]:
+    """The events, numbered from 1."""
+    return [replace(event, seq=seq) for seq, event in enumerate(events, 1)]
+
+
+@pytest.mark.parametrize("knows", ["nothing", "not begun", "begun", "ended"])
+@pytest.mark.parametrize("name", [*sorted(shipped()), "approval"])
+async def test_the_end_fits_behind_every_event(name: str, knows: str) -> None:
+    """It stands in order, is the only one, says that it failed, and leaves no call that ran without its outcome."""
+    events = await told(name)
+    every = {event.call.id: event.call for event in events if isinstance(event, Executing)}
+
+    def known(id: str) -> ToolOutcome | bool | None:
+        if knows != "ended":
+            return {"nothing": None, "not begun": False, "begun": True}[knows]
+        return id in every and ToolOutcome(call=every[id], result=1, text="1", error=None, message=None, elapsed=0.0)
+
+    for at in range(len(events)):
+        said = events[:at]
+        end = close_lost("r", said, known)
+        validate(numbered([*said, *end]))
+        done = end[-1]
+        assert isinstance(done, Done)
+        assert "failed" == done.reason
+        at_work = {event.call.id for event in said if isinstance(event, Executing)}
+        over = {event.call.id for event in said if isinstance(event, Executed)}
+        over |= {event.call_id for event in said if isinstance(event, Error) and event.call_id}
+        ends = {event.call.id: event for event in end if isinstance(event, Executed)}
+        faults = {event.call_id: event.code for event in end if isinstance(event, Error) and event.call}
+        for id in at_work - over:
+            if knows == "ended":
+                assert id in ends
+            else:
+                assert faults[id] is (Code.TOOL_CANCELLED if knows == "not begun" else Code.OUTCOME_UNKNOWN)
+    assert [Start, Error, Done] == [type(event) for event in close_lost("r", [], known)]
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+async def test_a_result_comes_back_as_it_was(name: str) -> None:
+    """With its turns, so that its messages are the same in every form."""
+    async with replay(shipped()[name], tools=TOOLS) as stream:
+        async for _ in stream:
+            pass
+    read = stored_result.read(stored_result.store(stream.result))
+
+    assert stream.result == read.result
+    assert (None, []) == (read.suspension, read.history)
+    for form in ("openai", "anthropic", "gemini", "responses"):
+        assert stream.result.messages(form) == read.result.messages(form)  # type: ignore[arg-type]
+
+
+async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
+    """Its suspension, and the history to resume it with."""
+    bank, ledger = Bank(), MemoryLedger()
+    model = ScriptedModel([calls(("look", {}), ("pay", ANN))])
+    system = {"role": "system", "content": "Be brief."}
+    async with chat(model, [system, QUESTION], tools=bank.tools, ask="later", ledger=ledger) as stream:
+        async for _ in stream:
+            pass
+    assert stream.suspension is not None
+
+    read = stored_result.read(stored_result.store(stream.result, stream.suspension, stream.history))
+
+    assert (stream.result, stream.suspension, stream.history) == tuple(read)
