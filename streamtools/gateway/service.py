@@ -43,6 +43,7 @@ from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording import RecordingTransport
 from streamtools.recording.file_writer import Target
+from streamtools.rules.rule import Rule
 from streamtools.serving.guard import Guard, digest
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
@@ -82,6 +83,7 @@ def app(
     on_malformed: Literal["text", "error"] = "error",
     ask_again: int = 0,
     api: Upstream = "openai",
+    text_rules: Sequence[Rule] = (),
     rewrite: Rewrite | None = None,
     key: str | None = None,
     client_key: str | None = None,
@@ -98,17 +100,23 @@ def app(
 ) -> ASGIApp:
     """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and no other.
 
-    `mode` to `ask_again`, and `rewrite` instead of them, are those of `Rewrite`; `api` is its `upstream`. `key` is sent
-    upstream in place of the client's; `client_key` is what clients have to send then, unless all of them are on this
-    machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside `localhost` and
-    addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without keys, of what
-    the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are answered at a
-    time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and `send_timeout`
-    those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises ValueError for a
-    value that is not allowed, OSError for a recording that cannot be written.
+    `mode` to `ask_again`, `text_rules`, and `rewrite` instead of them, are those of `Rewrite`; `api` is its `upstream`.
+    `key` is sent upstream in place of the client's; `client_key` is what clients have to send then, unless all of them
+    are on this machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside
+    `localhost` and addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without
+    keys, of what the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are
+    answered at a time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and
+    `send_timeout` those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises
+    ValueError for a value that is not allowed, OSError for a recording that cannot be written.
     """
     rewrite = rewrite or Rewrite(
-        mode=mode, dialects=dialects, few_shot=few_shot, on_malformed=on_malformed, ask_again=ask_again, upstream=api
+        mode=mode,
+        dialects=dialects,
+        few_shot=few_shot,
+        on_malformed=on_malformed,
+        ask_again=ask_again,
+        upstream=api,
+        text_rules=text_rules,
     )
     url = httpx.URL(upstream)
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:

@@ -22,6 +22,7 @@ from streamtools.gateway.rewrite import Exchange, Rewrite
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
+from streamtools.rules.rule import Rule
 from streamtools.sources.source import unwind
 
 
@@ -44,6 +45,7 @@ class ToolCallTransport(Transport):
         on_malformed: Literal["text", "error"] = "error",
         ask_again: int = 0,
         upstream: Upstream = "openai",
+        text_rules: Sequence[Rule] = (),
         rewrite: Rewrite | None = None,
     ) -> None:
         self._inner = inner
@@ -54,6 +56,7 @@ class ToolCallTransport(Transport):
             on_malformed=on_malformed,
             ask_again=ask_again,
             upstream=upstream,
+            text_rules=text_rules,
         )
 
     async def handle_async_request(self, request: Any) -> Any:
