@@ -91,7 +91,7 @@ async def test_a_result_comes_back_as_it_was(name: str) -> None:
     assert stream.result == read.result
     assert (None, []) == (read.suspension, read.history)
     for form in ("openai", "anthropic", "gemini", "responses"):
-        assert stream.result.messages(form) == read.result.messages(form)  # type: ignore[arg-type]
+        assert stream.result.messages(form) == read.result.messages(form)
 
 
 async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
