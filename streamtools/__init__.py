@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from streamtools import events
-from streamtools.events.ui_events import coalesce
+from streamtools.events.coalescing import coalesce
 from streamtools.errors import Code, StreamToolsError
 from streamtools.calls import ToolCall
 from streamtools.limits import Limits

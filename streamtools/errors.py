@@ -93,6 +93,10 @@ class Code(StrEnum):
     """A frame of the stream could not be decoded; the stream goes on."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
     """The arguments that the provider sends at the end of a native call differ from its deltas; the end counts."""
+    INVALID_OUTPUT = "invalid_output"
+    """The answer is not, or can no longer become, the `output` that was asked for; it stays visible."""
+    FAILED_OVER = "failed_over"
+    """A model has failed, and another one gives the answer, or the rest of it."""
     SALVAGED = "salvaged"
     """The provider refused to read a call, which was found in what the model had written; it runs if its dialect is
     armed, and else the model is asked to send it again."""

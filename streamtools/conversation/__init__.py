@@ -7,6 +7,7 @@ async with chat(model, messages, tools=tools) as events:
 
 from streamtools.conversation.chatting import Chat, chat
 from streamtools.conversation.emulation import Emulation
+from streamtools.conversation.failover import Fallback
 from streamtools.conversation.models import (
     AnthropicMessages,
     Ask,
@@ -47,6 +48,7 @@ __all__ = [
     "CohereChat",
     "Emulation",
     "Example",
+    "Fallback",
     "GeminiChat",
     "GeminiInteractions",
     "Message",

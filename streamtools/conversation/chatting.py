@@ -18,6 +18,8 @@ from anyio.abc import TaskGroup
 
 from streamtools.calls import ToolCall, is_made_here
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode, check_word
+from streamtools.conversation.failover import FailoverReply, Failures, Fallback
+from streamtools.conversation.models.answer_format import contract, is_native
 from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
@@ -45,6 +47,7 @@ from streamtools.parsing.dialects import DEFAULT_DIALECTS, armed
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import EventSource, ToolStream
+from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
 from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice
 from streamtools.tools.registry import ToolsLike
@@ -71,9 +74,10 @@ class Chat(ToolStream):
     follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
     of each request. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows
     whether it makes native calls is one that does as soon as the messages hold one; in those of a front end, to which
-    all calls are alike, one with an id that a provider has made. The other parameters are those of `ToolStream`. Raises
-    ValueError for values that are not allowed, and for messages that are none; TypeError for parameters that there are
-    not.
+    all calls are alike, one with an id that a provider has made. With a `Fallback`, the next of
+    its models takes over where one fails. An answer that is no `output` is asked for again, `output_retries` times. The
+    other parameters are those of `ToolStream`. Raises ValueError for values that are not allowed, and for messages that
+    are none; TypeError for parameters that there are not.
 
     Calls in text that nobody has run may be answered by the caller: by a user's message behind them that holds results
     as their dialect writes them (`~~~tool_result get_weather` and so on). If it does not, the model is told that the
@@ -96,6 +100,7 @@ class Chat(ToolStream):
         teach: Literal["auto", "always", "never"] = "auto",
         few_shot: bool | Sequence[Example] = False,
         request: Mapping[str, Any] | None = None,
+        output_retries: int = 0,
         **options: Unpack[StreamOptions],
     ) -> None:
         check_word("follow_up", follow_up, ("auto", "never"))
@@ -121,6 +126,13 @@ class Chat(ToolStream):
         if self._emulation.mode != "off" and options.get("self_contained", False):
             raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
         history = read_messages(messages)
+        self._output_retries = output_retries
+        self._output = options["output"] = output_type(options.get("output"))
+        self._fallback = model if isinstance(model, Fallback) else None
+        self._failures = Failures()
+        self._answer_at = 0  # characters of the result's text before the answer that is read
+        if self._fallback is not None and self._fallback.is_mixed and options.get("dialects") is None:
+            options["dialects"] = "auto"  # whatever an earlier turn was, the next may be that of a model without calls
         self._native = options.setdefault("native_tool_calls", model.native_tool_calls)
         if self._native is None and _calls_natively(history):
             self._native = options["native_tool_calls"] = True
@@ -130,8 +142,7 @@ class Chat(ToolStream):
         self._dialects = armed(self._named, self._native)
         usual = [each for each in self._dialects if each.id == "tilde_fence" and self._named in (None, "auto")]
         self._taught = next(iter([*usual, *self._dialects]), None)
-        can = self._taught is not None and self._taught.teachable
-        self._teaches = teach == "always" or (teach == "auto" and self._native is False and can)
+        self._teach_when = teach
         self._few_shot = few_shot
         self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}
         self._messages = answered_by_user(history, self._dialects)
@@ -148,6 +159,11 @@ class Chat(ToolStream):
         self._machine.reserve(call for each in history if isinstance(each, Assistant) for call in each.calls)
         if self._resumed is not None:
             _check_open(self._resumed.calls, self._messages)
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether steps that have been shown may be superseded, for which a reader needs a format that can replace."""
+        return self._fallback is not None and self._fallback.on_break == "restart_step"
 
     @property
     def history(self) -> list[Message]:
@@ -178,9 +194,9 @@ class Chat(ToolStream):
         history = settle(self._messages, "cancelled")
         mode = self._emulation.mode  # whose requests differ in what stands before the history
         ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects, mode != "off")
-        first = replace(ask, history=tuple(self._teach(history) if self._teaches else history))
-        if self._native is False:
-            first = replace(first, history=tuple(calls_as_text(first.history, self._taught)), tools=())
+        if mode == "off" and self._fallback is not None:
+            return FailoverReply(self._fallback, lambda model: self._write(ask, model), self._take_back, self._failures)
+        first = self._write(ask, self._model)
         if mode == "off":
             return Reply(self._model, first)
         if not ask.tools:
@@ -194,9 +210,42 @@ class Chat(ToolStream):
             dialects=self._named,
             **self._parsing,
         )
-        return EmulatedReply(
-            self._model, None if mode == "force" else first, ask, self._emulation, probe=probe, think=self._think
-        )
+        typed, begun = self._with_type(ask, self._model), None if mode == "force" else first
+        return EmulatedReply(self._model, begun, typed, self._emulation, probe=probe, think=self._think)
+
+    def _write(self, ask: Ask, model: Model) -> Ask:
+        """Return a request as it is sent to a model, in the way in which that makes its calls."""
+        native = self._native if self._fallback is None or model.native_tool_calls is None else model.native_tool_calls
+        can = self._taught is not None and self._taught.teachable
+        if self._teach_when == "always" or (self._teach_when == "auto" and native is False and can):
+            ask = replace(ask, history=tuple(self._teach(list(ask.history))))
+        if native is False:
+            ask = replace(ask, history=tuple(calls_as_text(ask.history, self._taught)), tools=())
+        return self._with_type(ask, model)
+
+    def _with_type(self, ask: Ask, model: Model) -> Ask:
+        """Return a request that says of which type the answer has to be, where one was asked for."""
+        if self._output is None:
+            return ask
+        if not len(self._registry) and is_native(getattr(model, "format", None)):
+            return replace(ask, output=self._output)
+        first, told = ask.history[0] if ask.history else None, contract(self._output)
+        if isinstance(first, System):
+            return replace(ask, history=(System(f"{first.text}\n\n{told}"), *ask.history[1:]))
+        return replace(ask, history=(System(told), *ask.history))
+
+    def _take_back(self, name: str, whole_step: bool) -> str | None:
+        """Take back what cannot stand of an answer in which a model broke off: see `TakeBack`."""
+        machine = self._machine
+        if machine.has_run:
+            self._hand_out(machine.discard())
+            return None
+        if whole_step:
+            self._hand_out(machine.supersede(name))
+            return ""
+        events, written = machine.go_on_behind(self.result.text[self._answer_at :], name)
+        self._hand_out(events)
+        return written
 
     def _teach(self, history: list[Message]) -> list[Message]:
         """Return a history whose system prompt teaches how tools are called."""
@@ -218,10 +267,11 @@ class Chat(ToolStream):
         """Return the answer to what came of the step, if anything has to be said to the model."""
         machine = self._machine
         goes_on = machine.paused  # with the same turn, which is sent back as it is
-        if self._follow_up == "never" or not (goes_on or (self._executes and self._wish.mode != "none")):
+        wrong = self._find_fault()
+        if self._follow_up == "never" or not (goes_on or wrong or (self._executes and self._wish.mode != "none")):
             return None
         steps = self.result.steps[self._sent :]
-        if machine.pending or not steps or not (goes_on or (machine.may_go_on and steps[-1].results)):
+        if machine.pending or not steps or not (goes_on or (machine.may_go_on and (steps[-1].results or wrong))):
             return None
         await self._close_source()  # somebody may take a long time over the review
         machine.go_on()
@@ -232,6 +282,9 @@ class Chat(ToolStream):
             self._hand_out(machine.stop(self._watch.why))
             return None
         new = steps_to_history(steps)
+        if wrong:
+            self._output_retries -= 1
+            new.append(User(f"{wrong}. Answer again, with the JSON value alone."))
         behind = () if self._sent else self.result.resumed  # only the first of them answers what was resumed
         messages = write_behind(behind, new, "openai", dialects=self._dialects)
         if self._review is not None and not goes_on:
@@ -253,7 +306,16 @@ class Chat(ToolStream):
         if not goes_on:
             self._wish = ToolChoice()
         self._hand_out((FollowUp(messages, seq=machine.number()),))
+        if self._fallback is not None:
+            self._answer_at = len(self.result.text)
         return self._next_answer()
+
+    def _find_fault(self) -> str | None:
+        """Return what is wrong with the answer, if the model is to be asked for it again."""
+        steps, warnings = self.result.steps, self.result.warnings
+        if not self._output_retries or not self._steps_left or not steps or steps[-1].results or not warnings:
+            return None
+        return warnings[-1].message if warnings[-1].code is Code.INVALID_OUTPUT else None
 
 
 def _calls_natively(history: Iterable[Message]) -> bool:

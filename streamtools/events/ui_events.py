@@ -1,10 +1,8 @@
-"""UI events: what a user of the library iterates over; and how runs over the same stream are made comparable."""
+"""UI events: what a user of the library iterates over."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -50,6 +48,17 @@ class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=T
     model: str | None = None
 
 
+class StepSuperseded(Event, frozen=True, gc=False, tag="step-superseded"):
+    """The step that has just ended broke off and counts for nothing: another model begins its answer anew.
+
+    An interface takes back what it has shown of it; the history leaves it out. No call of it has run.
+    """
+
+    type: ClassVar[Literal["step-superseded"]] = "step-superseded"
+    step: int
+    seq: int = 0
+
+
 class Text(Event, frozen=True, gc=False, tag="text"):
     """Text for the reader."""
 
@@ -71,6 +80,30 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     id: str | None = None
     redacted: bool = False
     own: dict[str, Any] | None = None
+
+
+class Partial(Event, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+    """The value that was asked for by `output` has grown: `value` is what was added at `path`.
+
+    A string grows by pieces; a number, true, false and null come whole; an object or an array begins empty, and its
+    members and items follow with paths of their own. `complete`: nothing more comes at `path`, and of an object or an
+    array nothing was added.
+    """
+
+    type: ClassVar[Literal["partial"]] = "partial"
+    path: list[str | int]
+    value: Any
+    complete: bool = False
+    seq: int = 0
+
+    @property
+    def instance(self) -> Any:
+        """The whole value, validated, where it is complete with this event and valid; in this process alone."""
+        return self.__dict__.get("instance")
+
+    def keep(self, instance: Any) -> None:
+        """Keep the validated instance."""
+        self.__dict__["instance"] = instance
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
@@ -186,12 +219,13 @@ class FollowUp(Event, frozen=True, gc=False, tag="follow-up"):
     seq: int = 0
 
 
-class UsageReport(Event, frozen=True, gc=False, tag="usage"):
-    """Tokens of the turn that ends."""
+class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
+    """Tokens of the turn that ends; where several models gave its answer, those of one of them, by its name."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
     seq: int = 0
+    model: str | None = None
 
 
 class Raw(Kept, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
@@ -261,8 +295,10 @@ UIEvent: TypeAlias = (
     Start
     | StepStart
     | StepEnd
+    | StepSuperseded
     | Text
     | Reasoning
+    | Partial
     | Thinking
     | CallStart
     | CallDelta
@@ -295,96 +331,3 @@ def read_ui_event(data: str | bytes) -> UIEvent:
 def json_schema(types: Any = UIEvent) -> dict[str, Any]:
     """Return the JSON schema (2020-12) of one event type or of a union of them, with no references to elsewhere."""
     return schema_of(types)
-
-
-# How a stream was cut decides how many events there are, and chance decides ids, times, and the order in which tools
-# that run at the same time report. None of it may decide anything else, and `coalesce` is how that is tested.
-
-EventT = TypeVar("EventT", bound=Event)
-_JOINED = (Text, Reasoning, CallDelta, Markup)
-_REPORTS = (ApprovalRequested, Executing, Progress, Executed)
-
-
-def coalesce(events: Iterable[EventT]) -> list[EventT]:
-    """Return events in a form that two runs over the same stream share, however the stream was cut.
-
-    Neighbouring texts, argument pieces of one call, and reasoning up to a signature are joined; `seq` and times are
-    dropped; run and call ids are numbered by their first appearance; what tools that ran at the same time reported is
-    put in call order.
-
-    >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
-    [Text(text='ab', seq=0)]
-    """
-    names: dict[str, str] = {}
-
-    def rename(kind: str, name: str | None) -> str | None:
-        return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
-
-    signed = 0  # blocks of reasoning
-
-    def identity(event: Event) -> tuple[type[Event], Any]:
-        """Return what two neighbours must have in common to be joined."""
-        nonlocal signed
-        match event:
-            case CallDelta(call_id):
-                return CallDelta, call_id
-            case Reasoning(signature=signature):
-                block = signed
-                signed += signature is not None
-                return Reasoning, block
-        return type(event), None
-
-    merged: list[EventT] = []
-    for (kind, _), group in itertools.groupby(_in_call_order(events), identity):
-        members = list(group)
-        if kind in _JOINED:
-            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
-            last = members[-1]
-            if isinstance(last, Reasoning):
-                own = next((each.own for each in reversed(members) if isinstance(each, Reasoning) and each.own), None)
-                if joined or last.signature or last.id or own:
-                    merged.append(msgspec.structs.replace(last, text=joined, own=own))
-            elif joined or kind is CallDelta:
-                merged.append(msgspec.structs.replace(last, text=joined))
-        else:
-            merged.extend(members)
-    return [_anonymous(event, rename) for event in merged]
-
-
-def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
-    """Yield events with each run of reports from tools sorted by call; each call keeps its own order."""
-    order: dict[str, int] = {}
-    for at_work, group in itertools.groupby(events, _is_report):
-        members = list(group)
-        for event in members:
-            order.setdefault(_call_id(event), len(order))
-        yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
-
-
-def _is_report(event: Event) -> bool:
-    """Return whether a tool reports this of itself; a fault of the stream, or of a call's text, is no such report."""
-    return isinstance(event, _REPORTS) or (isinstance(event, Error) and event.call is not None)
-
-
-def _call_id(event: Event) -> str:
-    call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
-
-
-def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
-    changes: dict[str, Any] = {}
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if name in ("seq", "elapsed"):
-            changes[name] = 0
-        elif name == "expires":
-            changes[name] = None
-        elif name == "run_id":
-            changes[name] = rename("run", value)
-        elif name == "call_id":
-            changes[name] = rename("call", value)
-        elif isinstance(value, ToolCall):
-            changes[name] = msgspec.structs.replace(value, id=rename("call", value.id))
-        elif name == "pending":
-            changes[name] = [msgspec.structs.replace(call, id=rename("call", call.id)) for call in value]
-    return msgspec.structs.replace(event, **changes)

@@ -31,7 +31,7 @@ from streamtools.gateway.answer import Answer, Watch
 from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
 from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
 from streamtools.gateway.plan import WRITTEN, Mode, make_plan, teaching
-from streamtools.gateway.template_route import NO_TEMPLATE, Template, fits_template, template_of
+from streamtools.gateway.template_route import NO_TEMPLATE, Template, say_once, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest, write_request
 from streamtools.history.messages import fit
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -81,6 +81,8 @@ class Rewrite:
     new_answer_id: IdFactory | None = None
     now: Callable[[], int] | None = None
     parsing: Mapping[str, Any] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Why requests have left the way of the template, as the log has been told."""
 
     def __post_init__(self) -> None:
         for name, kinds in (("mode", Mode), ("upstream", Upstream)):
@@ -129,22 +131,22 @@ class Exchange:
         try:
             self._asked = read_request(client, body)
             self._plan = make_plan(rewrite.mode, rewrite.dialects, self._asked, host)
-            reads = bool(self._plan.dialects or rewrite.text_rules)
-            as_it_came = client == speaks and not reads and self._plan.taught is None
+            as_it_came = client == speaks and not (self._plan.dialects or self._plan.taught or rewrite.text_rules)
             if as_it_came:
                 self._untouched = True
                 self.request = UpstreamRequest("chat/completions", body)
             else:
-                self._template = template_of(rewrite.upstream) if fits_template(self._asked, self._plan) else None
+                self._template = template_of(rewrite.upstream) if self._plan.dialects else None
+                if self._template is not None and (why := unfit_for_template(self._asked)) is not None:
+                    self._leave_template(why)
                 self.request = self._write()
                 written = self.request.body
                 self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
                 self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
-            reads = bool(rewrite.mode == "text" or rewrite.dialects or rewrite.text_rules)
-            if client == speaks and not reads:  # it is for the upstream to say
-                self._untouched = True
+            if client == speaks and not (rewrite.mode == "text" or rewrite.dialects or rewrite.text_rules):
+                self._untouched = True  # it is for the upstream to say
                 self.request = UpstreamRequest("chat/completions", body)
                 return
             refused = error if isinstance(error, Refused) else Refused(str(error))
@@ -249,7 +251,7 @@ class Exchange:
         self._preparing = False
         held, self._held = bytes(self._held), bytearray()
         if self._status in NO_TEMPLATE:
-            self._template = None
+            self._leave_template(f"status {self._status}")
             self.request = self._chat
             return True
         made = None if self._failed else self._template.complete(held, self._chat.body, self._plan.dialects)
@@ -260,6 +262,11 @@ class Exchange:
         self.request, self._in_reasoning = made
         self._answers = self._answers if self._tries else {0: self._make_answer(0)}
         return True
+
+    def _leave_template(self, why: str) -> None:
+        """Ask for chat completions instead, whose parser may eat calls: which is said once for each reason."""
+        self._template = None
+        say_once(self._rewrite.told, self._rewrite.upstream, why)
 
     def _ask_again(self, malformed: list[Error]) -> bool:
         """Have the model write malformed calls anew, unless it has been asked often enough; return whether it is."""

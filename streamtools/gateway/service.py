@@ -32,7 +32,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import CLIENTS, JSON, headers_for, path_for
+from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_for
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
 from streamtools.gateway.delivery import Delivery, Passing, Route
@@ -61,6 +61,7 @@ _ASKED: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, 
 _COUNT = "/v1/messages/count_tokens"
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!\.{{1,2}}\Z).+")  # dots alone lead elsewhere
+_ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
     "accept",
     "authorization",
@@ -120,6 +121,8 @@ def app(
     url = httpx.URL(upstream)
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
         raise ValueError("upstream is a URL such as http://127.0.0.1:8080/v1, without a key or a query")
+    if wrong := next((each for each in origins if not _ORIGIN.fullmatch(each)), None):
+        raise ValueError(f"origins are those of pages, such as https://example.org, and not {wrong!r}")
     for name, value in (("key", key), ("client_key", client_key)):
         if value is not None and not (value and value.isascii() and value.isprintable() and " " not in value):
             raise ValueError(f"{name} is empty, or holds what no header takes")
@@ -327,7 +330,7 @@ class _Gateway:
 
     async def _ask(self, route: Route, endpoint: str, body: bytes) -> dict[str, Any]:
         try:
-            response = await route.client.post(route.url(endpoint), content=body, headers=list(route.headers))
+            response = await route.client.post(route.url(endpoint), content=body, headers=route.headers)
             if response.status_code != 200:
                 raise HTTPException(
                     response.status_code if response.status_code >= 400 else 502, "the upstream does not count tokens"
@@ -352,7 +355,7 @@ class _Gateway:
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
         headers += [("content-type", kind), ("accept-encoding", "identity")]
-        return Route(self._client, self._url, headers, self._limits.longest)
+        return Route(self._client, self._url, as_bytes(headers), self._limits.longest)
 
     def _url(self, endpoint: str) -> httpx.URL:
         path = path_for(f"{self._base}/chat/completions", endpoint)

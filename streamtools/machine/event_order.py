@@ -137,6 +137,10 @@ class Grammar:
         self._calls = dict.fromkeys(self._calls, _LEFT)
         self._open = False
 
+    def _read_superseded(self, event: ui_events.StepSuperseded) -> None:
+        if self._open or event.step != self._step or self._goes_on or self._calls:
+            self._refuse("the step that has just ended may be superseded, if no call of it is left")
+
     def _read_content(self, event: UIEvent) -> None:
         self._check_open()
         if self._failed or self._over:
@@ -246,15 +250,24 @@ class Grammar:
 
 
 _OF_RUNS = (
-    *(ui_events.Start, ui_events.StepStart, ui_events.StepEnd, ui_events.UsageReport, ui_events.FollowUp),
-    *(ui_events.ApprovalRequested, ui_events.Executing, ui_events.Progress, ui_events.Executed, ui_events.Done),
+    *(ui_events.Start, ui_events.StepStart, ui_events.StepEnd, ui_events.StepSuperseded, ui_events.UsageReport),
+    *(
+        ui_events.FollowUp,
+        ui_events.ApprovalRequested,
+        ui_events.Executing,
+        ui_events.Progress,
+        ui_events.Executed,
+        ui_events.Done,
+    ),
 )
 _READERS: dict[type[Any], Callable[[Grammar, Any], None]] = {
     **dict.fromkeys((ui_events.Start, ui_events.Warning, ui_events.Raw), Grammar._read_anywhere),
-    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.Markup, ui_events.Matched), Grammar._read_content),
+    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.Markup), Grammar._read_content),
+    **dict.fromkeys((ui_events.Matched, ui_events.Partial), Grammar._read_content),
     **dict.fromkeys(_LIFE, Grammar._read_life),
     ui_events.StepStart: Grammar._read_step_start,
     ui_events.StepEnd: Grammar._read_step_end,
+    ui_events.StepSuperseded: Grammar._read_superseded,
     ui_events.UsageReport: Grammar._read_usage,
     ui_events.FollowUp: Grammar._read_follow_up,
     ui_events.Thinking: Grammar._read_thinking,

@@ -154,12 +154,12 @@ class NativeCalls:
             adopted.append(event)
         return adopted
 
-    def give_up(self) -> list[UIEvent]:
-        """End the calls that are open: the provider could not read them, and the text of the model holds them."""
+    def give_up(self, why: str) -> list[UIEvent]:
+        """End the calls that are open as superseded."""
         events: list[UIEvent] = []
         self.output.events = events
         for key, call in list(self.open.items()):
-            call.fault = Rejected(Code.SUPERSEDED, "the provider could not read the call; what the model wrote counts")
+            call.fault = Rejected(Code.SUPERSEDED, why)
             self._end(key, "", None)
         return events
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Unpack
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import structlog
 
@@ -46,9 +46,13 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
-from streamtools.machine.turn import RunnableCalls, Turn
+from streamtools.machine.runnable_calls import RunnableCalls
+from streamtools.machine.turn import Turn
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
+
+if TYPE_CHECKING:
+    from streamtools.typed import OutputType
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +68,8 @@ class StreamMachine(RunnableCalls):
     complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` gets the
     calls of a complete turn and may refuse some; with one, no call may run before. `guard` is called at the end of each
     step with the number of malformed calls and whether the run goes on; it may return a reason to stop the run.
-    `run_id` is made if it is not given. Raises ValueError for a value that is not allowed.
+    `run_id` is made if it is not given. The text is read as a value of the type `output`, too. Raises ValueError for a
+    value that is not allowed.
 
     Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
     `number` returns the `seq` for events that others make for this run.
@@ -73,9 +78,8 @@ class StreamMachine(RunnableCalls):
     # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
     # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_lost",
-        "_malformed", "_parse", "_self_contained", "_started", "_step", "_streams", "_watchful", "_writing", "number",
-        "run_id", "source",
+        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_malformed",
+        "_self_contained", "_started", "_streams", "_watchful", "_writing", "run_id", "source",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +93,7 @@ class StreamMachine(RunnableCalls):
         judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
         guard: Callable[[int, bool], str | None] | None = None,
         run_id: str | None = None,
+        output: OutputType | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
         if execute not in ("completed", "eager", "never"):
@@ -98,23 +103,20 @@ class StreamMachine(RunnableCalls):
         self.number = itertools.count(1).__next__
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.due, self.pending, self.usage = [], [], None
-        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls)
+        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output)
         self._writing = self._turn.native.open  # native calls, to which pieces of their arguments are added
         self._streams = options.get("call_deltas", False)
-        self._declares_native = native_tool_calls
-        self._self_contained = self_contained
+        self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute
         eager = execute == "eager" and judge is None and not self_contained
         self._eager_text = eager and native_tool_calls is False
         self._eager_native = eager and native_tool_calls is not False
-        self._judge = judge
-        self._guard = guard
+        self._judge, self._guard = judge, guard
         self._watchful = self._eager_text or self._turn.may_stop  # a delta may do more than give events
-        self._step, self._started = 0, False
+        self._step, self._started, self._lost = 0, False, False
         self._ending = Ending()
         self.source: object = None  # which is read, for what it knows of whose answer that is
         self.closed = self.waiting = self.stopped = False
-        self._lost = False  # a part of the turn, or of what led to it
         self._begin_turn()
 
     def start(self) -> list[UIEvent]:
@@ -157,10 +159,6 @@ class StreamMachine(RunnableCalls):
         self._ending.finish = "tool_calls"
         self._ending.complete = self.waiting = True
         return events
-
-    def reserve(self, calls: Iterable[ToolCall]) -> None:
-        """Take note of the calls of the conversation: the ids of others differ from theirs."""
-        self._turn.native.reserve(call.id for call in calls)
 
     def stop(self, why: str) -> list[UIEvent]:
         """Break off the run, because of a bound of ours: nothing is read or run any more, and `done` says why.
@@ -210,10 +208,11 @@ class StreamMachine(RunnableCalls):
     # One turn.
 
     def _begin_turn(self) -> None:
-        self._parse = self._turn.parser.feed
+        self._parse = self._turn.feed if self._turn.output is not None else self._turn.parser.feed
         self._open = False
         self._flowing = False  # a text delta needs nothing but to be remembered and parsed
         self._usage = None
+        self._earlier = []
         self._taken = []
         self._noticed = 0  # how many calls of this turn have been added to `due` or `pending`
         self._malformed = 0
@@ -369,6 +368,7 @@ class StreamMachine(RunnableCalls):
     def _end_step(self) -> list[UIEvent]:
         events: list[UIEvent] = []
         ending = self._ending
+        events += (UsageReport(usage, self.number(), model) for model, usage in self._earlier)
         if self._usage is not None:
             self.usage = self._usage if self.usage is None else self.usage + self._usage
             events.append(UsageReport(self._usage, seq=self.number()))

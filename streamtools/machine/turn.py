@@ -8,18 +8,22 @@ only the calls of one kind count, so that nothing runs twice. `choose` has the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, UIEvent, Usage, Warning
-from streamtools.machine.ending import EndingRun
+from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
+from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects, armed, watched
 from streamtools.parsing.policies import Options, ParserOptions
+
+if TYPE_CHECKING:
+    from streamtools.machine.output_text import OutputText
+    from streamtools.typed import OutputType
 
 _BLOCK = 64 * 1024
 """Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
@@ -27,6 +31,7 @@ _BLOCK = 64 * 1024
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
 _BY_NATIVE = "the turn holds native calls, and those count"
+_SALVAGED = "the provider could not read the call; what the model wrote counts"
 _UNREAD = "the provider could not read the call, and it was not run"
 
 
@@ -36,47 +41,6 @@ class Chosen(NamedTuple):
     calls: list[ToolCall]
     events: list[UIEvent]
     malformed: int
-
-
-class RunnableCalls(EndingRun):
-    """The calls of a run that may run, and the tokens that its turns have used; `StreamMachine` sets the state."""
-
-    __slots__ = ("_noticed", "_taken", "_turn", "_usage", "due", "pending", "usage")
-
-    due: list[ToolCall]  # calls that may run now, until `take_due` returns them
-    pending: list[ToolCall]  # calls that nobody has run
-    usage: Usage | None  # of the turns that have ended
-    _taken: list[ToolCall]
-    _noticed: int  # how many calls of this turn have been added to `due` or `pending`
-    _turn: Turn
-    _usage: Usage | None  # of the turn that is open
-
-    @property
-    def spent(self) -> int | None:
-        """The tokens of the run so far, with those of the step that is open; None if no provider reports any."""
-        turns = [usage for usage in (self.usage, self._usage) if usage is not None]
-        return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
-
-    @property
-    def salvaged(self) -> set[str]:
-        """Ids of native calls that were found in a text which the provider could not read."""
-        return self._turn.native.adopted
-
-    def take_due(self) -> list[ToolCall]:
-        """Return the calls that may run now. The caller runs them and, once `waiting`, calls `settle`."""
-        due, self.due = self.due, []
-        self._taken += due
-        return due
-
-    def put_back(self, calls: Sequence[ToolCall]) -> None:
-        """Make calls pending that `take_due` has returned and that have not run."""
-        self.pending += calls
-
-    def _notice(self, calls: Sequence[ToolCall]) -> None:
-        """Add new calls to `due`; those whose provider takes no result are pending."""
-        for call in calls[self._noticed :]:
-            (self.pending if call.id in self._turn.native.unanswerable else self.due).append(call)
-        self._noticed = len(calls)
 
 
 class Turn:
@@ -93,6 +57,7 @@ class Turn:
         options: ParserOptions,
         number: Callable[[], int],
         native_tool_calls: bool | None = None,
+        output: OutputType | None = None,
     ) -> None:
         self._may_turn_native = dialects is None and native_tool_calls is None
         self._armed = armed(dialects, native_tool_calls)
@@ -102,8 +67,14 @@ class Turn:
         self._number = number
         chosen = Options(**options)
         self._limit = chosen.limits.text
-        self.parser = Parser(self._dialects, tools, number=number, **options)
+        self.parser = self._make_parser()
+        self._replaced = False  # the parser reads the rest of a turn of which another model gave the beginning
         self.native = NativeCalls(chosen, number)
+        self.output: OutputText | None = None
+        if output is not None:
+            from streamtools.machine.output_text import OutputText  # here, because few streams have a type
+
+            self.output = OutputText(output, number, chosen.limits)
         self.ruled = bool(chosen.text_rules) or chosen.pace != "as_it_comes"
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
@@ -115,8 +86,12 @@ class Turn:
         """Reset for a new turn. After a native call of the model, text is no longer searched for calls."""
         if self.native.output.count and not self.native.emulated:
             self._turn_native()
+        if self._replaced:
+            self.parser, self._replaced = self._make_parser(), False
         self.parser.reset()
         self.native.begin_turn()
+        if self.output is not None:
+            self.output.begin()
         self._apart: Parser | None = None  # reads a completed text whose calls are not in the deltas
         self.deltas: list[str] = []
         self._blocks: list[str] = []  # the earlier deltas, joined
@@ -135,7 +110,10 @@ class Turn:
             self._may_turn_native = False
             self._armed = ()
             self._dialects = watched()
-            self.parser = Parser(self._dialects, self._tools, number=self._number, **self._options)
+            self.parser = self._make_parser()
+
+    def _make_parser(self) -> Parser:
+        return Parser(self._dialects, self._tools, number=self._number, **self._options)
 
     def read(self, text: str) -> list[UIEvent]:
         """Read a delta, for which `room` may not suffice."""
@@ -144,11 +122,18 @@ class Turn:
             self._begin_block()
         if self.room >= 0:
             self.deltas.append(text)
-        return self.parser.feed(text)
+        return self.feed(text)
+
+    def feed(self, text: str) -> list[UIEvent]:
+        """Return what the parser reads in a text, and what that adds to the output."""
+        return self._with_output(self.parser.feed(text))
+
+    def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
+        return events + self.output.read(events) if self.output is not None else events
 
     def settle(self) -> list[UIEvent]:
         """Return the text that is held back, which no marker can continue: something else of the provider's follows."""
-        return self.parser.release() if self.parser.held else []
+        return self._with_output(self.parser.release()) if self.parser.held else []
 
     def lose(self) -> None:
         """Mark the calls that are open as damaged: a part of the stream is missing."""
@@ -159,6 +144,60 @@ class Turn:
         """Compare the completed text and calls that the provider sends with what it streamed."""
         events = [] if text is None or self.room < 0 else self._reconcile_text(text)
         return events + self.native.reconcile(calls) if calls else events
+
+    def discard(self) -> list[UIEvent]:
+        """End the calls that are being written: the answer breaks off."""
+        return [*self.parser.discard(), *map(self.parser.clean, self.native.give_up(BROKEN_OFF))]
+
+    def go_on_behind(self, shown: str | None) -> tuple[list[UIEvent], str]:
+        """Go on with another answer behind the text that was `shown`; return how calls end, and what was written.
+
+        Complete calls in the text stand there, and count; all others end. With None all of them do.
+        """
+        events = self.discard()
+        kept = self.parser.calls
+        written = self._written(shown) if kept and shown is not None else shown
+        if written is None:
+            events += map(self.parser.clean, self.refuse(kept, Code.SUPERSEDED, BROKEN_OFF))
+            kept, written = [], shown or ""
+        others = self.native.calls + (self._apart.calls if self._apart is not None else [])
+        events += map(self.parser.clean, self.refuse(others, Code.SUPERSEDED, BROKEN_OFF))
+        self.native.begin_turn()
+        self._go_on_behind(written, kept)
+        self._apart = None
+        self.deltas, self._blocks = [written], []
+        self.room, self._spare = min(_BLOCK, self._limit - len(written)), 0
+        return events, written
+
+    def _go_on_behind(self, written: str, calls: Sequence[ToolCall]) -> None:
+        """Read what comes as the rest of a text that has been read, and holds these calls; that makes no events."""
+        options: ParserOptions = {**self._options}
+        options["in_reasoning"] = options.get("in_reasoning", False) and not written
+        self.parser = Parser(self._dialects, self._tools, **options)
+        read = self.parser.feed(written) + self.parser.release()
+        # What looks like a call without what stood in it is none.
+        if len(self.parser.calls) != len(calls) or any(isinstance(event, Thinking) and not calls for event in read):
+            self.parser = Parser(self._dialects, self._tools, **options)
+        self.parser.calls[:] = calls
+        self.parser.number_by(self._number)
+        self._replaced = True
+
+    def _written(self, shown: str) -> str | None:
+        """Return the text of the turn with its complete calls, and without reasoning and markup, of which this much was
+        `shown`; None if it cannot be told, or is read otherwise without them.
+        """
+        if self.room < 0:
+            return None
+        text, options = "".join(self._blocks + self.deltas), self._options
+        for shows_all in (False, True):  # as it came, and as it is written
+            apart = Parser(self._dialects, self._tools, **options)
+            events = apart.feed(text)
+            events += apart.release() if shows_all else []
+            if [call.fingerprint() for call in apart.calls] != [call.fingerprint() for call in self.parser.calls]:
+                return None
+            text = "".join(e.text if isinstance(e, Text) else e.call.raw if isinstance(e, Call) else "" for e in events)
+            options = {**options, "in_reasoning": False}
+        return text if "".join(event.text for event in events if isinstance(event, Text)) == shown else None
 
     def find_calls(self, generation: str) -> list[UIEvent]:
         """Return the events of the calls in the whole text of a model that the provider could not read."""
@@ -180,7 +219,7 @@ class Turn:
         new = [self._refuse_unarmed(event) for event in found if _call_id(event) not in twice]
         message = "the provider refused to read a call, which was found in what the model had written"
         warning = Warning(Code.SALVAGED, message, seq=self._number())
-        events = [warning, *self.native.give_up()]
+        events = [warning, *self.native.give_up(_SALVAGED)]
         return events + self.native.adopt(replace(event, seq=self._number()) for event in new)
 
     def _refuse_unarmed(self, event: UIEvent) -> UIEvent:
@@ -191,8 +230,12 @@ class Turn:
 
     def close(self) -> list[UIEvent]:
         """End the text, and the native calls that are open."""
-        events = self.parser.close()
-        return [*events, *map(self.parser.clean, self.native.close())] if self.native.open else events
+        events = self._with_output(self.parser.close())
+        events += map(self.parser.clean, self.native.close()) if self.native.open else ()
+        if self.output is not None:
+            calls = self.parser.calls or self.parser.errors or self.native.output.count
+            events += self.output.end(has_calls=bool(calls))
+        return events
 
     def choose(self, *, declares_native: bool | None, self_contained: bool) -> Chosen:
         """Return which calls of the turn count.
@@ -224,10 +267,10 @@ class Turn:
     def _reconcile_text(self, text: str) -> list[UIEvent]:
         deltas = "".join(self._blocks + self.deltas)
         if text.startswith(deltas):
-            return self.parser.feed(text[len(deltas) :])
+            return self.feed(text[len(deltas) :])
         if text.strip() == deltas.strip():
             return []
-        events = self.parser.close()
+        events = self._with_output(self.parser.close())
         message = "the provider's completed text differs from what it streamed; what was shown stands"
         events.append(Warning(Code.TEXT_MISMATCH, message, seq=self._number()))
         return events if self.parser.calls else events + self._read_apart(text)
@@ -264,8 +307,3 @@ def _salvage() -> list[Dialect]:
 def _call_id(event: UIEvent) -> str | None:
     call = getattr(event, "call", None)
     return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
-
-
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None

@@ -54,3 +54,12 @@ def make_encoder(format: Format) -> Encoder:
             raise ValueError(f"format is one of {', '.join(FORMATS)}, or makes an encoder, and not {format!r}")
         return FORMATS[format]()
     return format() if callable(format) else format
+
+
+def check_superseding(encoder: Encoder, run_or_stream: object) -> None:
+    """Raise ValueError if a stream may take back steps that its reader has seen, and an encoder cannot tell that."""
+    if getattr(run_or_stream, "supersedes", False) and not getattr(encoder, "replaces", False):
+        raise ValueError(
+            f"{type(encoder).__name__} cannot take back what its reader has seen, as on_break='restart_step' asks for; "
+            "use the native format, or on_break='continue'"
+        )

@@ -23,7 +23,10 @@ EVENT_STREAM_HEADERS: Mapping[str, str] = MappingProxyType({"cache-control": "no
 
 
 class Encoder(Protocol):
-    """Writes the events of one run for one reader. What is a property here may be a plain attribute."""
+    """Writes the events of one run for one reader. What is a property here may be a plain attribute.
+
+    One with `replaces = True` can tell its reader that a step is superseded.
+    """
 
     @property
     def content_type(self) -> str:
@@ -141,6 +144,7 @@ class NativeEncoder:
     """
 
     resumable = True
+    replaces = True
 
     def __init__(self, *, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = HIDDEN) -> None:
         if framing not in ("sse", "ndjson"):

@@ -127,7 +127,9 @@ class PairedEncoder(ABC):
                 return self._finish(event)
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Raw() | events.Markup():
                 return b""
-            case events.Matched():
+            case events.Matched() | events.Partial():  # the text says it, too
+                return b""
+            case events.StepSuperseded():  # responses refuse such runs, whose readers cannot take back what they show
                 return b""
         assert_never(event)
 

@@ -65,14 +65,19 @@ class Output:
         """Number events by `number`, or not at all, for which the two most frequent kinds of events have makers."""
         self.options = options
         self.call_deltas = options.call_deltas
-        self.number = number or _unnumbered
+        self.number: Callable[[], int] = _unnumbered
         self.make_text: Callable[[str], Text] = Text
         self.make_delta: Callable[[str, str], CallDelta] = CallDelta
         if number is not None:
-            self.make_text = lambda text: Text(text, number())
-            self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
+            self.number_by(number)
         self.events: list[UIEvent] = []
         self.begin()
+
+    def number_by(self, number: Callable[[], int]) -> None:
+        """Number events from here on."""
+        self.number = number
+        self.make_text = lambda text: Text(text, number())
+        self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
 
     def begin(self) -> None:
         """Begin a turn."""
@@ -136,6 +141,8 @@ def _call_ids() -> Iterator[str]:
         for at in range(0, len(block), 12):
             yield "call_" + block[at : at + 12]
 
+
+BROKEN_OFF = "the model broke off, and another one gives the answer"
 
 _MESSAGES = {
     Code.INVALID_JSON: "the call is not valid JSON",
@@ -217,6 +224,15 @@ class WrittenCalls(RawText):
         """Add a warning that repeats no text."""
         if self.stores:
             self._output.add(Warning, code, message)
+
+    def discard(self) -> None:
+        """End the calls of the span as superseded: the answer that held them breaks off here, and another follows."""
+        raw = "".join(self.parts) if self.stores else ""
+        for call in self._calls:
+            assert self._dialect is not None
+            self._output.reject_call(call, Rejected(Code.SUPERSEDED, BROKEN_OFF), raw, self._dialect)
+            raw = ""
+        self._calls.clear()
 
     @property
     def in_call(self) -> bool:

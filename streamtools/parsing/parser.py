@@ -161,6 +161,18 @@ class Parser:
         """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
         self._begin()
 
+    def discard(self) -> list[UIEvent]:
+        """End the call that is being written, if there is one, as superseded. Nothing but `close` comes behind this."""
+        self._output.events = events = list[UIEvent]()
+        if self._span is not None:
+            self._span.discard()
+        return events
+
+    def number_by(self, number: Callable[[], int]) -> None:
+        """Number events from here on."""
+        self._number = number
+        self._output.number_by(number)
+
     def lose(self) -> None:
         """Mark a gap: a part of the text is missing here, and a call around it is an error."""
         if self._span is not None:
@@ -274,8 +286,6 @@ class Parser:
             self._leaves, self._shows = prose.leaves, True
         return events
 
-    # Reasoning.
-
     def _think(self, closing: ReasoningEnd, *, opened: bool = True) -> None:
         keep_markup = self._options.keep_markup
         self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=keep_markup, opened=opened)
@@ -327,7 +337,7 @@ class _GuardedParser(Parser):
                 return [Text(delta) if number is None else Text(delta, number())]
             shown = matcher.feed(delta)
             if type(shown) is not str:
-                return self._tell(shown)
+                return self._show([], shown)
             return ([Text(shown)] if number is None else [Text(shown, number())]) if shown else []
         return self._show(super().feed(delta) if self._guard.stopped_by is None else [])
 
@@ -336,6 +346,12 @@ class _GuardedParser(Parser):
 
     def release(self) -> list[UIEvent]:
         return self._show(super().release(), ends=True) if self._guard.stopped_by is None else []
+
+    def discard(self) -> list[UIEvent]:
+        return self._show(super().discard())
+
+    def number_by(self, number: Callable[[], int]) -> None:
+        self._guard.number = self._count = number
 
     def pause(self) -> list[UIEvent]:
         return self._show([], ends=True)
@@ -360,18 +376,11 @@ class _GuardedParser(Parser):
         self._passed = 0, 0
         super()._begin()
 
-    def _tell(self, pieces: str | Pieces) -> list[UIEvent]:
-        """Return the events of matches and of the text around them."""
-        events: list[UIEvent] = []
-        self._guard.show(pieces, events)
-        if self._guard.stopped_by is not None:
-            self._leaves = always
-        return events
-
-    def _show(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
+    def _show(self, events: list[UIEvent], pieces: str | Pieces = "", *, ends: bool = False) -> list[UIEvent]:
         """Return what is seen of events; calls and errors behind the end of the answer are none."""
         guard = self._guard
         shown = guard.take(events) if guard.stopped_by is None else []
+        guard.show(pieces, shown)
         if ends and guard.stopped_by is None:
             guard.end(shown)
         calls, errors = self._passed

@@ -25,7 +25,7 @@ class TextGuard:
 
     def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
         self._redacting = [rule for rule in options.text_rules if rule.redacts]
-        self._number = number
+        self.number = number
         self._keeps = options.history == "as_written"
         self.matcher = Matcher(automaton_of(options.text_rules))
         self.paced = None if options.pace == "as_it_comes" else Paced(words=options.pace == "words")
@@ -71,7 +71,7 @@ class TextGuard:
 
     def _show_waiting(self, out: list[UIEvent]) -> None:
         if self.paced is not None and (text := self.paced.close()):
-            out.append(Text(text, (self._number or int)()))
+            out.append(Text(text, (self.number or int)()))
 
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event without matches in what it holds of the model's words beside the text."""
@@ -113,7 +113,7 @@ class TextGuard:
         return in_place(matcher.feed(text))
 
     def _pass(self, event: Any) -> UIEvent:
-        number = self._number
+        number = self.number
         if type(event) is CallDelta:
             return event if number is None else CallDelta(event.call_id, event.text, number())
         event = self.clean(event)
@@ -127,7 +127,7 @@ class TextGuard:
 
     def show(self, pieces: str | Pieces, out: list[UIEvent]) -> None:
         """Add what the reader sees of text and of matches in it."""
-        number = self._number or int
+        number = self.number or int
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             if not isinstance(piece, Found):
                 text = piece if self.paced is None else self.paced.feed(piece)

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from streamtools.errors import RunNotFound
 from streamtools.events import UIEvent
-from streamtools.outputs import Encoder, Format, make_encoder
+from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
 from streamtools.serving.connection import OnDisconnect, Outlet, Readable, Reading, attend, seconds
 from streamtools.serving.requests import unavailable
 from streamtools.serving.run import Run
@@ -89,6 +89,7 @@ class EventStreamResponse(Response):
         if not (after is None or (isinstance(after, int) and after >= 0)):
             raise ValueError(f"after is the seq of an event, not {after!r}")
         encoder = make_encoder(format)
+        check_superseding(encoder, run_or_stream)
         if after is None:
             after = last_event_id(request) if request is not None and isinstance(run_or_stream, Run) else 0
         self._reading = _Body(encoder, run_or_stream, after if encoder.resumable else 0, on_disconnect)

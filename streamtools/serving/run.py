@@ -174,6 +174,8 @@ class Run:
         self.mailbox: Mailbox | None = None
         """Takes results of its tools from clients, over any connection."""
         self._journal = Journal(events, owner, run_id)
+        self.supersedes: bool = getattr(stream, "supersedes", False)
+        """Whether steps that have been shown may be superseded."""
         self._driver = None if stream is None else Driver(stream)  # until the run is over
         self._collector = None if stream is None else Collector(())  # for a stream that has no result of its own
         self._result = TurnResult()

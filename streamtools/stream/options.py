@@ -33,6 +33,7 @@ class StreamOptions(ParserOptions, total=False):
     decisions: Mapping[str, Decision | bool] | None
     ledger: CallLedger | None
     run_id: str | None
+    output: Any
 
 
 def check_options(

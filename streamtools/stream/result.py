@@ -26,9 +26,11 @@ from streamtools.events import (
     Error,
     Event,
     Matched,
+    Partial,
     Raw,
     Reasoning,
     StepEnd,
+    StepSuperseded,
     Text,
     Usage,
     UsageReport,
@@ -38,17 +40,19 @@ from streamtools.events.event import weigh
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.state_machine import StreamMachine
+from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources.detection import finished
 from streamtools.stream.step_parts import Pieces, StepParts
+from streamtools.stream.typed_output import Draft
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
-_NOTED = frozenset(
-    (Reasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport, StepEnd, Done)
-)  # beside texts
+_NOTED = frozenset(  # beside texts
+    (Reasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport, StepEnd, StepSuperseded, Partial, Done)
+)
 
 
 @dataclass
@@ -59,8 +63,10 @@ class TurnResult:
     malformed calls, calls that the `tool_choice` forbids, and the fault of the stream, if there was one; calls that
     failed when they ran are among the `outcomes`, which stand in call order. Of the calls of a turn that were too many,
     the first stands for all. In a chat, `text` is that of all its turns with nothing put between them, as it was shown;
-    `steps` has them apart; `response_id` and `model` are those of the last. `resumed` are calls of an earlier run, that
-    this one has gone on with: the results of these are its own. The rest is that of `done`.
+    `steps` has them apart; `output` is the answer as an instance of the type that was asked for, if it is
+    valid; `usage_by_model` has what each model has used, where its name is known; `response_id` and
+    `model` are those of the last. `resumed` are calls of an earlier run, that this one has gone on with: the results of
+    these are its own. The rest is that of `done`.
     """
 
     text: str = ""
@@ -71,11 +77,13 @@ class TurnResult:
     warnings: list[Warning] = field(default_factory=list)
     pending: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
+    usage_by_model: dict[str, Usage] = field(default_factory=dict)
     reason: DoneReason | None = None
     finish_reason: str | None = None
     conversation_id: str | None = None
     response_id: str | None = None
     model: str | None = None
+    output: Any = None
     steps: list[Step] = field(default_factory=list, repr=False)
     resumed: list[ToolCall] = field(default_factory=list, repr=False)
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
@@ -122,12 +130,19 @@ class Collector:
         self.new: list[Event | list[ToolOutcome]] = []
         """What has been handed out and not been looked at, and what came of the calls of a step, in call order; after
         `TOGETHER` of them, `look` is called."""
+        self.draft = Draft()
+        """What the run has come to of the `output` that was asked for."""
         self._source: object = None
         self._shown = Pieces()
         self._thought = Pieces()
+        self._length = self._thought_length = 0  # characters shown, and thought
+        self._used: Usage | None = None  # of models whose name is not known yet
+        self._last_begin = self._step_begin = (0, 0, 0)
         self._begin_step()
 
     def _begin_step(self) -> None:
+        self._last_begin = self._step_begin
+        self._step_begin = (self._length, self._thought_length, len(self.result.errors))
         self._said = StepParts()
         self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that nobody has run
         self._names: dict[str, str] = {}  # of calls that have begun
@@ -183,6 +198,7 @@ class Collector:
     def _show(self, texts: list[str]) -> None:
         text = "".join(texts)
         self.size += len(text)
+        self._length += len(text)
         self._shown.recent.append(text)
         self._said.write(text[self._instead :] if self._instead else text)
         self._instead = max(0, self._instead - len(text))
@@ -199,6 +215,7 @@ class Collector:
         match event:
             case Reasoning(text):
                 self.size += len(text) + len(event.signature or "")
+                self._thought_length += len(text)
                 self._thought.recent.append(text)
                 self._said.think(event)
             case Raw():
@@ -225,28 +242,60 @@ class Collector:
             case Error():
                 self._add_error(event)
             case Warning():
+                if event.code is Code.FAILED_OVER:
+                    self._said.forget_own()
                 if len(result.warnings) < _WARNINGS:
                     self.size += len(event.raw or "")
                     result.warnings.append(event)
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
+                if event.model is not None:
+                    self._count(event.model, usage)
+                else:
+                    self._used = usage if self._used is None else self._used + usage
             case StepEnd():
                 result.response_id, result.model = event.response_id, event.model
                 results = [result for result in self._results.values() if result is not None]
                 origin = Origin(*getattr(self._source, "origin", ()))
                 origin = origin._replace(model=event.model or origin.model)
+                if origin.model is not None and self._used is not None:
+                    self._count(origin.model, self._used)
+                    self._used = None
                 parts, in_text, id = self._said.close(), self._in_text.values(), event.response_id
                 said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
                 result.steps.append(Step(said, results, id))
                 self._begin_step()
+            case Partial(path, value, complete):
+                self.draft.add(path, value, complete)
+                if event.instance is not None:
+                    result.output = event.instance
+            case StepSuperseded():
+                self._take_back()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
                 result.pending, result.conversation_id = pending, conversation_id
+
+    def _count(self, model: str, usage: Usage) -> None:
+        by_model = self.result.usage_by_model
+        by_model[model] = by_model[model] + usage if model in by_model else usage
+
+    def _take_back(self) -> None:
+        """Forget the step that has just ended: it was superseded."""
+        result = self.result
+        result.steps.pop()
+        self.draft, result.output = Draft(), None
+        length, thought, errors = self._step_begin = self._last_begin
+        self._shown.cut(length)
+        self._thought.cut(thought)
+        self._length, self._thought_length = length, thought
+        del result.errors[errors:]
 
     def _add_error(self, error: Error) -> None:
         """Take note of an error, unless it is that of a tool, which comes as an outcome too."""
         self.size += len(error.raw or "")
         call = error.call
+        if call is None and error.code is Code.SUPERSEDED and error.message == BROKEN_OFF:
+            return
         if call is not None:
             if error.code is Code.TOOL_CHOICE_VIOLATION:
                 self.result.errors.append(error)

@@ -36,6 +36,10 @@ class Pieces:
         self.recent.clear()
         return self._blocks[0]
 
+    def cut(self, length: int) -> None:
+        """Keep so many characters, the first."""
+        self._blocks = [self.join()[:length]]
+
 
 class StepParts:
     """Gathers the parts of one step; `written` is the text since the last of them, calls in it included."""
@@ -75,6 +79,14 @@ class StepParts:
     def drop(self, call: ToolCall) -> None:
         """Take back a call that does not count."""
         self._dropped[call.id] = call
+
+    def forget_own(self) -> None:
+        """Keep nothing but the text, for the step goes on with another model; of its calls none counts."""
+        self._end_text()
+        self.written.recent += [part.text for part in self._parts if isinstance(part, TextPart)]
+        self._parts.clear()
+        self._block.clear()
+        self._fields.clear()
 
     def take(self, event: Raw) -> None:
         """Add what is of the provider's own."""

@@ -28,6 +28,7 @@ from streamtools.stream.driver import close, read_into
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
+from streamtools.stream.typed_output import TypedOutput, output_type
 from streamtools.tools import Runner, ToolRegistry
 from streamtools.tools.approval import Approvals, Decidable, Decision, Question, Suspension, take_up
 from streamtools.tools.call import is_stray
@@ -46,7 +47,7 @@ class EventSource(Protocol):
     async def aclose(self) -> None: ...
 
 
-class ToolStream(Handover, Decidable):
+class ToolStream(Handover, Decidable, TypedOutput):
     """One run, as an asynchronous context manager that is also the iterator of its UI events.
 
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
@@ -63,6 +64,8 @@ class ToolStream(Handover, Decidable):
     `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The
     `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
     ledger that both share.
+
+    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema.
 
     The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
     and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
@@ -95,6 +98,7 @@ class ToolStream(Handover, Decidable):
         decisions: Mapping[str, Decision | bool] | None = None,
         ledger: CallLedger | None = None,
         run_id: str | None = None,
+        output: Any = None,
         **options: Unpack[ParserOptions],
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
@@ -130,6 +134,7 @@ class ToolStream(Handover, Decidable):
                 self_contained=self_contained,
                 judge=None if wish.mode == "auto" else lambda calls: find_violation(self._wish, calls),
                 run_id=run_id,
+                output=output_type(output),
                 **options,
             ),
             choose_dialects(dialects),  # in which earlier results may have been written, too

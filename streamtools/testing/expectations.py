@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from streamtools.events import Error, Event, UIEvent, read_ui_event
-from streamtools.events.ui_events import coalesce
+from streamtools.events.coalescing import coalesce
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
 
 Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | EllipsisType"

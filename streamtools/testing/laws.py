@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.errors import Code, EventOrderError
 from streamtools.events import ProviderCompleted, TextDelta, UIEvent, ui_events
-from streamtools.events.ui_events import coalesce
+from streamtools.events.coalescing import coalesce
 from streamtools.limits import Limits
 from streamtools.machine.event_order import validate
 from streamtools.machine.state_machine import StreamMachine

@@ -80,6 +80,9 @@ def test_a_malformed_call_ends_the_answer_and_is_never_whole(client: str) -> Non
             assert all(isinstance(each[2], str) for each in seen.calls), (name, streamed)
             assert exchange.head is not None
             assert exchange.head.status == (200 if streamed else 502)
+    twice = f"~~~tool_call\n{MALFORMED['a key twice']}\n~~~"
+    told = answer(begin("openai", request("openai", streamed=False)), whole(twice))
+    assert json.loads(told)["error"]["code"] == "duplicate_key"
 
 
 def test_a_malformed_call_of_which_nothing_was_sent_is_answered_by_its_client() -> None:

@@ -19,6 +19,7 @@ from streamtools.events import (
     Executed,
     Executing,
     FollowUp,
+    Partial,
     Progress,
     Raw,
     Reasoning,
@@ -26,6 +27,7 @@ from streamtools.events import (
     Start,
     StepEnd,
     StepStart,
+    StepSuperseded,
     Text,
     TextDelta,
     Thinking,
@@ -44,10 +46,14 @@ def tell(event: UIEvent) -> str:
             return f"step {step}"
         case StepEnd(step, finish):
             return f"step {step} ends: {finish}"
+        case StepSuperseded(step):
+            return f"step {step} is superseded"
         case Text(text):
             return f"text {text!r}"
         case Reasoning(text):
             return f"reasoning {text!r}"
+        case Partial(path, value, complete):
+            return f"partial {'.'.join(map(str, path))} {value!r}{' complete' if complete else ''}"
         case Thinking(active, call_id):
             return f"{'' if active else 'not '}thinking {call_id}"
         case CallStart(call_id, name):

@@ -34,15 +34,16 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "rules": (),
     # stages that do not know one another
     "sources": VOCABULARY,
-    "parsing": {*VOCABULARY, "rules"},
+    "typed": (),
+    "parsing": {*VOCABULARY, "rules", "typed"},
     "tools": VOCABULARY,
     "recording": {"errors", "rules"},
     # what is built of them, each on those above
-    "machine": {"errors", "json_values", "calls", "events", "rules", "parsing"},
+    "machine": {*VOCABULARY, "rules", "parsing", "typed"},
     "history": {"limits", "json_values", "calls", "parsing"},
-    "stream": {"errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"},
+    "stream": {*("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"), "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
-    "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history"},
+    "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
         *("errors", "json_values", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
         "conversation.models",
@@ -91,6 +92,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "events": {"msgspec", "pydantic", "pydantic_core"},
     "rules": (),
     "sources": {"anyio", "msgspec"},
+    "typed": {"pydantic"},
     "parsing": {"json_repair", "msgspec"},
     "tools": {
         *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
@@ -102,11 +104,11 @@ MAY_USE: dict[str, Collection[str]] = {
     "history": {"msgspec"},
     "stream": {"anyio", "msgspec", "structlog"},
     "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "structlog", "tenacity"},
-    "conversation": {"anyio", "msgspec"},
+    "conversation": {"anyio", "msgspec", "structlog"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette", "structlog"},
-    "gateway": {"msgspec"},
+    "gateway": {"msgspec", "structlog"},
     "gateway.counters": (),
     "gateway.delivery": {"anyio", "httpx", "starlette"},
     "gateway.service": {"httpx", "msgspec", "starlette"},
@@ -136,14 +138,15 @@ seam" in `stream/tool_stream.py` has what it owes for that."""
 
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
-    *("conversation.chatting", "conversation.emulation", "conversation.models", "conversation.reply"),
+    *("conversation.chatting", "conversation.emulation", "conversation.failover", "conversation.models"),
+    "conversation.reply",
     *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
-    *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream")),
+    *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream", "typed_output")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
-    *("tools.postgres_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
+    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 

@@ -61,6 +61,7 @@ from streamtools.events import (
     Markup,
     Matched,
     NativeToolCall,
+    Partial,
     Progress,
     ProviderCompleted,
     Raw,
@@ -74,6 +75,7 @@ from streamtools.events import (
     Start,
     StepEnd,
     StepStart,
+    StepSuperseded,
     Text,
     TextDelta,
     Thinking,
@@ -116,10 +118,12 @@ def describe(event: UIEvent) -> object:
     match event:
         case Start(run_id):
             return assert_type(run_id, str)
-        case StepStart(step) | StepEnd(step):
+        case StepStart(step) | StepEnd(step) | StepSuperseded(step):
             return assert_type(step, int)
         case Text(text) | Reasoning(text) | Markup(text):
             return assert_type(text, str)
+        case Partial(path, _, complete):
+            return assert_type(path, list[str | int]), assert_type(complete, bool)
         case Thinking(active, call_id):
             return assert_type(active, bool), assert_type(call_id, str | None)
         case CallStart(call_id, name):
@@ -397,6 +401,10 @@ async def converse(client: httpx.AsyncClient, send: Callable[[str], Awaitable[No
         async for event in events:
             await send(assert_type(event, UIEvent).to_json())
     assert_type(events, conversation.Chat)
+    assert_type(events.items(int, path=["rows"]), AsyncIterator[Any])
+    fallback = conversation.Fallback(model, conversation.ScriptedModel(["Hi"]), on_break="restart_step")
+    later_model: conversation.Model = fallback
+    assert_type(conversation.chat(later_model, []).result.usage_by_model, dict[str, Usage])
     assert_type(events.history, list[conversation.Message])
     later = [*events.history, conversation.User("And tomorrow?")]
     emulation = Emulation(mode="force", keep_system="quote")

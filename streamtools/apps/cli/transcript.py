@@ -119,11 +119,15 @@ class Transcript:
                     self._notice("report", _plain(words), "yellow")
             case events.Raw():
                 self._raw += 1
+            case events.StepSuperseded():
+                self._notice("report", "↺ The answer so far counts for nothing; another model begins anew.", "yellow")
             case events.FollowUp():
                 self._notice("report", "↩ The results go back to the model.", "dim")
             case events.Matched(rule, action):
                 self._notice("report", f"✂ {one_line(rule)}: {action}", "dim")
-            case events.Start() | events.StepStart() | events.CallDelta() | events.UsageReport() | events.Markup():
+            case events.Markup() | events.Partial():
+                pass
+            case events.Start() | events.StepStart() | events.CallDelta() | events.UsageReport():
                 pass
             case _:
                 assert_never(event)

@@ -22,12 +22,15 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from streamtools.conversation.models.answer_format import native_format
+from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
 from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
+from streamtools.typed import OutputType
 
 AUTO = ToolChoice()
 
@@ -40,7 +43,9 @@ class Ask:
 
     `tools` are the native definitions to send; without them there is no `tool_choice` either. `options` are merged into
     the body, after the model's own: a value of None takes out what would be sent. `dialects` write the results of calls
-    that the history holds as text. `whole`: all of the history is sent, whatever the provider has kept of it.
+    that the history holds as text. `whole`: all of the history is sent, whatever the provider has kept of it. A model
+    whose server goes on with an answer is made to begin with `prefill`. `output` is the type of which
+    the answer is to be, for a provider that takes its schema.
     """
 
     history: tuple[Message, ...]
@@ -49,6 +54,8 @@ class Ask:
     options: Mapping[str, Any] = field(default_factory=dict)
     dialects: tuple[Dialect, ...] = ()
     whole: bool = False
+    prefill: str = ""
+    output: OutputType | None = None
 
 
 def origin_of(model: object) -> Origin:
@@ -111,8 +118,9 @@ class HTTPModel(ABC):
     back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`; `reasoning_field` in which field,
     where a front end has kept the history and the host is not one that is known to want it. `previous_id`, for
     providers that keep their responses: a request names the last one that the history holds and sends what came after
-    it; if the provider no longer knows it, the whole history is sent, once. `options` are merged into each body; None
-    takes out what would be sent.
+    it; if the provider no longer knows it, the whole history is sent, once. `prefill` names the server, for those that
+    go on with an answer whose beginning they are given (`"vllm"`, `"sglang"`, `"llama.cpp"`); known providers need
+    none, and `""` says that it is not done. `options` are merged into each body; None takes out what would be sent.
     """
 
     format: ClassVar[str]
@@ -139,11 +147,14 @@ class HTTPModel(ABC):
         send_reasoning: SendReasoning = "with_calls",
         reasoning_field: ReasoningField | None = None,
         previous_id: bool = False,
+        prefill: str | None = None,
         **options: Any,
     ) -> None:
-        """Raises ValueError for an address that is none, less than no retries, another `send_reasoning` or
-        `reasoning_field`, and for `previous_id` where nothing is kept.
+        """Raises ValueError for an address that is none, less than no retries, another `send_reasoning`,
+        `reasoning_field` or `prefill`, and for `previous_id` where nothing is kept.
         """
+        if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
+            raise ValueError(f"prefill is one of {', '.join(PREFILLS)}, for chat completions, or '', not {prefill!r}")
         if send_reasoning not in get_args(SendReasoning):
             raise ValueError(f"send_reasoning is one of {', '.join(get_args(SendReasoning))}, not {send_reasoning!r}")
         if reasoning_field not in (None, *get_args(ReasoningField)):
@@ -164,6 +175,8 @@ class HTTPModel(ABC):
             native_tool_calls = True
         self.native_tool_calls = native_tool_calls
         self.send_reasoning = send_reasoning
+        self.prefill = known_prefill(self.format, self.url, model) if prefill is None else prefill
+        """The row of `PREFILLS` by which it goes on with an answer of which it is given the beginning, if any."""
         self.reasoning_field = reasoning_field
         self.previous_id = previous_id
         self.origin = Origin(self.format, host or None, model)
@@ -204,6 +217,10 @@ class HTTPModel(ABC):
 
     def _request(self, ask: Ask) -> Request:
         body = self.body(ask)
+        if ask.output is not None:
+            body = merge(dict(native_format(self.format, ask.output)), body)
+        if ask.prefill and (how := prefill_of(self, ask.options)) is not None:
+            body = how.write(body, ask.prefill)
         try:
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # half of a surrogate pair

@@ -1,0 +1,136 @@
+"""How runs over the same stream are made comparable, however it was cut.
+
+How a stream was cut decides how many events there are, and chance decides ids, times, and the order in which tools that
+run at the same time report. None of it may decide anything else, and `coalesce` is how that is tested.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events.event import Event
+from streamtools.events.ui_events import (
+    ApprovalRequested,
+    CallDelta,
+    Error,
+    Executed,
+    Executing,
+    Markup,
+    Partial,
+    Progress,
+    Reasoning,
+    Text,
+    Warning,
+)
+
+EventT = TypeVar("EventT", bound=Event)
+_JOINED = (Text, Reasoning, CallDelta, Markup)
+_REPORTS = (ApprovalRequested, Executing, Progress, Executed)
+
+
+def coalesce(events: Iterable[EventT]) -> list[EventT]:
+    """Return events in a form that two runs over the same stream share, however the stream was cut.
+
+    Neighbouring texts, argument pieces of one call, and reasoning up to a signature are joined; `seq` and times are
+    dropped; run and call ids are numbered by their first appearance; what tools that ran at the same time reported is
+    put in call order.
+
+    >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
+    [Text(text='ab', seq=0)]
+    """
+    names: dict[str, str] = {}
+
+    def rename(kind: str, name: str | None) -> str | None:
+        return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
+
+    signed = 0  # blocks of reasoning
+
+    def identity(event: Event) -> tuple[type[Event], Any]:
+        """Return what two neighbours must have in common to be joined."""
+        nonlocal signed
+        match event:
+            case CallDelta(call_id):
+                return CallDelta, call_id
+            case Partial(path, value):
+                return (Partial, path) if isinstance(value, str) else (Partial, id(event))
+            case Reasoning(signature=signature):
+                block = signed
+                signed += signature is not None
+                return Reasoning, block
+        return type(event), None
+
+    merged: list[EventT] = []
+    for (kind, _), group in itertools.groupby(_in_call_order(events), identity):
+        members = list(group)
+        if kind is Partial:
+            whole = "".join(member.value for member in members) if len(members) > 1 else members[0].value  # type: ignore[attr-defined]
+            merged.append(msgspec.structs.replace(members[-1], value=whole))
+        elif kind in _JOINED:
+            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
+            last = members[-1]
+            if isinstance(last, Reasoning):
+                own = next((each.own for each in reversed(members) if isinstance(each, Reasoning) and each.own), None)
+                if joined or last.signature or last.id or own:
+                    merged.append(msgspec.structs.replace(last, text=joined, own=own))
+            elif joined or kind is CallDelta:
+                merged.append(msgspec.structs.replace(last, text=joined))
+        else:
+            merged.extend(members)
+    return [_anonymous(event, rename) for event in merged]
+
+
+def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
+    """Yield events with each run of reports from tools sorted by call; each call keeps its own order."""
+    order: dict[str, int] = {}
+    for at_work, group in itertools.groupby(events, _is_report):
+        members = list(group)
+        if not at_work:  # which piece of a text adds what is a question of its cuts
+            members = [
+                each
+                for grows, run in itertools.groupby(
+                    members, lambda event: isinstance(event, Text) or _is_of_output(event)
+                )
+                for each in (sorted(run, key=_is_of_output) if grows else run)
+            ]
+        for event in members:
+            order.setdefault(_call_id(event), len(order))
+        yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
+
+
+def _is_of_output(event: Event) -> bool:
+    return isinstance(event, Partial) or (isinstance(event, Warning) and event.code is Code.INVALID_OUTPUT)
+
+
+def _is_report(event: Event) -> bool:
+    """Return whether a tool reports this of itself; a fault of the stream, or of a call's text, is no such report."""
+    return isinstance(event, _REPORTS) or (isinstance(event, Error) and event.call is not None)
+
+
+def _call_id(event: Event) -> str:
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
+
+
+def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
+    changes: dict[str, Any] = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if name in ("seq", "elapsed"):
+            changes[name] = 0
+        elif name == "expires":
+            changes[name] = None
+        elif name == "run_id":
+            changes[name] = rename("run", value)
+        elif name == "call_id":
+            changes[name] = rename("call", value)
+        elif isinstance(value, ToolCall):
+            changes[name] = msgspec.structs.replace(value, id=rename("call", value.id))
+        elif name == "pending":
+            changes[name] = [msgspec.structs.replace(call, id=rename("call", call.id)) for call in value]
+    return msgspec.structs.replace(event, **changes)

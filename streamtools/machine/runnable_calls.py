@@ -1,0 +1,118 @@
+"""The calls of a run that may run, and what becomes of those of a turn in which a model broke off. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from streamtools.calls import ToolCall
+from streamtools.events import StepSuperseded, UIEvent, Usage
+from streamtools.machine.ending import EndingRun
+from streamtools.machine.turn import Turn
+
+
+class RunnableCalls(EndingRun):
+    """The calls of a run that may run, and the tokens that its turns have used; `StreamMachine` sets the state."""
+
+    __slots__ = (
+        *(
+            "_earlier",
+            "_lost",
+            "_noticed",
+            "_parse",
+            "_step",
+            "_taken",
+            "_turn",
+            "_usage",
+            "due",
+            "number",
+            "pending",
+            "usage",
+        ),
+    )
+
+    number: Callable[[], int]
+    _parse: Callable[[str], list[UIEvent]]  # reads a delta of the open turn
+    _step: int
+
+    due: list[ToolCall]  # calls that may run now, until `take_due` returns them
+    pending: list[ToolCall]  # calls that nobody has run
+    usage: Usage | None  # of the turns that have ended
+    _taken: list[ToolCall]
+    _noticed: int  # how many calls of this turn have been added to `due` or `pending`
+    _turn: Turn
+    _usage: Usage | None  # of the turn that is open
+    _earlier: list[tuple[str, Usage]]  # of models that broke off in this turn, and were not the last
+    _lost: bool  # a part of the turn, or of what led to it
+
+    @property
+    def spent(self) -> int | None:
+        """The tokens of the run so far, with those of the step that is open; None if no provider reports any."""
+        turns = [usage for usage in (self.usage, self._usage) if usage is not None]
+        return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
+
+    @property
+    def salvaged(self) -> set[str]:
+        """Ids of native calls that were found in a text which the provider could not read."""
+        return self._turn.native.adopted
+
+    def reserve(self, calls: Iterable[ToolCall]) -> None:
+        """Take note of the calls of the conversation: the ids of others differ from theirs."""
+        self._turn.native.reserve(call.id for call in calls)
+
+    def take_due(self) -> list[ToolCall]:
+        """Return the calls that may run now. The caller runs them and, once `waiting`, calls `settle`."""
+        due, self.due = self.due, []
+        self._taken += due
+        return due
+
+    def put_back(self, calls: Sequence[ToolCall]) -> None:
+        """Make calls pending that `take_due` has returned and that have not run."""
+        self.pending += calls
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a call of the turn has been given to whoever runs calls."""
+        return bool(self._taken)
+
+    def discard(self) -> list[UIEvent]:
+        """End the calls that are being written: the answer has broken off, and its turn is to be completed as it is."""
+        return self._turn.discard() if self._open else []
+
+    def go_on_behind(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
+        """Let a turn in which a `model` broke off go on with another answer, behind what was `shown` of it; return how
+        calls of it end, and what the next model goes on with; with None, nothing. No call of it has run.
+        """
+        self._lost = False
+        if not self._open:
+            return [], shown or ""
+        if self._usage is not None:
+            self._earlier.append((model, self._usage))
+            self.usage = self._usage if self.usage is None else self.usage + self._usage
+            self._usage = None
+        self.pending = [call for call in self.pending if call.id not in self._turn.native.unanswerable]
+        self.due, self._noticed = [], 0
+        events, written = self._turn.go_on_behind(shown)
+        self._parse = self._turn.feed
+        return events, written
+
+    def supersede(self, model: str) -> list[UIEvent]:
+        """End the step of a turn in which a `model` broke off, and which counts for nothing; nothing of it has run."""
+        if not self._open:
+            return []
+        events, _ = self.go_on_behind(None, model)
+        return [*events, *self.reset(), StepSuperseded(self._step, seq=self.number())]
+
+    def reset(self) -> list[UIEvent]:
+        """Break off the turn that is open."""
+        raise NotImplementedError
+
+    def _notice(self, calls: Sequence[ToolCall]) -> None:
+        """Add new calls to `due`; those whose provider takes no result are pending."""
+        for call in calls[self._noticed :]:
+            (self.pending if call.id in self._turn.native.unanswerable else self.due).append(call)
+        self._noticed = len(calls)
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -1,0 +1,288 @@
+"""What the JSON of a value can be, as far as that is certain from its type: which kinds of tokens, words and keys.
+
+A value is refused early only for what its whole validation refuses in any case. So whatever code of the user's may
+change (validators before the type, discriminators, values of enumerations that a class finds itself) counts as
+anything, and so does what pydantic reads from several kinds of JSON. Types are read from pydantic's core schema, which
+says of each in which order it is read; its JSON schema says less: that "3" is read as an integer, say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+OBJECT, ARRAY, STRING, NUMBER, BOOLEAN, NULL = "object", "array", "string", "number", "boolean", "null"
+_SCALARS = frozenset((STRING, NUMBER, BOOLEAN))
+
+_KINDS: dict[type, str] = {dict: OBJECT, list: ARRAY, str: STRING, int: NUMBER, float: NUMBER, bool: BOOLEAN}
+
+Core = Mapping[str, Any]
+"""A schema of pydantic's core, or a JSON schema."""
+
+
+@dataclass(eq=False)
+class Shape:
+    """What is certain of a value. None, of any member, is: not certain."""
+
+    kinds: frozenset[str] | None = None
+    words: tuple[str, ...] | None = None
+    """What a string can be."""
+    members: Callable[[str], Shape | None] | None = field(default=None, repr=False)
+    """Returns the shape of the member of an object, or None if there can be no such member."""
+    items_of: Callable[[], Shape] | None = field(default=None, repr=False)
+    required: tuple[str, ...] = ()
+    """Members that an object needs at its end; known of JSON schemas alone."""
+
+    def member(self, key: str) -> Shape | None:
+        """Return the shape of a member of an object, or None if there can be none of this name."""
+        return ANYTHING if self.members is None else self.members(key)
+
+    @cached_property
+    def item(self) -> Shape:
+        """The shape of the items of an array."""
+        return ANYTHING if self.items_of is None else self.items_of()
+
+    def check(self, value: Any, path: str = "") -> None:
+        """Raise ValueError where a plain value is not of this shape."""
+        here = path or "the value"
+        kind = kind_of(value)
+        if not self.allows(kind) or (kind == STRING and not self.may_become(value, whole=True)):
+            raise ValueError(f"{here} cannot be this {kind}")
+        if kind == ARRAY:
+            for at, each in enumerate(value):
+                self.item.check(each, f"{path}[{at}]")
+        elif kind == OBJECT:
+            for key, each in value.items():
+                if (shape := self.member(key)) is None:
+                    raise ValueError(f"{here} has no member {key!r}")
+                shape.check(each, f"{path}.{key}" if path else key)
+            if missing := [key for key in self.required if key not in value]:
+                raise ValueError(f"{here} lacks {missing[0]!r}")
+
+    def allows(self, kind: str) -> bool:
+        """Return whether a value may be of a kind of JSON."""
+        return self.kinds is None or kind in self.kinds
+
+    def may_become(self, beginning: str, *, whole: bool) -> bool:
+        """Return whether a string that begins so, or is so, is allowed."""
+        if self.words is None:
+            return True
+        return beginning in self.words if whole else any(word.startswith(beginning) for word in self.words)
+
+
+ANYTHING = Shape()
+
+
+class CoreShapes:
+    """Shapes of the schemas that pydantic's core reads; references are followed where they are met."""
+
+    def __init__(self, whole: Core) -> None:
+        self._referred: dict[str, Core] = {}
+        self._of_str = frozenset((STRING, NUMBER)) if "coerce_numbers_to_str" in repr(whole) else frozenset((STRING,))
+
+    def of(self, schema: Core) -> Shape:
+        """Return the shape of a schema."""
+        read = getattr(self, "_" + str(schema.get("type")).replace("-", "_"), None)
+        shape = ANYTHING if read is None else read(schema)
+        assert isinstance(shape, Shape)
+        return shape
+
+    # Wrappers.
+
+    def _definitions(self, schema: Core) -> Shape:
+        self._referred |= {each["ref"]: each for each in schema["definitions"]}
+        return self.of(schema["schema"])
+
+    def _definition_ref(self, schema: Core) -> Shape:
+        target = self._referred.get(schema["schema_ref"])
+        return ANYTHING if target is None else self.of(target)
+
+    def _function_after(self, schema: Core) -> Shape:
+        return self.of(schema["schema"])
+
+    def _default(self, schema: Core) -> Shape:
+        return self.of(schema["schema"]) if schema.get("on_error", "raise") == "raise" else ANYTHING
+
+    def _json_or_python(self, schema: Core) -> Shape:
+        return self.of(schema["json_schema"])
+
+    def _lax_or_strict(self, schema: Core) -> Shape:
+        return self.of(schema["lax_schema"])
+
+    def _nullable(self, schema: Core) -> Shape:
+        return _either([Shape(frozenset((NULL,))), self.of(schema["schema"])])
+
+    def _union(self, schema: Core) -> Shape:
+        return _either([self.of(each[0] if isinstance(each, tuple) else each) for each in schema["choices"]])
+
+    # Scalars. What is a subclass of a string in Python may be read otherwise.
+
+    def _str(self, schema: Core) -> Shape:
+        return Shape(self._of_str)
+
+    def _int(self, schema: Core) -> Shape:
+        return Shape(_SCALARS)
+
+    _float = _bool = _int
+
+    def _none(self, schema: Core) -> Shape:
+        return Shape(frozenset((NULL,)))
+
+    def _literal(self, schema: Core) -> Shape:
+        return _words(schema["expected"])
+
+    def _enum(self, schema: Core) -> Shape:
+        if getattr(schema["cls"]._missing_, "__func__", None) is not Enum._missing_.__func__:  # type: ignore[attr-defined]
+            return ANYTHING  # the class finds values itself
+        return _words([member.value for member in schema["members"]])
+
+    # Containers.
+
+    def _list(self, schema: Core) -> Shape:
+        items = schema.get("items_schema")
+        return Shape(frozenset((ARRAY,)), items_of=None if items is None else lambda: self.of(items))
+
+    _set = _frozenset = _list
+
+    def _tuple(self, schema: Core) -> Shape:
+        return Shape(frozenset((ARRAY,)))
+
+    def _dict(self, schema: Core) -> Shape:
+        values = schema.get("values_schema")
+        members = None if values is None else self._constant(values)
+        return Shape(frozenset((OBJECT,)), members=members)
+
+    def _constant(self, schema: Core) -> Callable[[str], Shape | None]:
+        known: list[Shape] = []
+
+        def member(key: str) -> Shape:
+            if not known:
+                known.append(self.of(schema))
+            return known[0]
+
+        return member
+
+    def _model(self, schema: Core) -> Shape:
+        if schema.get("root_model") or schema.get("custom_init"):
+            return ANYTHING if schema.get("custom_init") else self.of(schema["schema"])
+        return self._fields(schema["schema"], schema.get("config") or {})
+
+    def _dataclass(self, schema: Core) -> Shape:
+        return self._fields(schema["schema"], schema.get("config") or {})
+
+    def _typed_dict(self, schema: Core) -> Shape:
+        return self._fields(schema, schema.get("config") or {})
+
+    def _fields(self, schema: Core, config: Core) -> Shape:
+        """Return the shape of an object with fields; a validator behind them changes nothing of that."""
+        while schema.get("type") == "function-after":
+            schema = schema["schema"]
+        if schema.get("type") not in ("model-fields", "dataclass-args", "typed-dict"):
+            return ANYTHING
+        given = schema["fields"]
+        named = [(each["name"], each) for each in given] if isinstance(given, list) else list(given.items())
+        forbids = (schema.get("extra_behavior") or config.get("extra_fields_behavior")) == "forbid"
+        by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
+        fields: dict[str, list[Core | None]] = {}
+        for name, each in named:
+            alias = each.get("validation_alias")
+            # Which of several keys counts, and what a path leads to, is not certain; nor is a name that has an alias.
+            sure = not isinstance(alias, list) and not (alias and by_name)
+            for key in {name, *_first_keys(alias)}:
+                fields.setdefault(key, []).append(each if sure and key == (alias or name) else None)
+        shapes: dict[str, Shape] = {}
+
+        def member(key: str) -> Shape | None:
+            found = fields.get(key)
+            if found is None:
+                return None if forbids else ANYTHING
+            if key not in shapes:
+                one = found[0]
+                shapes[key] = ANYTHING if len(found) > 1 or one is None else self.of(one["schema"])
+            return shapes[key]
+
+        return Shape(frozenset((OBJECT,)), members=member)
+
+
+def _first_keys(alias: Any) -> Iterable[str]:
+    """Return the keys behind which a field with an alias may be found."""
+    if not isinstance(alias, list):
+        return (alias,) if alias else ()
+    return (str(path[0]) for path in (alias if alias and isinstance(alias[0], list) else [alias]) if path)
+
+
+def _words(values: Iterable[Any]) -> Shape:
+    """Return the shape of one of these values."""
+    words = list(values)
+    if all(type(word) is str for word in words):
+        return Shape(frozenset((STRING,)), words=tuple(words))
+    plain = all(isinstance(word, str | int | float) and not isinstance(word, Enum) for word in words)
+    return Shape(_SCALARS) if plain else ANYTHING
+
+
+def _either(shapes: list[Shape]) -> Shape:
+    """Return what is certain of a value that has one of these shapes."""
+    if any(shape.kinds is None for shape in shapes):
+        return ANYTHING
+    kinds = frozenset().union(*(shape.kinds or () for shape in shapes))
+    of_strings = [shape.words for shape in shapes if shape.allows(STRING)]
+    words = None
+    if of_strings and all(each is not None for each in of_strings):
+        words = tuple(word for each in of_strings for word in each or ())
+    objects = [shape for shape in shapes if shape.allows(OBJECT)]
+    arrays = [shape for shape in shapes if shape.allows(ARRAY)]
+    return Shape(
+        kinds,
+        words,
+        objects[0].members if len(objects) == 1 else None,
+        (lambda: arrays[0].item) if len(arrays) == 1 else None,
+    )
+
+
+_NOTES = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id"))
+
+
+def json_schema_shape(schema: Any, root: Core | None = None) -> Shape:
+    """Return the shape of a JSON schema."""
+    root = schema if root is None else root
+    if not isinstance(schema, Mapping):
+        return ANYTHING
+    said = schema.keys() - _NOTES
+    if said == {"$ref"}:
+        target: Any = root
+        for part in str(schema["$ref"]).removeprefix("#/").split("/"):
+            target = target.get(part) if isinstance(target, Mapping) else None
+        return ANYTHING if not isinstance(target, Mapping) or "$ref" in target else json_schema_shape(target, root)
+    if said in ({"anyOf"}, {"oneOf"}):
+        return _either([json_schema_shape(each, root) for each in schema[next(iter(said))]])
+    if said & {"$ref", "anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems"}:
+        return ANYTHING
+    named = schema.get("type")
+    kinds = None if named is None else frozenset([named] if isinstance(named, str) else named)
+    if kinds is not None and "integer" in kinds:
+        kinds = kinds - {"integer"} | {NUMBER}
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    words = tuple(values) if values is not None and all(isinstance(value, str) for value in values) else None
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+
+    def member(key: str) -> Shape | None:
+        if key in properties:
+            return json_schema_shape(properties[key], root)
+        return None if rest is False else json_schema_shape(rest, root)
+
+    items = schema.get("items")
+    return Shape(
+        frozenset((STRING,)) if words is not None else kinds,
+        words,
+        member,
+        (lambda: json_schema_shape(items, root)) if isinstance(items, Mapping) else None,
+        tuple(schema.get("required", ())),
+    )
+
+
+def kind_of(value: Any) -> str:
+    """Return which kind of JSON a plain value is."""
+    return _KINDS.get(type(value), NULL)

@@ -1,0 +1,127 @@
+"""How a model is made to go on with the answer of another, and what of its answer is new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamtools import chat
+from streamtools.conversation import Fallback, OpenAIChat, ScriptedModel
+from streamtools.conversation.continuation import SHORTEST, Continuation
+from streamtools.conversation.models import AnthropicMessages
+from streamtools.conversation.models.prefill import prefill_of
+from tests.chat.test_failover import ASK, LOST, WHOLE, lines, text_of, told
+from tests.support.chat_chunks import DONE, chunk
+from tests.support.loopback import Loopback
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("model", "row"),
+    [
+        (OpenAIChat("m", base_url="http://127.0.0.1/v1", prefill="vllm"), "vllm"),
+        (OpenAIChat("m", base_url="http://127.0.0.1/v1"), None),
+        (OpenAIChat("gpt-5"), None),
+        (OpenAIChat("m", base_url="https://api.deepseek.com/beta"), "deepseek"),
+        (OpenAIChat("m", base_url="https://api.deepseek.com"), None),
+        (OpenAIChat("m", base_url="https://api.mistral.ai/v1"), "mistral"),
+        (OpenAIChat("m", base_url="https://api.mistral.ai/v1", prefill=""), ""),
+        *((AnthropicMessages(name), "anthropic") for name in ("claude-sonnet-4-5-20250929", "claude-opus-4-0")),
+        *((AnthropicMessages(name), "anthropic") for name in ("claude-3-5-sonnet-latest", "claude-haiku-4-5")),
+        *((AnthropicMessages(name), None) for name in ("claude-opus-4-6", "claude-sonnet-5", "claude-opus-4-10")),
+    ],
+)
+def test_who_goes_on_with_a_prefill(model: Any, row: str | None) -> None:
+    """Those of the table, and nobody else."""
+    assert model.prefill == row
+
+
+async def test_the_request_of_a_prefill() -> None:
+    """The white space at its end is not sent, and not shown twice."""
+    async with Loopback([lines("\n\nthere"), chunk(finish="stop"), DONE]) as server:
+        second = OpenAIChat("two", base_url=server.url, api_key="", prefill="vllm")
+        events = await told(chat(Fallback(ScriptedModel([["Hello \n\n", LOST]]), second), ASK))
+    assert b'{"role":"assistant","content":"Hello"}' in server.requests[0]
+    assert b'"continue_final_message":true,"add_generation_prompt":false' in server.requests[0]
+    assert text_of(events) == "Hello \n\n\n\nthere"
+
+    thinking = AnthropicMessages("claude-sonnet-4-5", thinking={"type": "enabled", "budget_tokens": 1024})
+    assert prefill_of(thinking) is None
+    assert prefill_of(AnthropicMessages("claude-sonnet-4-5")) is not None
+    with pytest.raises(ValueError, match="prefill is one of"):
+        OpenAIChat("m", prefill="nobody")
+
+
+SHOWN = "The capital of France is Paris. It lies on the Sei"
+REST = "ne, and has many bridges."
+LONG = "it is so and so it is so and so "
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "answer", "whole"),
+    [
+        ("goes on at once", SHOWN, REST, SHOWN + REST),
+        ("repeats the end", SHOWN, SHOWN[-18:] + REST, SHOWN + REST),
+        ("begins anew", SHOWN, SHOWN + REST, SHOWN + REST),
+        ("repeats too little", SHOWN, SHOWN[-15:] + REST, SHOWN + SHOWN[-15:] + REST),
+        ("repeats half a word", SHOWN, SHOWN[-17:] + REST, SHOWN + SHOWN[-17:] + REST),
+        ("a preamble", SHOWN, "Sure: " + SHOWN[-18:] + REST, SHOWN + "Sure: " + SHOWN[-18:] + REST),
+        ("really repeats", LONG, LONG, LONG + LONG),
+        ("ends in mid-repetition", SHOWN, SHOWN[:20], SHOWN + SHOWN[:20]),
+        ("ends behind it", SHOWN, SHOWN, SHOWN),
+    ],
+)
+def test_an_instructed_continuation(kind: str, shown: str, answer: str, whole: str) -> None:
+    """What is certainly a repetition is taken out, and in doubt the text stays; however it is cut."""
+    for size in (1, 2, 5, len(answer)):
+        assert shown + read_on(Continuation(shown, "instructed"), answer, size) == whole, kind
+
+
+def read_on(continuation: Continuation, answer: str, size: int) -> str:
+    pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
+    return "".join(map(continuation.feed, pieces)) + continuation.close()
+
+
+words = st.text("ab \n", max_size=60)
+
+
+@given(words, words, st.integers(1, 7), st.sampled_from(["prefilled", "echoed", "instructed"]))
+@example("a" * 40, "a" * 60, 1, "instructed")
+def test_however_it_is_cut(shown: str, answer: str, size: int, how: Any) -> None:
+    """The same is shown for each cut, and it is the answer behind the longest repetition that may be taken out."""
+    whole = read_on(Continuation(shown, how), answer, max(1, len(answer)))
+
+    assert read_on(Continuation(shown, how), answer, size) == whole
+    if how == "instructed":
+        longest = next((k for k in range(len(answer), 0, -1) if shown.endswith(answer[:k])), 0)
+        found, before = answer[:longest], shown[: len(shown) - longest]
+        starts = not (before[-1:].isalnum() and found[:1].isalnum())
+        others = [k for k in range(SHORTEST, longest) if found.endswith(found[:k])]
+        sure = longest >= SHORTEST and starts and not others and shown.find(found) == len(before)
+        assert whole == (answer[longest:] if sure else answer)
+    else:
+        assert answer.endswith(whole)
+
+
+@given(st.text("ab \n", min_size=1, max_size=60), words)
+def test_a_prefill_repeats_and_loses_nothing(shown: str, rest: str) -> None:
+    """A server that goes on with the text without its white space, and one that sends all of it again."""
+    whole = shown + rest
+    sent = shown.rstrip()
+
+    assert shown + read_on(Continuation(shown, "prefilled"), whole[len(sent) :], 3) == whole
+    if sent:
+        assert shown + read_on(Continuation(shown, "echoed"), whole, 3) == whole
+
+
+@given(st.integers(0, len(WHOLE)), st.sampled_from([0, 16, 25]))
+def test_no_character_is_lost(at: int, repeats: int) -> None:
+    """Any cut of a text and any repetition on whole words leave the text as it is, or repeat, but lose nothing."""
+    answer = WHOLE[max(0, at - repeats) :]
+    read = WHOLE[:at] + read_on(Continuation(WHOLE[:at], "instructed"), answer, 4)
+
+    assert read in (WHOLE, WHOLE[:at] + answer)

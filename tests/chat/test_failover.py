@@ -1,0 +1,394 @@
+"""One model stands in for another: before the first byte, and wherever its answer breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from streamtools import chat, outputs, parse
+from streamtools.conversation import Ask, Fallback, OpenAIChat, ScriptedModel, Timeouts
+from streamtools.conversation.failover import GO_ON, OnBreak
+from streamtools.errors import Code
+from streamtools.events import (
+    Done,
+    Error,
+    Executed,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceEvent,
+    SourceUsage,
+    StepSuperseded,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    Usage,
+    Warning,
+)
+from streamtools.history import Assistant, User
+from streamtools.recording import read_recording, shipped
+from streamtools.serving.event_response import EventStreamResponse
+from streamtools.sources import Source
+from tests.support.chat_chunks import DONE, chunk, read
+from tests.support.loopback import Loopback
+from tests.support.loops import ONE_LOOP
+from tests.support.provider import Provider
+
+pytestmark = pytest.mark.anyio
+
+ASK = [{"role": "user", "content": "Hi"}]
+LOST = OSError("gone")
+
+
+class GoesOn(ScriptedModel):
+    """A model that goes on with its own `text`, perfectly, behind whatever it is told has been shown."""
+
+    def __init__(self, text: str, prefill: str | None = None, repeats: int = 0) -> None:
+        super().__init__([], name="second")
+        self.text = text
+        self.prefill = prefill
+        self.repeats = repeats
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        shown = ask.prefill
+        if len(ask.history) > 1:
+            *_, said, asked = ask.history
+            assert isinstance(said, Assistant)
+            assert asked == User(GO_ON)
+            shown = said.text
+        begin = len(shown) - self.repeats if len(shown) >= self.repeats else len(shown)
+        self._answers.append([self.text[at : at + 3] for at in range(begin, len(self.text), 3)])
+        return super().stream(ask)
+
+
+async def told(stream: chat) -> list[UIEvent]:
+    async with stream as events:
+        return [event async for event in events]
+
+
+def text_of(events: Sequence[UIEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+def lines(*texts: str) -> bytes:
+    return b"".join(chunk({"content": text}) for text in texts)
+
+
+# Before the first byte.
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 408, 429, 500, 503])
+async def test_a_status_is_a_failure_or_a_refusal(status: int) -> None:
+    """408, 429 and 5xx ask the next model; what the request itself is to blame for is told as it is."""
+    answers = Provider(Loopback([b"{}"], status=status), Loopback([lines("Hello"), chunk(finish="stop"), DONE]))
+    async with answers as server:
+        first, second = (OpenAIChat(name, base_url=server.url, api_key="", retries=0) for name in ("one", "two"))
+        events = await told(chat(Fallback(first, second), ASK))
+
+    fails_over = status in (408, 429) or status >= 500
+    assert [each["model"] for each in server.bodies] == (["one", "two"] if fails_over else ["one"])
+    assert text_of(events) == ("Hello" if fails_over else "")
+    (end,) = (event for event in events if isinstance(event, Done))
+    assert end.reason == ("finished" if fails_over else "failed")
+    assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER] * fails_over
+
+
+@pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
+async def test_nothing_was_shown(on_break: OnBreak) -> None:
+    """A server that nobody reaches, one that stays silent, and one whose stream holds an error alone: all policies."""
+    silent = Loopback(hold=True)
+    broken = Loopback([b'data: {"error": {"message": "overloaded"}}\n\n'])
+    good = Loopback([lines("Hello"), chunk(finish="stop"), DONE])
+    async with silent, broken, good:
+        quick = Timeouts(first_byte=0.05)
+        urls = ("http://127.0.0.1:9", silent.url, broken.url, good.url)
+        models = [
+            OpenAIChat(f"m{at}", base_url=url, api_key="", retries=0, timeout=quick) for at, url in enumerate(urls)
+        ]
+        first, *others = models
+        fallback = Fallback(first, *others, on_break=on_break)
+        stream = chat(fallback, ASK)
+        events = await told(stream)
+        async with fallback.stream(Ask((User("Hi"),))) as source:
+            apart = [event async for batch in source for event in batch]
+
+    assert text_of(events) == "Hello"
+    assert stream.result.reason == "finished"
+    assert stream.result.model is None
+    assert [circuit.failures for circuit in fallback.circuits] == [2, 2, 2, 0]
+    assert [each for each in apart if isinstance(each, TextDelta)] == [TextDelta("Hello")]
+
+
+async def test_a_model_that_fails_rests() -> None:
+    """After so many failures in a row the others are asked first; one good answer closes the circuit."""
+    first = ScriptedModel([LOST, LOST, "back"], name="first")
+    second = ScriptedModel(["a", "b", "c", LOST], name="second")
+    fallback = Fallback(first, second, failures=2, rest=1000.0)
+
+    said = [text_of(await told(chat(fallback, ASK))) for _ in range(4)]
+
+    assert said == ["a", "b", "c", "back"]
+    assert (first.left, second.left) == (0, 0)
+    assert fallback.circuits[0].failures == 0
+
+
+async def test_the_last_model_fails_too() -> None:
+    """Then its fault ends the run, and what was shown stands."""
+    stream = chat(Fallback(ScriptedModel([["Hel", LOST]]), ScriptedModel([["lo", LOST]])), ASK)
+    events = await told(stream)
+
+    assert text_of(events) == "Hello"
+    assert stream.result.reason == "failed"
+    assert [each.code for each in stream.result.errors] == [Code.STREAM_INTERRUPTED]
+
+
+# In mid-stream.
+
+WHOLE = 'One, two, three.\n\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n'
+
+
+def get_weather(city: str) -> str:
+    """Tell the weather."""
+    return f"rain in {city}"
+
+
+async def test_every_byte_of_a_stream_over_a_network() -> None:
+    """Wherever the connection breaks, the reader has the whole text once, and the call runs once."""
+    pieces = [WHOLE[at : at + 5] for at in range(0, len(WHOLE), 5)]
+    body = lines(*pieces) + chunk(finish="stop") + DONE
+    second = GoesOn(WHOLE, prefill="vllm")
+    end = len(lines(*pieces))
+
+    for cut in range(0, end, 11):
+        async with Loopback([body[:cut]] if cut else [], drop=True) as server:
+            first = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
+            stream = chat(Fallback(first, second), ASK, tools=[get_weather], dialects=["tilde_fence"], max_steps=1)
+            events = await told(stream)
+        assert text_of(events).rstrip() == "One, two, three.", cut
+        assert stream.result.finish_reason == "max_steps"
+        assert [call.arguments for call in stream.result.pending] == [{"city": "Oslo"}]
+
+
+class Again(ScriptedModel):
+    """A model that would write a `raw` answer, given what has been shown of it."""
+
+    def __init__(self, raw: str, prefill: str | None) -> None:
+        super().__init__([], name="second")
+        self.raw = raw
+        self.prefill = prefill
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        said = ask.history[-2] if len(ask.history) > 1 else None
+        shown = said.text if isinstance(said, Assistant) else ask.prefill
+        assert self.raw.startswith(shown)
+        self._answers.append([self.raw[len(shown) :]])
+        return super().stream(ask)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("prefill", ["vllm", None])
+@pytest.mark.parametrize("name", [each for each in shipped() if each != "cut-call"])
+async def test_every_cut_of_every_recording(name: str, prefill: str | None) -> None:
+    """Nothing is shown twice and nothing is lost, whoever goes on and however; no call is made twice."""
+    body = read_recording(shipped()[name]).data
+    events = [event for event in read(body) if isinstance(event, TextDelta)]
+    raw = "".join(event.text for event in events)
+    whole = parse(raw)
+    frames = [at + 2 for at in range(len(body)) if body[at : at + 2] == b"\n\n"]
+
+    for cut in frames[:: max(1, len(frames) // 10)]:
+        first = ScriptedModel([[body[:cut], LOST]], format="openai")
+        stream = chat(Fallback(first, Again(raw, prefill)), ASK, tools=[get_weather], max_steps=1)
+        await told(stream)
+        assert stream.result.text == whole.content, (cut, prefill)
+        assert [call.name for call in stream.result.calls] == [call.name for call in whole.calls][
+            : len(stream.result.calls)
+        ]
+
+
+@pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
+async def test_the_policies(on_break: OnBreak) -> None:
+    """The step goes on, is begun anew, or fails; what a native call had begun with counts in none of them."""
+    begun: list[SourceEvent] = [ToolCallStart("0", "c0", "get_weather"), ToolCallDelta("0", '{"city": "Os')]
+    whole = NativeToolCall("1", "get_weather", {"city": "Rome"}, "c1")
+    cost = SourceUsage(Usage(input=7, output=1))
+    first = ScriptedModel([[cost, ReasoningDelta("hm", "signed"), TextDelta("One, "), whole, *begun, LOST]], name="one")
+    rest = "two." if on_break == "continue" else "Begun anew."
+    second = ScriptedModel([[rest, CALLS_COST]], name="two")
+    stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[get_weather])
+    events = await told(stream)
+    result = stream.result
+
+    expected = {"continue": "One, two.", "restart_step": "Begun anew.", "fail": "One, "}
+    assert result.text == expected[on_break]
+    assert result.reason == ("failed" if on_break == "fail" else "finished")
+    assert not [event for event in events if isinstance(event, Executed)]
+    if on_break == "fail":
+        assert not second.asks
+        assert [call.id for call in result.pending] == ["c1"]
+        return
+    assert not result.calls
+    assert not result.errors
+    assert not result.pending
+    codes = [event.code for event in events if isinstance(event, Error)]
+    assert codes == [Code.SUPERSEDED, Code.SUPERSEDED]
+    assert result.usage == Usage(input=10, output=5)
+    assert result.usage_by_model == {"one": Usage(input=7, output=1), "two": Usage(input=3, output=4)}
+    superseded = [event.step for event in events if isinstance(event, StepSuperseded)]
+    assert superseded == ([1] if on_break == "restart_step" else [])
+    assert result.messages() == [{"role": "assistant", "content": result.text}]
+    (said,) = stream.history[1:]
+    assert isinstance(said, Assistant)
+    assert said.origin.model == "two"
+    (asked,) = second.asks
+    assert "signed" not in repr(asked)
+    assert ([each.text for each in asked.history if isinstance(each, Assistant)] == ["One, "]) is (
+        on_break == "continue"
+    )
+
+
+CALLS_COST = ProviderCompleted(finish_reason="stop", usage=Usage(input=3, output=4))
+
+
+@pytest.mark.parametrize("on_break", ["continue", "restart_step"])
+async def test_a_call_that_ran_is_never_run_again(on_break: OnBreak) -> None:
+    """The step ends with the calls that have run; the next model is asked with their results."""
+    ran: list[str] = []
+
+    async def now(zone: str) -> str:
+        """Tell the time."""
+        ran.append(zone)
+        return f"noon in {zone}"
+
+    whole = NativeToolCall("0", "now", {"zone": "UTC"}, "c0")
+    begun: list[SourceEvent] = [ToolCallStart("1", "c1", "now"), ToolCallDelta("1", "{}")]
+    first = ScriptedModel([[TextDelta("Look: "), whole, *begun, LOST]], name="one", native_tool_calls=True)
+    second = ScriptedModel(["It is noon."], name="two", native_tool_calls=True)
+    stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[now], execute="eager")
+    events = await told(stream)
+
+    assert ran == ["UTC"]
+    assert stream.result.text == "Look: It is noon."
+    assert stream.result.reason == "finished"
+    (asked,) = second.asks
+    called, answered = asked.history[1:]
+    assert isinstance(called, Assistant)
+    assert [call.id for call in called.calls] == ["c0"]
+    assert "noon in UTC" in repr(answered)
+    assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER]
+
+
+async def test_native_and_text_side_by_side() -> None:
+    """Each model is asked in the way in which it makes calls, and what either of them writes counts."""
+    first = ScriptedModel([["One, ", LOST]], name="one", native_tool_calls=True)
+    called = ["two.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n']
+    second = ScriptedModel([called, "Rain."], name="two", native_tool_calls=False)
+    fallback = Fallback(first, second)
+    stream = chat(fallback, ASK, tools=[get_weather])
+    await told(stream)
+
+    assert fallback.native_tool_calls is None
+    assert [len(ask.tools) for ask in (*first.asks, *second.asks)] == [1, 0, 0]
+    assert "get_weather" in second.asks[0].history[0].text  # type: ignore[union-attr]
+    assert stream.result.text == "One, two.\n\nRain."
+    assert [outcome.result for outcome in stream.result.outcomes] == ["rain in Oslo"]
+
+
+async def test_a_silence_in_mid_stream() -> None:
+    """A connection on which nothing comes for longer than `between_bytes` has failed."""
+    async with Loopback([lines("Hel")], hold=True) as server:
+        quick = Timeouts(between_bytes=0.05)
+        first = OpenAIChat("one", base_url=server.url, api_key="", retries=0, timeout=quick)
+        events = await told(chat(Fallback(first, GoesOn("Hello there")), ASK))
+
+    assert text_of(events) == "Hello there"
+
+
+async def test_an_agent_with_several_turns() -> None:
+    """Behind the end of a turn that its provider goes on from, nobody else takes over."""
+    turn = ProviderCompleted(finish_reason="stop", ends_run=False)
+    second = ScriptedModel(["never"])
+    stream = chat(Fallback(ScriptedModel([[TextDelta("One."), turn, LOST]]), second), ASK)
+    await told(stream)
+
+    assert stream.result.reason == "failed"
+    assert second.left == 1
+
+
+# Who may show it.
+
+
+async def test_readers_that_cannot_replace_are_refused() -> None:
+    """A response is not made whose format cannot take back a step that was shown."""
+    for format, fits in [("native", True), ("ai_sdk", False), ("ag_ui", False), ("openai", False), ("text", False)]:
+        for on_break in ("continue", "restart_step"):
+            stream = chat(Fallback(ScriptedModel(["a"]), ScriptedModel(["b"]), on_break=on_break), ASK)
+            if fits or on_break == "continue":
+                EventStreamResponse(stream, format=format)
+            else:
+                with pytest.raises(ValueError, match="cannot take back"):
+                    EventStreamResponse(stream, format=format)
+            await stream.aclose()
+    assert outputs.native().replaces
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}, {"hedge": -1.0}],
+    ids=["policy", "failures", "rest", "hedge"],
+)
+def test_values_that_are_not_allowed(wrong: dict[str, Any]) -> None:
+    """The message says which value it is."""
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Fallback(ScriptedModel([]), **wrong)
+
+
+# Hedging.
+
+
+@pytest.mark.parametrize("hedge", [0.01, True])
+async def test_a_second_model_is_asked_when_the_first_is_silent(hedge: bool | float) -> None:
+    """The one that begins first answers; the request of the other is closed, and nothing of it is seen."""
+    async with Loopback(hold=True) as server:
+        first = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
+        fallback = Fallback(first, ScriptedModel(["Hello"], name="two"), hedge=hedge)
+        fallback.circuits[0].waits.extend([0.01] * 20)
+        stream = chat(fallback, ASK)
+        events = await told(stream)
+        await server.disconnected.wait()
+
+    assert text_of(events) == "Hello"
+    assert stream.result.reason == "finished"
+    assert not stream.result.warnings
+    assert len(fallback.circuits[1].waits) == 1
+
+
+async def test_a_race_that_the_first_wins() -> None:
+    """Nobody else is asked; nor is one where it fails at once, before the ordinary failover."""
+    second = ScriptedModel(["never"])
+    quick = Fallback(ScriptedModel(["Hello"]), second, hedge=1000.0)
+    assert text_of(await told(chat(quick, ASK))) == "Hello"
+    assert second.left == 1
+
+    failing = Fallback(ScriptedModel([LOST]), ScriptedModel(["Hello"]), hedge=1000.0)
+    assert text_of(await told(chat(failing, ASK))) == "Hello"
+
+    unknown = Fallback(ScriptedModel(["Hello"]), second, hedge=True)  # nothing is known of its times
+    assert text_of(await told(chat(unknown, ASK))) == "Hello"
+    assert second.left == 1
+
+
+async def test_both_of_a_race_fail() -> None:
+    """Then the next is asked, and the faults of callers are raised as they are."""
+    async with Loopback(hold=True) as server:
+        first = OpenAIChat("one", base_url=server.url, api_key="", retries=0, timeout=Timeouts(first_byte=0.1))
+        third = ScriptedModel(["Hello"])
+        assert text_of(await told(chat(Fallback(first, ScriptedModel([LOST]), third, hedge=0.01), ASK))) == "Hello"
+        slow = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
+        with pytest.raises(LookupError):
+            await told(chat(Fallback(slow, ScriptedModel([]), hedge=0.01), ASK))
