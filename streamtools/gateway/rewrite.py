@@ -131,8 +131,7 @@ class Exchange:
         try:
             self._asked = read_request(client, body)
             self._plan = make_plan(rewrite.mode, rewrite.dialects, self._asked, host)
-            reads = bool(self._plan.dialects or rewrite.text_rules)
-            as_it_came = client == speaks and not reads and self._plan.taught is None
+            as_it_came = client == speaks and not (self._plan.dialects or self._plan.taught or rewrite.text_rules)
             if as_it_came:
                 self._untouched = True
                 self.request = UpstreamRequest("chat/completions", body)
@@ -146,9 +145,8 @@ class Exchange:
                 self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
-            reads = bool(rewrite.mode == "text" or rewrite.dialects or rewrite.text_rules)
-            if client == speaks and not reads:  # it is for the upstream to say
-                self._untouched = True
+            if client == speaks and not (rewrite.mode == "text" or rewrite.dialects or rewrite.text_rules):
+                self._untouched = True  # it is for the upstream to say
                 self.request = UpstreamRequest("chat/completions", body)
                 return
             refused = error if isinstance(error, Refused) else Refused(str(error))

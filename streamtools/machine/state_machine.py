@@ -271,7 +271,7 @@ class StreamMachine(RunnableCalls):
         if not self._turn.ruled or isinstance(event, TextDelta | SourceUsage | ProviderCompleted):
             return self._feed_native(event)
         parser = self._turn.parser
-        events = parser.pause()
+        events = self._turn.pause()
         return events + (self._stop_turn() if parser.stopped else [*map(parser.clean, self._feed_native(event))])
 
     def _feed_native(self, event: SourceEvent) -> list[UIEvent]:

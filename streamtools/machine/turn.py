@@ -135,6 +135,10 @@ class Turn:
         """Return the text that is held back, which no marker can continue: something else of the provider's follows."""
         return self._with_output(self.parser.release()) if self.parser.held else []
 
+    def pause(self) -> list[UIEvent]:
+        """Return the text that rules hold back, and what that adds to the output: something else than text follows."""
+        return self._with_output(self.parser.pause())
+
     def lose(self) -> None:
         """Mark the calls that are open as damaged: a part of the stream is missing."""
         self.parser.lose()

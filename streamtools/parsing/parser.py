@@ -337,7 +337,7 @@ class _GuardedParser(Parser):
                 return [Text(delta) if number is None else Text(delta, number())]
             shown = matcher.feed(delta)
             if type(shown) is not str:
-                return self._tell(shown)
+                return self._show([], shown)
             return ([Text(shown)] if number is None else [Text(shown, number())]) if shown else []
         return self._show(super().feed(delta) if self._guard.stopped_by is None else [])
 
@@ -376,18 +376,11 @@ class _GuardedParser(Parser):
         self._passed = 0, 0
         super()._begin()
 
-    def _tell(self, pieces: str | Pieces) -> list[UIEvent]:
-        """Return the events of matches and of the text around them."""
-        events: list[UIEvent] = []
-        self._guard.show(pieces, events)
-        if self._guard.stopped_by is not None:
-            self._leaves = always
-        return events
-
-    def _show(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
+    def _show(self, events: list[UIEvent], pieces: str | Pieces = "", *, ends: bool = False) -> list[UIEvent]:
         """Return what is seen of events; calls and errors behind the end of the answer are none."""
         guard = self._guard
         shown = guard.take(events) if guard.stopped_by is None else []
+        guard.show(pieces, shown)
         if ends and guard.stopped_by is None:
             guard.end(shown)
         calls, errors = self._passed

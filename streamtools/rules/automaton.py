@@ -24,8 +24,6 @@ from streamtools.rules.rule import Rule
 
 _STEPS: Final = 20_000
 """Steps that are kept, with characters, and as many with pieces of text. One is some hundred bytes."""
-_QUICK: Final = 3
-"""Characters of the beginning of a match by which text is searched for one."""
 _WORD: Final = One(r"\w", 0)
 
 Group: TypeAlias = tuple[int, ...]
@@ -129,8 +127,6 @@ class Automaton:
         self._starts: Group = tuple(starts)
         self._states: dict[Key, State] = {}
         self._steps = self._pieces = 0
-        self.quick = self._find_beginnings()
-        """Finds where a match may begin, or not at all; `\\Z` is in it where the text ends too early to tell."""
 
     # What the states are made of.
 
@@ -203,7 +199,7 @@ class Automaton:
         self._steps += 1
         if self._steps > _STEPS:
             self._steps = 0
-            for state in self._states.values():
+            for state in list(self._states.values()):  # threads share it
                 state.forget()
             self._states = {}
 
@@ -212,7 +208,7 @@ class Automaton:
         self._pieces += 1
         if self._pieces > _STEPS:
             self._pieces = 0
-            for state in self._states.values():
+            for state in list(self._states.values()):  # threads share it
                 state.pieces.clear()
 
     def step(self, key: Key, now: int, passed: frozenset[Asked] | None) -> Step:
@@ -302,38 +298,6 @@ class Automaton:
         if isinstance(look, Look):
             return bool(now & bit) is look.wanted
         return (bool(before & bit) is not bool(now & bit)) is look.wanted
-
-    # The search for beginnings, in which assertions are taken to hold.
-
-    def _find_beginnings(self) -> re.Pattern[str]:
-        ones = {bit: one for one, bit in self._ones.items()}
-
-        def source(states: set[int], depth: int) -> str:
-            reads, ends = set(), False
-            todo, seen = list(states), set(states)
-            while todo:
-                state = todo.pop()
-                if state in self._reads:
-                    reads.add(self._reads[state][:2])
-                elif state in self._ends:
-                    ends = True
-                else:
-                    new = {behind for _, _, behind in self._passes[state]} - seen
-                    seen |= new
-                    todo += new
-            if ends or not depth:
-                return ""
-            following: dict[int, set[int]] = {}
-            for bit, state in reads:
-                following.setdefault(bit, set()).add(state)
-            parts = []
-            for bit, states in sorted(following.items()):
-                one, rest = ones[bit], source(states, depth - 1)
-                head = f"(?i:{one.source})" if one.flags else one.source
-                parts.append(head + (f"(?:{rest}|\\Z)" if rest else ""))
-            return "|".join(parts)
-
-        return re.compile(source(set(self._starts), _QUICK))
 
 
 @lru_cache(maxsize=64)

@@ -26,11 +26,10 @@ Pieces: TypeAlias = "list[str | Found]"
 class Matcher:
     """Looks for the rules in a text that comes in pieces; `feed` and `close` return what is certain, in order."""
 
-    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "_quick", "held", "position", "state")
+    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "held", "position", "state")
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
-        self._quick = automaton.quick.search
         self.begin()
 
     def begin(self) -> None:
@@ -87,11 +86,6 @@ class Matcher:
 
     def _read(self, text: str) -> str | Pieces:
         at, size = 0, len(text)
-        if not self._candidates and size > _PIECE:
-            found = self._quick(text)
-            at = found.start() if found else size
-            if at:
-                self.state = self._automaton.begin(text[at - 1])
         state, position = self.state, self.position
         self.held += text
         if self._plain:  # until something matches

@@ -56,7 +56,7 @@ class Edge(NamedTuple):
 Tree: TypeAlias = One | Row | Choice | Repeat | Look | Edge
 
 _COUNT = re.compile(r"\{(\d{1,5})(,)?(\d{1,5})?\}")
-_CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.)*+\]", re.DOTALL)
+_CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.){0,4000}+\]", re.DOTALL)
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[dDwWsStrnfva]|[^A-Za-z0-9])", re.DOTALL)
 _LOOK = re.compile(r"\(\?(<?)([=!])")
 _GROUP = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?(?!\?)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from streamtools.events import (
     Error,
     Matched,
     NativeToolCall,
+    Partial,
     ProviderCompleted,
     Raw,
     Reasoning,
@@ -35,6 +37,7 @@ from streamtools.parsing.text_guard import TextGuard
 from streamtools.rules import Rule
 from streamtools.rules.matcher import Matcher
 from streamtools.testing.laws import cut
+from streamtools.typed import OutputType
 from tests.machine.test_machine_laws import options as machine_options
 from tests.machine.test_machine_laws import run
 from tests.machine.test_machine_laws import sources as machine_sources
@@ -294,6 +297,20 @@ def test_a_run_with_rules_is_in_order(given: list[SourceEvent], chosen: Any, can
         events = run(given, text_rules=found, cancel=cancel, **chosen)
         outputs.validate(events)
         assert "name" not in "".join(event.text for event in events if isinstance(event, Text))
+
+
+@pytest.mark.parametrize("at", [1, 12, 30, 31, 32, 40])
+def test_typed_values_are_those_that_are_shown(at: int) -> None:
+    """Also where what was held leaves for something else."""
+    text = '{"who": "bob@example.org and sec", "n": 12}'
+    given: list[SourceEvent] = [TextDelta(text[:at]), ReasoningDelta("hm"), TextDelta(text[at:]), ProviderCompleted()]
+    events = run(given, text_rules=[rules.replace(re.compile("sec(?![a-z])"), "…")], output=OutputType(dict[str, Any]))
+
+    outputs.validate(events)
+    shown = "".join(event.text for event in events if isinstance(event, Text))
+    values = [event.instance for event in events if isinstance(event, Partial) and event.instance is not None]
+    assert [json.loads(shown)] == values
+    assert ("…" in shown) is ("sec" in f"{text[:at]}|{text[at:]}")
 
 
 @tool

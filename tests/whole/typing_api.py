@@ -39,6 +39,7 @@ from streamtools import (
     outputs,
     parse,
     replay,
+    rules,
     sources,
     tool,
 )
@@ -106,6 +107,7 @@ from streamtools.parsing import (
 )
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.recording import Recording, shipped
+from streamtools.rules import Rule
 from streamtools.testing import conformance
 
 # Events: two closed unions.
@@ -377,6 +379,9 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
             run_id="mine",
             after_call="stop",
             new_id=lambda: "call_1",
+            text_rules=[assert_type(rules.email(), Rule), rules.replace("a", str.upper), rules.stop(["END", "STOP"])],
+            history="as_shown",
+            pace="words",
         ) as run,
     ):
         assert_type(run.run_id, str)
