@@ -22,9 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import texts
 from benchmarks.answers import BODIES, TOOLS, Answer, call_in_prose, has_json, many_calls, one_call, plain
 from benchmarks.measure import Case, Comparison, Result, Work, main
-from streamtools import Limits, Parser, StreamMachine
+from streamtools import Limits, Parser, StreamMachine, rules
 from streamtools.events import ProviderCompleted, Text, TextDelta
 from streamtools.parsing import DIALECTS
+from streamtools.rules import Rule
 
 PROSE = 6.0
 MARKDOWN = 24.0
@@ -34,8 +35,23 @@ SHORT_BODY = 35.0
 SMALL_CALLS = 60.0
 SEVERAL = 1.3
 MACHINE = 2.0
+RULES = 2.5
 FLAT = 4096  # bytes: what an interpreter may allocate while a million deltas pass
 TEXT_ONCE = 2.5  # bytes a character: two for text with a character beyond Latin-1 in it, and what waits to be joined
+
+LITERAL = [
+    rules.replace(each, "…")
+    for each in (
+        "Project Falcon", "ACME Corp", "Blue Harvest", "John Doe", "Jane Roe", "NDA", "Confidential", "<|im_end|>",
+        "<|eot_id|>", "\nUser:", "\nHuman:", "Observation:", "【", "password", "internal only", "unreleased", "embargo",
+        "Quarterly Numbers", "Zürich office", "guarantee",
+    )
+]  # fmt: skip
+"""Names, words that are not to be said, and stop sequences. Each that begins with a common letter costs more."""
+READY_MADE = [
+    rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(allow=["example.com"]),
+    rules.citations(),
+]  # fmt: skip
 
 LIMITS = Limits(calls=1000)
 Make = Callable[[], Parser]
@@ -83,6 +99,11 @@ def parsing(deltas: list[str], make: Make = Parser) -> Work:
         return (process_time() - started) / lives
 
     return run
+
+
+def ruled(rules: list[Rule]) -> Make:
+    """Return what makes a parser with rules."""
+    return partial(Parser, text_rules=rules)
 
 
 def machine(deltas: list[str]) -> Work:
@@ -238,6 +259,20 @@ def cases(smoke: bool) -> Iterator[Case]:
                 partial(check, answer, deltas, make, one),
                 SEVERAL if kind != "near-markers" else None,  # text that looks like more dialects is more work
                 "× one",
+            )
+
+    for name, cut in (("deltas of 4", texts.cut), ("deltas of 1 to 7", texts.cut_unevenly)):
+        deltas = cut(prose.text)
+        for kind, made in (("20 literal rules", LITERAL), ("those that are ready made", READY_MADE)):
+            yield Comparison(
+                "rules on the text",
+                f"{kind}, {name}",
+                len(deltas),
+                parsing(deltas, ruled(made)),
+                parsing(deltas),
+                partial(check, prose, deltas, ruled(made)),
+                RULES if made is LITERAL and cut is texts.cut else None,
+                "× parser",
             )
 
     deltas = texts.cut(prose.text)

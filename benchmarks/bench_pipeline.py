@@ -15,7 +15,7 @@ import codecs
 import json
 import random
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,9 +31,12 @@ from httpx_sse import EventSource
 
 from benchmarks import texts, wires
 from benchmarks.measure import Case, Comparison, Work, main, timed
-from streamtools import StreamMachine, ToolStream, sources
+from streamtools import StreamMachine, ToolStream, rules, sources
 from streamtools.events import Call, Done, Text, UIEvent
 from streamtools.parsing.dialects import hash_marker
+from streamtools.rules import Rule
+
+RULES = [rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(), rules.citations()]
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
 
@@ -143,9 +146,9 @@ BARE = ("openai", "latitude")
 """For these an iterator of bytes is measured too, and chunks that arrive: neither depends on the format."""
 
 
-def read(provider: str, open_: Open, keep: list[UIEvent] | None = None) -> None:
+def read(provider: str, open_: Open, keep: list[UIEvent] | None = None, text_rules: Sequence[Rule] = ()) -> None:
     """Read UI events with an adapter and a machine, without an event loop."""
-    adapter, machine = sources.adapter(provider), StreamMachine()
+    adapter, machine = sources.adapter(provider), StreamMachine(text_rules=text_rules)
     for chunk in open_().iter_bytes():
         for event in adapter.feed(chunk):
             events = machine.feed(event)
@@ -209,6 +212,17 @@ def cases(smoke: bool) -> Iterator[Case]:
                 read(name, open_, events)
                 check(written, visible, values, events)
 
+            if name == "openai" and count == 1:
+                yield Comparison(
+                    section,
+                    "adapter and machine with rules, no event loop",
+                    len(frames),
+                    timed(partial(read, name, opened, text_rules=RULES)),
+                    timed(partial(read, name, opened)),
+                    check_sync,
+                    1.4,
+                    "× without",
+                )
             yield Comparison(
                 section,
                 "adapter and machine, no event loop",

@@ -59,11 +59,8 @@ Review: TypeAlias = Callable[
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
-_PROBED = frozenset(ParserOptions.__annotations__) - {
-    "new_id",
-    "text_rules",
-    "history",
-}  # for what counts, and is shown
+_SHOWN = {"text_rules", "history", "pace"}  # what is for those who are shown the answer
+_PROBED = frozenset(ParserOptions.__annotations__) - {"new_id"} - _SHOWN  # its ids are for calls that count
 
 
 class Chat(ToolStream):

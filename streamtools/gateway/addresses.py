@@ -66,6 +66,16 @@ def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
     return [*kept, ("content-type", JSON)]
 
 
+def as_text(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return headers whose bytes `as_bytes` gives back, whatever they are; names are in lower case."""
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]
+
+
+def as_bytes(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as they go over the network."""
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
 def without_hop(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return the headers that hold for the whole way."""
     return [(name, value) for name, value in headers if name.lower() not in _HOP]

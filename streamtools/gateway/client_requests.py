@@ -278,14 +278,14 @@ def _choice(wish: Any, tools: tuple[Declaration, ...]) -> tuple[ToolChoice, tupl
 
 
 _REMEMBERED = 256 * 1024
-"""Bytes of definitions whose tools are made once, and kept."""
+"""Bytes of definitions whose tools are made once, and kept; of longer ones only the last are."""
 _NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
 
 
 def as_tools(declared: tuple[Declaration, ...]) -> tuple[Tool[..., Any], ...]:
     """Return the tools that are declared, to be taught and told apart. Raises `Refused` for one that cannot be."""
     definitions = msgspec.json.encode(writable([each.definition["function"] for each in declared]))
-    return _known(definitions) if len(definitions) <= _REMEMBERED else _made(definitions)
+    return (_known if len(definitions) <= _REMEMBERED else _latest)(definitions)
 
 
 def _made(definitions: bytes) -> tuple[Tool[..., Any], ...]:
@@ -302,3 +302,4 @@ def _made(definitions: bytes) -> tuple[Tool[..., Any], ...]:
 
 
 _known = lru_cache(64)(_made)  # a client sends the same tools with each request
+_latest = lru_cache(1)(_made)

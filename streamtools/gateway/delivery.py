@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
-from streamtools.gateway.addresses import JSON, Head, without_hop
+from streamtools.gateway.addresses import JSON, Head, as_bytes, as_text, without_hop
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
@@ -27,8 +27,12 @@ from streamtools.serving.shutdown import Shutdown
 GONE = 499
 """The status under which a request is counted whose client did not wait for an answer."""
 
-_OURS = {"alt-svc", "date", "location", "server", "set-cookie", "strict-transport-security"}
-"""Headers of the upstream that would say something about this server."""
+_OURS = {
+    *("alt-svc", "clear-site-data", "date", "link", "location", "nel", "refresh", "report-to", "server"),
+    *("service-worker-allowed", "set-cookie", "strict-transport-security", "www-authenticate"),
+    *("x-accel-expires", "x-accel-redirect", "x-lighttpd-send-file", "x-sendfile"),
+}
+"""Headers of the upstream that would say something about this server, to a browser or to a proxy before it."""
 
 
 class Asking(Protocol):
@@ -76,7 +80,7 @@ class Route(NamedTuple):
 
     client: httpx.AsyncClient
     url: Callable[[str], httpx.URL]
-    headers: Sequence[tuple[str, str]]
+    headers: list[tuple[bytes, bytes]]
     longest: float
     method: str = "POST"
 
@@ -159,7 +163,7 @@ class Delivery:
                 if 300 <= response.status_code < 400:
                     fault = Fault(502, "the upstream redirects, which is not followed")
                 else:
-                    exchange.begin(response.status_code, _kept(response.headers.multi_items()))
+                    exchange.begin(response.status_code, _kept(as_text(response.headers.raw)))
                     self._begun = True
                     await self._send(b"")
                     plain = "content-encoding" not in response.headers
@@ -203,7 +207,7 @@ class Delivery:
         head = self._exchange.head
         if head is None:
             return
-        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
+        headers = as_bytes(head.headers)
         if not more:
             headers.append((b"content-length", b"%d" % len(piece)))
         self._sending = True

@@ -31,7 +31,7 @@ from streamtools.gateway.answer import Answer, Watch
 from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
 from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
 from streamtools.gateway.plan import WRITTEN, Mode, make_plan, teaching
-from streamtools.gateway.template_route import NO_TEMPLATE, Template, fits_template, template_of
+from streamtools.gateway.template_route import NO_TEMPLATE, Template, say_once, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest, write_request
 from streamtools.history.messages import fit
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -42,6 +42,8 @@ from streamtools.outputs.message_events import AnthropicEncoder
 from streamtools.outputs.response_events import ResponsesEncoder
 from streamtools.outputs.whole_answers import write_fault, write_whole
 from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.policies import Options
+from streamtools.rules.rule import Rule
 from streamtools.sources import adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
@@ -61,9 +63,10 @@ class Rewrite:
     is known to write, unless the host or the history shows that it makes native calls. A malformed call reaches the
     client as text, or as an error (`on_malformed`), after the model has been asked `ask_again` times to write it anew:
     then calls leave when they are complete. `upstream` is what is spoken there: chat completions, Ollama's own form,
-    or, where dialects are read, the template of `"llama.cpp"` or `"vllm"` without the parser behind it. `new_id` (of
-    calls), `new_answer_id` (where the upstream gives none) and `now` (seconds since 1970) make answers repeat. Raises
-    ValueError for a value that is not allowed.
+    or, where dialects are read, the template of `"llama.cpp"` or `"vllm"` without the parser behind it. `text_rules`
+    hold for the text of every answer, also where nothing else is rewritten. `new_id` (of calls), `new_answer_id` (where
+    the upstream gives none) and `now` (seconds since 1970) make answers repeat. Raises ValueError for a value that is
+    not allowed.
     """
 
     mode: Mode = "text"
@@ -72,11 +75,14 @@ class Rewrite:
     on_malformed: Literal["text", "error"] = "error"
     ask_again: int = 0
     upstream: Upstream = "openai"
+    text_rules: Sequence[Rule] = ()
     limits: Limits = DEFAULT_LIMITS
     new_id: IdFactory | None = None
     new_answer_id: IdFactory | None = None
     now: Callable[[], int] | None = None
     parsing: Mapping[str, Any] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Why requests have left the way of the template, as the log has been told."""
 
     def __post_init__(self) -> None:
         for name, kinds in (("mode", Mode), ("upstream", Upstream)):
@@ -84,6 +90,7 @@ class Rewrite:
                 raise ValueError(f"{name} is one of {', '.join(get_args(kinds))}, not {getattr(self, name)!r}")
         if self.on_malformed not in ("text", "error"):
             raise ValueError(f"on_malformed is 'text' or 'error', not {self.on_malformed!r}")
+        Options(text_rules=self.text_rules)
         if self.mode == "text":
             teaching(self.dialects)
 
@@ -124,19 +131,23 @@ class Exchange:
         try:
             self._asked = read_request(client, body)
             self._plan = make_plan(rewrite.mode, rewrite.dialects, self._asked, host)
-            as_it_came = client == speaks and not self._plan.dialects and self._plan.taught is None
+            reads = bool(self._plan.dialects or rewrite.text_rules)
+            as_it_came = client == speaks and not reads and self._plan.taught is None
             if as_it_came:
                 self._untouched = True
                 self.request = UpstreamRequest("chat/completions", body)
             else:
-                self._template = template_of(rewrite.upstream) if fits_template(self._asked, self._plan) else None
+                self._template = template_of(rewrite.upstream) if self._plan.dialects else None
+                if self._template is not None and (why := unfit_for_template(self._asked)) is not None:
+                    self._leave_template(why)
                 self.request = self._write()
                 written = self.request.body
                 self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
                 self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
-            if client == speaks and rewrite.mode != "text" and not rewrite.dialects:  # it is for the upstream to say
+            reads = bool(rewrite.mode == "text" or rewrite.dialects or rewrite.text_rules)
+            if client == speaks and not reads:  # it is for the upstream to say
                 self._untouched = True
                 self.request = UpstreamRequest("chat/completions", body)
                 return
@@ -242,7 +253,7 @@ class Exchange:
         self._preparing = False
         held, self._held = bytes(self._held), bytearray()
         if self._status in NO_TEMPLATE:
-            self._template = None
+            self._leave_template(f"status {self._status}")
             self.request = self._chat
             return True
         made = None if self._failed else self._template.complete(held, self._chat.body, self._plan.dialects)
@@ -253,6 +264,11 @@ class Exchange:
         self.request, self._in_reasoning = made
         self._answers = self._answers if self._tries else {0: self._make_answer(0)}
         return True
+
+    def _leave_template(self, why: str) -> None:
+        """Ask for chat completions instead, whose parser may eat calls: which is said once for each reason."""
+        self._template = None
+        say_once(self._rewrite.told, self._rewrite.upstream, why)
 
     def _ask_again(self, malformed: list[Error]) -> bool:
         """Have the model write malformed calls anew, unless it has been asked often enough; return whether it is."""
@@ -289,6 +305,7 @@ class Exchange:
             "in_reasoning": self._in_reasoning,
             "on_malformed": "error" if again else rewrite.on_malformed,
             "limits": rewrite.limits,
+            "text_rules": rewrite.text_rules,
             "new_id": rewrite.new_id or self._new_id,
             **rewrite.parsing,
         }
@@ -345,7 +362,7 @@ class Exchange:
             if self._choices is not None:
                 self._identity = self._choices.identity
             parts.append(self._send(events, index))
-            if logprobs is not None and index in self._answers:
+            if logprobs is not None and index in self._answers and not self._rewrite.text_rules:  # which hold the text
                 parts.append(self._keep(self._answers[index].tell(logprobs)))
         return b"".join(parts)
 

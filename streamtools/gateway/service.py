@@ -32,7 +32,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import CLIENTS, JSON, headers_for, path_for
+from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_for
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
 from streamtools.gateway.delivery import Delivery, Passing, Route
@@ -43,6 +43,7 @@ from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording import RecordingTransport
 from streamtools.recording.file_writer import Target
+from streamtools.rules.rule import Rule
 from streamtools.serving.guard import Guard, digest
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
@@ -60,6 +61,7 @@ _ASKED: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, 
 _COUNT = "/v1/messages/count_tokens"
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!\.{{1,2}}\Z).+")  # dots alone lead elsewhere
+_ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
     "accept",
     "authorization",
@@ -81,6 +83,7 @@ def app(
     on_malformed: Literal["text", "error"] = "error",
     ask_again: int = 0,
     api: Upstream = "openai",
+    text_rules: Sequence[Rule] = (),
     rewrite: Rewrite | None = None,
     key: str | None = None,
     client_key: str | None = None,
@@ -97,21 +100,29 @@ def app(
 ) -> ASGIApp:
     """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and no other.
 
-    `mode` to `ask_again`, and `rewrite` instead of them, are those of `Rewrite`; `api` is its `upstream`. `key` is sent
-    upstream in place of the client's; `client_key` is what clients have to send then, unless all of them are on this
-    machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside `localhost` and
-    addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without keys, of what
-    the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are answered at a
-    time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and `send_timeout`
-    those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises ValueError for a
-    value that is not allowed, OSError for a recording that cannot be written.
+    `mode` to `ask_again`, `text_rules`, and `rewrite` instead of them, are those of `Rewrite`; `api` is its `upstream`.
+    `key` is sent upstream in place of the client's; `client_key` is what clients have to send then, unless all of them
+    are on this machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside
+    `localhost` and addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without
+    keys, of what the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are
+    answered at a time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and
+    `send_timeout` those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises
+    ValueError for a value that is not allowed, OSError for a recording that cannot be written.
     """
     rewrite = rewrite or Rewrite(
-        mode=mode, dialects=dialects, few_shot=few_shot, on_malformed=on_malformed, ask_again=ask_again, upstream=api
+        mode=mode,
+        dialects=dialects,
+        few_shot=few_shot,
+        on_malformed=on_malformed,
+        ask_again=ask_again,
+        upstream=api,
+        text_rules=text_rules,
     )
     url = httpx.URL(upstream)
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
         raise ValueError("upstream is a URL such as http://127.0.0.1:8080/v1, without a key or a query")
+    if wrong := next((each for each in origins if not _ORIGIN.fullmatch(each)), None):
+        raise ValueError(f"origins are those of pages, such as https://example.org, and not {wrong!r}")
     for name, value in (("key", key), ("client_key", client_key)):
         if value is not None and not (value and value.isascii() and value.isprintable() and " " not in value):
             raise ValueError(f"{name} is empty, or holds what no header takes")
@@ -319,7 +330,7 @@ class _Gateway:
 
     async def _ask(self, route: Route, endpoint: str, body: bytes) -> dict[str, Any]:
         try:
-            response = await route.client.post(route.url(endpoint), content=body, headers=list(route.headers))
+            response = await route.client.post(route.url(endpoint), content=body, headers=route.headers)
             if response.status_code != 200:
                 raise HTTPException(
                     response.status_code if response.status_code >= 400 else 502, "the upstream does not count tokens"
@@ -344,7 +355,7 @@ class _Gateway:
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
         headers += [("content-type", kind), ("accept-encoding", "identity")]
-        return Route(self._client, self._url, headers, self._limits.longest)
+        return Route(self._client, self._url, as_bytes(headers), self._limits.longest)
 
     def _url(self, endpoint: str) -> httpx.URL:
         path = path_for(f"{self._base}/chat/completions", endpoint)

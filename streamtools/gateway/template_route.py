@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 
 from streamtools.events import SourceEvent
 from streamtools.gateway.client_requests import Asked
-from streamtools.gateway.plan import Plan
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.history import User
 from streamtools.limits import Limits
@@ -27,6 +27,8 @@ from streamtools.parsing.dialects import Dialect, families_for
 from streamtools.sources.adapter import FrameAdapter, decode
 from streamtools.sources.frames import Frame
 from streamtools.sources.openai import ChatCompletions
+
+log = structlog.get_logger(__name__)
 
 NO_TEMPLATE = (404, 405, 501)
 """How a server answers that has no such endpoint."""
@@ -119,12 +121,20 @@ def template_of(upstream: str) -> Template | None:
     return Template(upstream) if upstream in ("llama.cpp", "vllm") else None
 
 
-def fits_template(asked: Asked, plan: Plan) -> bool:
-    """Return whether a request can take this way: it holds texts alone, and wants no form that the server enforces."""
+def unfit_for_template(asked: Asked) -> str | None:
+    """Return why a request cannot take this way: it holds more than texts, or wants what the server's own way does."""
     users = [message.content for message in asked.history if isinstance(message, User)]
-    texts = all(isinstance(each, str) or all(part.get("type") == "text" for part in each) for each in users)
-    wants = any(asked.options.get(name) for name in ("response_format", "logprobs", "grammar"))
-    return bool(plan.dialects) and texts and not wants and asked.options.get("n") in (None, 1)
+    if not all(isinstance(each, str) or all(part.get("type") == "text" for part in each) for each in users):
+        return "content"
+    wants = (name for name in ("response_format", "logprobs", "grammar") if asked.options.get(name))
+    return next(wants, None if asked.options.get("n") in (None, 1) else "n")
+
+
+def say_once(told: set[str], upstream: str, why: str) -> None:
+    """Tell the log why requests are not sent this way; `told` is what it has been told before."""
+    if why not in told:
+        told.add(why)
+        log.warning("template_not_used", upstream=upstream, reason=why)
 
 
 def _markers(dialects: Sequence[Dialect]) -> list[str]:

@@ -16,12 +16,13 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import client_of, headers_for, path_for
+from streamtools.gateway.addresses import as_bytes, as_text, client_of, headers_for, path_for
 from streamtools.gateway.plan import Mode
 from streamtools.gateway.rewrite import Exchange, Rewrite
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
+from streamtools.rules.rule import Rule
 from streamtools.sources.source import unwind
 
 
@@ -44,6 +45,7 @@ class ToolCallTransport(Transport):
         on_malformed: Literal["text", "error"] = "error",
         ask_again: int = 0,
         upstream: Upstream = "openai",
+        text_rules: Sequence[Rule] = (),
         rewrite: Rewrite | None = None,
     ) -> None:
         self._inner = inner
@@ -54,6 +56,7 @@ class ToolCallTransport(Transport):
             on_malformed=on_malformed,
             ask_again=ask_again,
             upstream=upstream,
+            text_rules=text_rules,
         )
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -74,7 +77,7 @@ class ToolCallTransport(Transport):
             asked = _request(library, request, exchange, wanted)
             response = await inner.handle_async_request(asked)
             response.request = asked
-            exchange.begin(response.status_code, response.headers.multi_items())
+            exchange.begin(response.status_code, as_text(response.headers.raw))
             return response
 
         first = await ask(exchange.request)
@@ -105,7 +108,7 @@ class ToolCallTransport(Transport):
             asked = _request(library, request, exchange, wanted)
             response = inner.handle_request(asked)
             response.request = asked
-            exchange.begin(response.status_code, response.headers.multi_items())
+            exchange.begin(response.status_code, as_text(response.headers.raw))
             return response
 
         first = ask(exchange.request)
@@ -139,13 +142,16 @@ class ToolCallTransport(Transport):
 
 def _request(library: ModuleType, request: Any, exchange: Exchange, wanted: UpstreamRequest) -> Any:
     url = request.url.copy_with(path=path_for(request.url.path, wanted.endpoint))
-    headers = headers_for(exchange.client, request.headers.multi_items())
-    return library.Request("POST", url, headers=headers, content=wanted.body, extensions=request.extensions)
+    headers = headers_for(exchange.client, as_text(request.headers.raw))
+    return library.Request("POST", url, headers=as_bytes(headers), content=wanted.body, extensions=request.extensions)
 
 
 def _pieces_of(response: Any, decoded: str) -> Any:
-    """Return what iterates over the decoded body of a response: its own method, or faster where nothing is encoded."""
-    if "content-encoding" in response.headers:
+    """Return what iterates over the decoded body of a response: its own method, or faster where nothing is encoded.
+
+    A transport of the user's may have read it already, to look at it or to keep it.
+    """
+    if "content-encoding" in response.headers or response.is_stream_consumed:
         return getattr(response, decoded)()
     return aiter(response.stream) if decoded == "aiter_bytes" else iter(response.stream)
 
@@ -154,7 +160,7 @@ def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: di
     assert exchange.head is not None
     status, headers = exchange.head
     given = {"content": body} if isinstance(body, bytes) else {"stream": body}
-    return library.Response(status, headers=headers, extensions=extensions, **given)
+    return library.Response(status, headers=as_bytes(headers), extensions=extensions, **given)
 
 
 class _AsyncBody:

@@ -93,7 +93,7 @@ class Ending:
         if rule.action == "fail":
             self.break_off_turn()
             return Code.GUARD_FAILED, f"the answer holds what the rule {rule.name!r} forbids", None
-        self.finish = STOPPED_BY_RULE
+        self.finish, self.complete = STOPPED_BY_RULE, True
         return None
 
     def end_chain(self, conversation_id: str | None) -> None:

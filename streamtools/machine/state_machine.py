@@ -196,7 +196,7 @@ class StreamMachine(RunnableCalls):
         """
         if self.closed or self._ending.is_certain or self._is_complete:
             return self.close()
-        return self.start() + self.reset() + self.settle() + self._done(left=True)
+        return self.start() + self.reset() + self.settle() + self._done(left=not self._ending.failed)
 
     def reset(self) -> list[UIEvent]:
         """Break off the turn that is open and return how it ends; the run goes on with the next one. Idempotent."""
@@ -336,7 +336,7 @@ class StreamMachine(RunnableCalls):
         turn, ending = self._turn, self._ending
         events += turn.close()
         if turn.parser.stopped_by is not None and fault is None:
-            fault = ending.end_by_rule(turn.parser.stopped_by)
+            self.stopped, fault = True, ending.end_by_rule(turn.parser.stopped_by)
         if fault is not None:
             events += self._report_failure(*fault)
         calls, endings, self._malformed = turn.choose(

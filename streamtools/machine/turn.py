@@ -75,7 +75,7 @@ class Turn:
             from streamtools.machine.output_text import OutputText  # here, because few streams have a type
 
             self.output = OutputText(output, number, chosen.limits)
-        self.ruled = bool(chosen.text_rules)
+        self.ruled = bool(chosen.text_rules) or chosen.pace != "as_it_comes"
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
         self.may_stop = ends or chosen.after_call == "stop"

@@ -112,7 +112,7 @@ class CompletionEncoder(ABC):
         self._given: set[str] = set()  # those whose arguments have been sent, or a part of them
         self._whole: set[str] = set()  # and those that are complete
         self._closers: dict[str, str] = {}  # the end of what has come of arguments, until the call is well formed
-        self._broken: str | None = None  # why a call cannot be read whose arguments have left in part
+        self._broken: events.Error | None = None  # of a call whose arguments have left in part
 
     def encode(self, event: events.UIEvent) -> bytes:
         """Return what goes out for `event`."""
@@ -218,7 +218,7 @@ class CompletionEncoder(ABC):
             self._space.meet_call()
         name = self._names.get(event.call_id)
         if event.call_id in self._given:
-            self._broken = event.message
+            self._broken = event
             return b""
         if name is None or not event.raw or event.code in _DROPPED:
             return b""
@@ -236,7 +236,8 @@ class CompletionEncoder(ABC):
     def _finish(self, done: events.Done) -> bytes:
         calls = {call.id: (call.name, compact(call.arguments)) for call in done.pending}
         if self._broken is not None and done.finish_reason not in _CUT:
-            return self._fail(Code.INVALID_JSON, f"the model wrote a call that cannot be read: {self._broken}")
+            told = f"the model wrote a call that cannot be read: {self._broken.message}"
+            return self._fail(self._broken.code, told)
         if not self._runs_tools and done.reason != "stopped":
             if self._bad and not self._takes_any_arguments and done.finish_reason not in _CUT:
                 return self._fail(Code.INVALID_JSON, "the model wrote a call that cannot be read")

@@ -48,10 +48,10 @@ class Parser:
     """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Return a parser that keeps `text_rules`, if there are any: one without them pays nothing for them."""
-        guarded = bool(options.get("text_rules"))
+        """Return one that keeps the `text_rules` and the `pace`, if there are any; no other pays for them."""
+        guarded = bool(options.get("text_rules")) or options.get("pace", "as_it_comes") != "as_it_comes"
         if guarded and cls is not Parser:
-            raise TypeError(f"{cls.__name__} is a subclass of Parser, which alone takes text_rules")
+            raise TypeError(f"{cls.__name__} is a subclass of Parser, which alone takes text_rules and a pace")
         made: Any = object.__new__(_GuardedParser if guarded else cls)
         return made  # type: ignore[no-any-return]
 
@@ -318,14 +318,15 @@ class _GuardedParser(Parser):
     def __init__(self, *args: Any, number: Callable[[], int] | None = None, **options: Any) -> None:
         from streamtools.parsing.text_guard import TextGuard  # loaded, with all of the rules, when it is used
 
-        chosen = Options(text_rules=options["text_rules"], history=options.get("history", "as_written"))
-        self._guard = TextGuard(chosen.text_rules, number, keeps=chosen.history == "as_written")
+        chosen: Any = {name: options[name] for name in ("text_rules", "history", "pace") if name in options}
+        self._guard = TextGuard(Options(**chosen), number)
         self._matcher = self._guard.matcher
+        self._at_once = self._guard.paced is None
         self._count = number
         super().__init__(*args, **options)
 
     def feed(self, delta: str) -> list[UIEvent]:
-        if self._shows and self._leaves(delta) is None and delta:  # as in a parser without rules
+        if self._shows and self._at_once and self._leaves(delta) is None and delta:  # as in a parser without rules
             self._prose.last = delta
             matcher, number = self._matcher, self._count
             known = matcher.state.pieces.get(delta)

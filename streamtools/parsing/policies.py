@@ -53,6 +53,9 @@ class Options:
     history: Literal["as_written", "as_shown"] = "as_written"
     """Whether the history that goes back to the model has what rules have found, or what was shown."""
 
+    pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
+    """Whether visible text comes as it does, or in whole words, or whole graphemes: no half emoji, no mark apart."""
+
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
@@ -81,6 +84,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "in_code": ("text", "call", None),
     "calls_at": ("start", "anywhere"),
     "history": ("as_written", "as_shown"),
+    "pace": ("as_it_comes", "words", "graphemes"),
 }
 
 
@@ -100,6 +104,7 @@ class OtherOptions(TypedDict, total=False):
     new_id: IdFactory
     text_rules: Sequence[Rule]
     history: Literal["as_written", "as_shown"]
+    pace: Literal["as_it_comes", "words", "graphemes"]
 
 
 class ParserOptions(OtherOptions, total=False):

@@ -13,19 +13,23 @@ from msgspec.structs import replace
 
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, Error, Matched, Raw, Reasoning, Text, Thinking, UIEvent, Warning
+from streamtools.parsing.pace import Paced
+from streamtools.parsing.policies import Options
 from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Found, Matcher, Pieces, in_place, shown
 from streamtools.rules.rule import Rule
 
 
 class TextGuard:
-    """Applies rules to the events of a turn, and numbers them; `keeps` says that the history is as it was written."""
+    """Applies rules to the events of a turn, gives its text a pace, and numbers the events."""
 
-    def __init__(self, rules: Sequence[Rule], number: Callable[[], int] | None, *, keeps: bool) -> None:
-        self._redacting = [rule for rule in rules if rule.redacts]
+    def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
+        self._redacting = [rule for rule in options.text_rules if rule.redacts]
         self.number = number
-        self._keeps = keeps
-        self.matcher = Matcher(automaton_of(rules))
+        self._keeps = options.history == "as_written"
+        self.matcher = Matcher(automaton_of(options.text_rules))
+        self.paced = None if options.pace == "as_it_comes" else Paced(words=options.pace == "words")
+        """Holds back what is no whole word, or grapheme, of what rules let through."""
         self.begin()
 
     def begin(self) -> None:
@@ -33,12 +37,14 @@ class TextGuard:
         self.stopped_by: Rule | None = None
         """The rule that has ended the turn; nothing comes out any more."""
         self.matcher.begin()
+        if self.paced is not None:
+            self.paced.close()
         self._ended = 0  # where a call or reasoning has come last
 
     @property
     def held(self) -> str:
-        """Text that may become a match."""
-        return self.matcher.held
+        """Text that may become a match, and before it the beginning of a word or a grapheme."""
+        return (self.paced.held if self.paced is not None else "") + self.matcher.held
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
         """Return what the reader sees of events."""
@@ -61,6 +67,11 @@ class TextGuard:
         if self.matcher.position != self._ended:
             self._ended = self.matcher.position
             self.show(self.matcher.close(), out)
+        self._show_waiting(out)
+
+    def _show_waiting(self, out: list[UIEvent]) -> None:
+        if self.paced is not None and (text := self.paced.close()):
+            out.append(Text(text, (self.number or int)()))
 
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event without matches in what it holds of the model's words beside the text."""
@@ -119,9 +130,11 @@ class TextGuard:
         number = self.number or int
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             if not isinstance(piece, Found):
-                if piece:
-                    out.append(Text(piece, number()))
+                text = piece if self.paced is None else self.paced.feed(piece)
+                if text:
+                    out.append(Text(text, number()))
                 continue
+            self._show_waiting(out)
             rule, match, position = piece
             text = rule.text_for(match)
             fields = dict(rule.fields(match)) if rule.fields is not None else None

@@ -109,7 +109,7 @@ class DurableStreamResponse(Response):
                 self._run,
                 format=_Frames(self, after, tail, is_closed, cursor),
                 after=after,
-                headers={**_SAFE, **self._live_headers()},
+                headers=_SAFE,
                 **self._live,
             )
         headers = {"cache-control": "no-store" if offset == "now" else "private, no-cache"}
@@ -202,10 +202,6 @@ class DurableStreamResponse(Response):
 
     def _say(self, status: int, what: str, headers: Mapping[str, str] | None = None) -> Response:
         return Response(what, status, {**_SAFE, "cache-control": "no-store", **(headers or {})}, "text/plain")
-
-    def _live_headers(self) -> dict[str, str]:
-        """Return what the head of server-sent events has beside what it always has."""
-        return {}
 
 
 class _Frames:

@@ -43,6 +43,7 @@ class Tail:
         self.run_id = run_id
         self.owner = owner
         self.epoch = epoch
+        self.place = ""
         self.written = 0
         """The seq of the last event that the server has."""
         self.final: tuple[int, bytes, bytes] | None = None

@@ -156,6 +156,7 @@ class RedisStore:
         process = self.process
         keys = process.keys(key)
         tail = Tail(key, run_id, owner, 1, process.id, on_loss)
+        tail.place = keys.meta
         meta = ("owner", owner, "run_id", run_id, "note", json.dumps(note))
         names = (keys.meta, keys.lease, process.shared("running"), *process.of_owner(owner))
         said = await process.patiently(

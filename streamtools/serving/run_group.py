@@ -76,6 +76,7 @@ class Runs:
         self._shutdown = shutdown
         self._closing = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by the key of the log
+        self._beginning: set[str] = set()  # those of them that the store has not written down yet
         self._kept: dict[str, Run] = {}  # those that have ended
         self._latest: dict[str, Run] = {}  # of each conversation, by its key for its owner
         self._owned: dict[str, dict[str, Run]] = {}  # of each owner, by their ids, the oldest first
@@ -140,13 +141,17 @@ class Runs:
             await close(stream)
             raise
         if self._store is not None:
+            key = log_key(owner, run.id)
+            self._beginning.add(key)
             try:
                 await self._store.begin(run, most=self._max_per_owner)
             except BaseException:
-                del self._running[log_key(owner, run.id)]
+                del self._running[key]
                 self._forget(run)
                 await close(stream)
                 raise
+            finally:
+                self._beginning.discard(key)
         assert self._tasks is not None
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
         return run
@@ -156,7 +161,7 @@ class Runs:
         self._forget_old()
         key = log_key(owner, run_id)
         run = self._running.get(key) or self._kept.get(key)
-        if run is None:
+        if run is None or key in self._beginning:
             if self._store is not None:
                 return await self._store.find(run_id, owner=owner)
             raise RunNotFound(f"there is no run {run_id[:64]!r}")

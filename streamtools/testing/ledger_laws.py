@@ -156,19 +156,23 @@ async def _fences(ledger: CallLedger, clock: Clock) -> None:
 
 async def _fences_under_way(ledger: CallLedger, clock: Clock) -> None:
     """Where calls begin while a run is taken over, each that begins is there for who has taken it."""
-    begun: list[str] = []
+    begun: set[str] = set()
 
-    async def begin(number: int) -> None:
-        if not await _is_refused(ledger.begin("run_1", _another(number), Claim(epoch=1))):
-            begun.append(_another(number).id)
+    async def begin(scope: str, number: int) -> None:
+        call = _another(number)
+        if not await _is_refused(ledger.begin(scope, call, Claim(epoch=1))):
+            begun.add(f"{scope} {call.id}")
 
     seen: set[str] = set()
-    async with anyio.create_task_group() as tasks:
-        for number in range(10):
-            tasks.start_soon(begin, number)
-        await ledger.fence("run_1", 2)
-        seen |= {entry.call.id for entry in await ledger.entries("run_1")}
-    assert seen == {*begun}
+    for pause in range(8):
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(begin, f"run_{pause}", number)
+            for _ in range(pause):
+                await anyio.lowlevel.checkpoint()
+            await ledger.fence(f"run_{pause}", 2)
+            seen |= {f"{entry.scope} {entry.call.id}" for entry in await ledger.entries(f"run_{pause}")}
+    assert seen == begun
 
 
 async def _lists(ledger: CallLedger, clock: Clock) -> None:

@@ -3,7 +3,8 @@
 In order: a function (`signature`, `descriptions`) becomes a `Tool` (`tool`), tools are offered by name
 (`registry`, `mcp`), a request and its bounds say which calls may run (`call_rules`), somebody may have to allow them
 (`approval`), and they run (`runner`, `invocation`) at most once (`ledger`,
-`memory_ledger`, `sqlite_ledger`, `postgres_ledger`) and leave outcomes (`call`).
+`memory_ledger`, `sqlite_ledger`, `postgres_ledger`,
+`redis_ledger`) and leave outcomes (`call`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from streamtools.tools.tool import Tool, ToolOptions, tool
 
 if TYPE_CHECKING:
     from streamtools.tools.postgres_ledger import PostgresLedger
+    from streamtools.tools.redis_ledger import RedisLedger
     from streamtools.tools.sqlite_ledger import SQLiteLedger
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "MemoryLedger",
     "PostgresLedger",
     "Question",
+    "RedisLedger",
     "Runner",
     "SQLiteLedger",
     "Suspension",
@@ -55,8 +58,10 @@ __all__ = [
     "tool",
 ]
 
-_LATER = {"PostgresLedger": "postgres_ledger", "SQLiteLedger": "sqlite_ledger"}
-"""Loaded when they are used, as few use them, and the first needs an extra."""
+_LATER = {
+    name: f"{name.removesuffix('Ledger').lower()}_ledger" for name in ("PostgresLedger", "RedisLedger", "SQLiteLedger")
+}
+"""Loaded when they are used, as few use them, and two need extras."""
 
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
 

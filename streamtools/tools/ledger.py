@@ -58,6 +58,8 @@ class Driven(Protocol):
 
     run_id: str
     epoch: int
+    place: str
+    """The key in Redis under which its owner's token stands, which begins with the epoch."""
 
 
 DRIVEN: ContextVar[Driven | None] = ContextVar("DRIVEN", default=None)

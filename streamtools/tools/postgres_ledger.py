@@ -1,21 +1,22 @@
 """A ledger in PostgreSQL, which the processes of many machines share, and no failover of a cache can lose.
 
 A call begins in one transaction that holds the row of its run, so that nothing can come between the look at the epoch
-and the entry. Each transaction has a connection for itself, asynchronous on asyncio, blocking in a thread elsewhere;
-both are driven by the same steps. Who is cancelled cuts the connection under the transaction and waits for nothing: a
+and the entry. Each transaction has a connection for itself, asynchronous on asyncio, blocking in a thread elsewhere,
+and both are asked by the same code. Who is cancelled cuts the connection under the transaction and waits for nothing: a
 server that says nothing any more would keep a polite cancellation waiting too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -34,8 +35,6 @@ except ImportError as error:
     ) from error
 
 T = TypeVar("T")
-
-_Steps: TypeAlias = Generator[Callable[[], Any], Any, T]  # what is done with a connection, and what has come of it
 
 _CONNECTING = 10  # seconds, unless the user says something else: so long a thread may go on that nobody waits for
 
@@ -115,7 +114,7 @@ class PostgresLedger(SQLLedger):
 
     async def aclose(self) -> None:
         """Close the connections that wait, for all owners. May be repeated, and the ledger used again."""
-        await self._pool.run(self._pool.close_idle())
+        await self._pool.close_idle()
 
     def _say(self, statement: str) -> str:
         return super()._say(statement).replace("?", "$")
@@ -164,57 +163,57 @@ class _Pool:
         attempt = _Attempt()
         async with self._places:
             try:
-                return await self.run(self._transact(attempt, work), attempt)
+                return await self._run(partial(self._transact, attempt, work), attempt)
             finally:
                 attempt.leave()
 
-    async def run(self, steps: _Steps[T], attempt: _Attempt | None = None) -> T:
-        """Return what `steps` return, on asyncio from a task that goes on if we are cancelled, else from a thread."""
+    async def close_idle(self) -> None:
+        """Close the connections that wait."""
+        while self._idle:
+            await self._run(partial(_come, self._idle.pop().close), _Attempt())
+
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, T]], attempt: _Attempt) -> T:
+        """Return what `work` returns, on asyncio from a task that goes on if we are cancelled, else from a thread."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             places = anyio.CapacityLimiter(1)  # of its own: a thread that was left holds up nobody
-            return await anyio.to_thread.run_sync(_run, steps, abandon_on_cancel=True, limiter=places)
-        task = asyncio.create_task(_run_async(steps))
+            return await anyio.to_thread.run_sync(_run_here, work, abandon_on_cancel=True, limiter=places)
+        task = asyncio.create_task(work())
+        attempt.task = task
         self._tasks.add(task)
         task.add_done_callback(self._drop)
-        if attempt is not None:
-            attempt.task = task
-        await asyncio.wait([task])
+        await asyncio.wait([task])  # which, unlike a task that is awaited, does not cancel it with us
         return task.result()
-
-    def close_idle(self) -> _Steps[None]:
-        """Close the connections that wait."""
-        while self._idle:
-            yield self._idle.pop().close
 
     def _drop(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # asyncio complains of one that nobody has asked for
 
-    def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> _Steps[T]:
+    async def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> T:
         """A connection that was used before may have been closed meanwhile; then nothing is done, and another tries."""
         while True:
             connection = self._idle.pop() if self._idle else None
             was_used = connection is not None
             if connection is None:
-                connection = yield partial(_connect, self._options)
-                yield partial(connection.set_isolation_level, psycopg.IsolationLevel.READ_COMMITTED)
+                connection = await _come(_connect, self._options)
             commits = is_done = False
             try:
                 attempt.hold(connection)
+                if not was_used:
+                    await _come(connection.set_isolation_level, psycopg.IsolationLevel.READ_COMMITTED)
                 given, transaction = None, work()
                 while True:
                     try:
-                        statement = transaction.send(given)  # type: ignore[arg-type]  # None begins
+                        statement, values = transaction.send(given)  # type: ignore[arg-type]  # None begins
                     except StopIteration as end:
                         done: T = end.value
                         break
-                    cursor = yield partial(connection.execute, statement[0], statement[1] or None)
-                    given = ((yield cursor.fetchall) if cursor.description else []), cursor.rowcount
+                    cursor = await _come(connection.execute, statement, values or None)
+                    given = (await _come(cursor.fetchall) if cursor.description else []), cursor.rowcount
                 commits = True
-                yield connection.commit
+                await _come(connection.commit)
                 is_done = attempt.release()
                 return done
             except psycopg.OperationalError:
@@ -225,7 +224,7 @@ class _Pool:
                     self._idle.append(connection)
                 else:
                     attempt.release()
-                    yield connection.close
+                    await _come(connection.close)
 
 
 class _Attempt:
@@ -269,31 +268,17 @@ def _connect(options: dict[str, Any]) -> Any:
     return psycopg.AsyncConnection.connect(cursor_factory=psycopg.AsyncRawCursor, prepare_threshold=None, **options)
 
 
-def _run(steps: _Steps[T]) -> T:
-    go: Callable[[Any], Any] = steps.send
-    given: Any = None
-    while True:
-        try:
-            step = go(given)
-        except StopIteration as end:
-            done: T = end.value
-            return done
-        try:
-            go, given = steps.send, step()
-        except BaseException as error:
-            go, given = steps.throw, error
+async def _come(call: Callable[..., Any], *args: Any) -> Any:
+    """Return what a method of a connection returns, or what comes of waiting for that."""
+    told = call(*args)
+    return await told if inspect.isawaitable(told) else told
 
 
-async def _run_async(steps: _Steps[T]) -> T:
-    go: Callable[[Any], Any] = steps.send
-    given: Any = None
-    while True:
-        try:
-            step = go(given)
-        except StopIteration as end:
-            done: T = end.value
-            return done
-        try:
-            go, given = steps.send, await step()
-        except BaseException as error:
-            go, given = steps.throw, error
+def _run_here(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what `work` returns, in a thread, whose connections block: nothing in it waits in any other way."""
+    try:
+        work().send(None)
+    except StopIteration as end:
+        done: T = end.value
+        return done
+    raise AssertionError("a blocking connection has waited")

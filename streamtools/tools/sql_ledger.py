@@ -67,14 +67,14 @@ class SQLLedger:
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
         """Write down that the call begins, or return what is there of it. Raises `CallRefused` for an older epoch."""
-        key, written = call_key(call), _encode(call)
+        key, written = call_key(call), encode(call)
 
         def begin() -> Transaction[Entry | None]:
             yield from self._raise(scope, claim.epoch)
             now = yield from self._now()
             rows, _ = yield self._say(_LOOK), (scope, key)
             if rows:
-                entry = _read(rows[0], now)
+                entry = read_entry(rows[0], now)
                 return None if claim.holder and rows[0][4] == claim.holder and entry.ended is None else entry
             held = now + self.lease if claim.holder else 0.0
             until = min(claim.until, now + self.keep) + SLACK if claim.until > now else now
@@ -113,7 +113,7 @@ class SQLLedger:
             place = (-math.inf, "", "") if after is None else (after.began, after.scope, call_key(after.call))
             while len(found) < limit:
                 rows, _ = yield self._say(_LIST), (self._owner, scope, *place, limit)
-                page = [_read(row, now) for row in rows]
+                page = [read_entry(row, now) for row in rows]
                 found += [each for each in page if not unknown or each.is_unknown]
                 if len(rows) < limit:
                     break
@@ -139,12 +139,12 @@ class SQLLedger:
 
     async def _finish(self, scope: str, outcome: ToolOutcome, may: Callable[[Entry], bool]) -> bool:
         """Write down the outcome of a call that has none, if it `may` be; return whether it was."""
-        at, written = (scope, call_key(outcome.call)), _encode(outcome)
+        at, written = (scope, call_key(outcome.call)), encode(outcome)
 
         def finish() -> Transaction[bool]:
             now = yield from self._now()
             rows, _ = yield self._say(_LOOK), at
-            if not rows or (entry := _read(rows[0], now)).outcome is not None or not may(entry):
+            if not rows or (entry := read_entry(rows[0], now)).outcome is not None or not may(entry):
                 return False
             yield self._say(_FINISH), (*at, written, now)
             return True
@@ -175,14 +175,14 @@ def taken_over() -> CallRefused:
     return CallRefused("its run has been taken over by another process")
 
 
-def _encode(value: ToolCall | ToolOutcome) -> bytes:
+def encode(value: ToolCall | ToolOutcome) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold
         return msgspec.json.encode(writable(msgspec.to_builtins(value)))
 
 
-def _read(row: Row, now: float) -> Entry:
+def read_entry(row: Row, now: float) -> Entry:
     """Return a row as it is now; where its outcome cannot be read, that is not known, and the call has ended.
 
     A lease that cannot be read is over.

@@ -196,7 +196,7 @@ def texts_are_added(patch: pytest.MonkeyPatch) -> None:
 
 def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
     """They are read, though two are asked for; what is about none of them goes to each."""
-    patch.setattr(rewrite, "wanted", lambda n: 128)
+    patch.setattr(rewrite, "wanted", lambda n: 10**6)
 
 
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
 
+from streamtools import rules
 from streamtools.limits import Limits
 from tests.support.gateway import CLIENTS, HEADERS, Collected, answer, begin, collect, request, stream, whole
 from tests.support.scenes import SCENES, normal
@@ -23,6 +25,20 @@ def test_each_scene_streamed_and_not(client: str) -> None:
             assert exchange.head is not None, name
             assert exchange.head.status == (200 if streamed or not scene.seen.error else 502), name
             assert normal(seen, streamed=streamed) == scene.seen, (name, streamed)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_rules_on_the_text_of_every_answer(client: str) -> None:
+    """Also of one that nothing else changes, and of its log probabilities, which hold the text too."""
+    found = [rules.email(), rules.stop("END")]
+    for streamed, asked in itertools.product((True, False), ({}, {"tools": (), "mode": "native"})):
+        body = request(client, streamed=streamed, **{key: each for key, each in asked.items() if key == "tools"})
+        options = {key: each for key, each in asked.items() if key == "mode"}
+        exchange = begin(client, body, text_rules=found, **options)
+        text = "Write to bob@example.org. END bob@example.org"
+        upstream = stream([text[at : at + 3] for at in range(0, len(text), 3)]) if streamed else whole(text)
+        seen = collect(client, answer(exchange, upstream))
+        assert Collected("Write to [email]. ", "", [], "stop") == seen, (streamed, asked)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -64,6 +80,9 @@ def test_a_malformed_call_ends_the_answer_and_is_never_whole(client: str) -> Non
             assert all(isinstance(each[2], str) for each in seen.calls), (name, streamed)
             assert exchange.head is not None
             assert exchange.head.status == (200 if streamed else 502)
+    twice = f"~~~tool_call\n{MALFORMED['a key twice']}\n~~~"
+    told = answer(begin("openai", request("openai", streamed=False)), whole(twice))
+    assert json.loads(told)["error"]["code"] == "duplicate_key"
 
 
 def test_a_malformed_call_of_which_nothing_was_sent_is_answered_by_its_client() -> None:

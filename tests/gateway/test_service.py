@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,23 @@ async def test_stated_paths_pass_and_no_others() -> None:
     assert (upstream.heads[0]["authorization"], "cookie" in upstream.heads[0]) == ("Bearer k", False)
 
 
+async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server() -> None:
+    """Of any encoding; none that a browser, or a proxy in front, would take for the gateway's own."""
+    told = {
+        "x-a": "漢",
+        "refresh": "0;url=//evil.example",
+        "x-accel-redirect": "/etc/passwd",
+        "www-authenticate": "Basic",
+    }
+    async with gateway(Loopback([b"{}"], **JSON, headers=told), Loopback([TOLD], headers=told)) as (http, upstream):
+        http.headers = httpx.Headers([*http.headers.raw, (b"x-request-id", "漢".encode())])
+        for response in (await http.get("/v1/models"), await http.post(PATHS["openai"], json=request("openai"))):
+            assert response.status_code == 200
+            assert dict(response.headers.raw)[b"x-a"] == "漢".encode()
+            assert not told.keys() & set(response.headers) - {"x-a"}
+        assert all(b"x-request-id: " + "漢".encode() in each.lower() for each in upstream.requests)
+
+
 async def test_whoever_has_no_business_here_is_refused() -> None:
     asked = request("openai")
     refusals: list[tuple[str, int, dict[str, str], Any]] = [
@@ -164,6 +181,9 @@ async def test_keys() -> None:
     for upstream_url in ("ftp://a/v1", "http://key@a/v1", "http://a/v1?key=b", "a"):
         with pytest.raises(ValueError, match="upstream is a URL"):
             app(upstream_url)
+    for origin in ("*", "https://good.example/", "good.example"):
+        with pytest.raises(ValueError, match="origins are those of pages"):
+            app("http://a/v1", origins=[origin])
     with pytest.raises(ValueError, match="client_key is empty"):
         app("http://a/v1", client_key="")
 
@@ -219,6 +239,32 @@ async def test_a_client_that_leaves_closes_the_upstream_and_a_full_gateway_says_
             await held.disconnected.wait()
             while "running 0" not in (await http.get("/metrics")).text:
                 await anyio.lowlevel.checkpoint()
+
+
+async def test_a_slow_client_slows_the_upstream() -> None:
+    """What nobody takes is not read: of 200 MB a few stand in buffers."""
+    sent = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal sent
+        for sent in range(3200):  # noqa: B007  # counted
+            yield b"x" * 65536
+
+    async with Loopback() as upstream:
+        upstream._script = pieces()  # type: ignore[assignment]  # a list would be made at once
+        exchange = Exchange(stuck=10)
+        exchange.scope |= {"path": "/v1/models", "headers": [(b"host", b"localhost")]}
+        async with anyio.create_task_group() as group:
+            gateway: Any = app(f"{upstream.url}v1")
+            group.start_soon(gateway, exchange.scope, exchange.receive, exchange.send)
+            await exchange.has_sent(10)
+            before = -1
+            while before != sent:
+                before = sent
+                for _ in range(20):
+                    await anyio.wait_all_tasks_blocked()
+            assert sent < 800
+            exchange.gone.set()
 
 
 async def test_answers_end_with_the_server_or_their_time() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
-from streamtools.gateway import Exchange, ToolCallTransport
+from streamtools.gateway import Exchange, Rewrite, ToolCallTransport
 from tests.support.gateway import CLIENTS, answer, begin, collect, request
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n</tool_call>'
@@ -98,17 +99,22 @@ def test_what_the_model_is_asked() -> None:
         assert not each.keys() & {"messages", "tools", "tool_choice"}
 
 
-def test_what_the_way_cannot_carry_takes_the_other() -> None:
+def test_what_the_way_cannot_carry_takes_the_other_which_is_said_once() -> None:
     image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}]
-    for more in ({"response_format": {"type": "json_object"}}, {"n": 2}, {"messages": image}):
-        exchange = ask("openai", "vllm", **more)
-        assert exchange.request is not None
-        assert exchange.request.endpoint == "chat/completions", more
-    exchange = ask("openai", "llama.cpp")
-    exchange.begin(404, [])
-    assert exchange.close() == b""
-    assert exchange.request is not None
-    assert exchange.request.endpoint == "chat/completions"
+    rewrite = Rewrite(mode="auto", upstream="llama.cpp")
+    with capture_logs() as logs:
+        for _ in range(2):
+            for more in ({"response_format": {"type": "json_object"}}, {"n": 2}, {"messages": image}):
+                body = request("openai", model=MODEL, **more)
+                exchange = rewrite.begin("openai", json.dumps(body).encode())
+                assert exchange.request is not None
+                assert exchange.request.endpoint == "chat/completions", more
+            exchange = rewrite.begin("openai", json.dumps(request("openai", model=MODEL)).encode())
+            exchange.begin(404, [])
+            assert exchange.close() == b""
+            assert exchange.request is not None
+            assert exchange.request.endpoint == "chat/completions"
+    assert ["response_format", "n", "content", "status 404"] == [each["reason"] for each in logs]
 
 
 def test_servers_that_refuse_or_tell_nothing() -> None:

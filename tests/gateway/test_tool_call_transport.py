@@ -193,6 +193,27 @@ def test_what_is_asked_of_a_transport_of_one_s_own() -> None:
     assert json.loads(asked[0].content)["stream"] is False
 
 
+async def test_headers_pass_whatever_bytes_they_are() -> None:
+    async with Loopback([TOLD], headers={"x-a": "漢"}) as provider, client() as http:
+        asked = httpx.Headers([(b"x-b", "漢".encode())])
+        response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"), headers=asked)
+    assert dict(response.headers.raw)[b"x-a"] == "漢".encode()
+    assert b"x-b: " + "漢".encode() in provider.requests[0].lower()
+
+
+async def test_a_transport_may_have_read_what_it_answers_with() -> None:
+    class Looks(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            response = await super().handle_async_request(request)
+            await response.aread()
+            return response
+
+    async with Loopback([TOLD]) as provider, client(inner=Looks()) as http:
+        with anyio.fail_after(5):
+            response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"))
+    assert collect("openai", response.content).finish == "tool_calls"
+
+
 def test_a_transport_of_another_kind_is_refused() -> None:
     http = httpx.Client(transport=ToolCallTransport(httpx.AsyncHTTPTransport()))
     with pytest.raises(TypeError, match="AsyncHTTPTransport has no handle_request"):

@@ -35,7 +35,9 @@ from streamtools.parsing.text_guard import TextGuard
 from streamtools.rules import Rule
 from streamtools.rules.matcher import Matcher
 from streamtools.testing.laws import cut
+from tests.machine.test_machine_laws import options as machine_options
 from tests.machine.test_machine_laws import run
+from tests.machine.test_machine_laws import sources as machine_sources
 
 CALL = '###:{"name": "now", "arguments": {"a": "b"}}'
 SECRET = re.compile("s[ecr]{1,4}et|top ?s[ecr]{1,4}et")
@@ -282,6 +284,16 @@ def test_native_reasoning_and_calls_end_a_match() -> None:
     assert ["a sec", "hm", "ret sec", "ret"] == [
         event.text for event in coalesce(events) if isinstance(event, Text | Reasoning)
     ]
+
+
+@given(machine_sources, machine_options, st.booleans())
+def test_a_run_with_rules_is_in_order(given: list[SourceEvent], chosen: Any, cancel: bool) -> None:
+    """Whatever comes, with rules that end it, or none of its text."""
+    ends = [rules.stop(re.compile(r"[a-f]\b")), rules.fail(re.compile(r"(?:H|```)(?!x)")), rules.remove("name")]
+    for found in ([*RULES, *ends[2:]], ends):
+        events = run(given, text_rules=found, cancel=cancel, **chosen)
+        outputs.validate(events)
+        assert "name" not in "".join(event.text for event in events if isinstance(event, Text))
 
 
 @tool

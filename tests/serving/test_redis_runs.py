@@ -98,9 +98,9 @@ async def test_a_run_is_stopped_elsewhere(server: RedisServer, prefix: str) -> N
             rest = await read(events)
         assert isinstance(rest[-1], Done)
         assert "cancelled" == rest[-1].reason
-        assert run.ended
         assert found.ended
         assert "cancelled" == found.result.reason
+        assert found.result == await run.wait()
 
 
 async def test_calls_are_decided_about_elsewhere(server: RedisServer, prefix: str) -> None:

@@ -19,9 +19,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope
 
 from streamtools.events import Done, Raw, Start, UIEvent
-from streamtools.outputs.asgi import DurableStreamResponse
+from streamtools.outputs.asgi import DurableStreamResponse, EventStreamResponse
 from streamtools.runs import Run, Runs
 
 _SAFE = {"x-content-type-options": "nosniff", "cross-origin-resource-policy": "cross-origin"}
@@ -64,10 +65,12 @@ class Bytes(DurableStreamResponse):
         joined = b"".join(messages)
         return base64.b64encode(joined) if self._is_live and not self._kind.startswith("text/") else joined
 
-    def _live_headers(self) -> dict[str, str]:
-        self._is_live = True
-        is_text = self._kind == "application/json" or self._kind.startswith("text/")
-        return {} if is_text else {"stream-sse-data-encoding": "base64"}
+    async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
+        answer = await super()._answer(scope, receive)
+        self._is_live = isinstance(answer, EventStreamResponse)
+        if isinstance(answer, EventStreamResponse) and not self._kind.startswith(("text/", "application/json")):
+            answer.headers["stream-sse-data-encoding"] = "base64"
+        return answer
 
 
 class DurableServer:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 
@@ -34,6 +35,14 @@ class _ForgetsWhoHolds(MemoryLedger):
 
 class _HasNoFence(MemoryLedger):
     async def fence(self, scope: str, epoch: int) -> None: ...
+
+
+class _LooksFirstAndWritesLater(MemoryLedger):
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+        self._raise(scope, claim.epoch, 0.0)
+        await anyio.lowlevel.checkpoint()
+        epoch, _ = self._epochs.get(scope, (0, 0.0))
+        return await super().begin(scope, call, replace(claim, epoch=epoch))
 
 
 class _RefusesAtTheFenceOnly(MemoryLedger):
@@ -85,6 +94,7 @@ FAULTS: list[tuple[type[MemoryLedger], str]] = [
     (_BeginsAgain, "A call begins once"),
     (_ForgetsWhoHolds, "While its holder comes back"),
     (_HasNoFence, "Nothing begins under an older epoch"),
+    (_LooksFirstAndWritesLater, "Where calls begin while a run is taken over"),
     (_RefusesAtTheFenceOnly, "Nothing begins under an older epoch"),
     (_OverwritesOutcomes, "A call begins once"),
     (_LetsAnybodyLeave, "While its holder comes back"),

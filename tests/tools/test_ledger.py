@@ -24,7 +24,7 @@ from streamtools.calls import ToolCall
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.testing import assert_ledger_laws
 from streamtools.testing.ledger_laws import MakeLedger
-from streamtools.tools import CallLedger, Claim, MemoryLedger, PostgresLedger, SQLiteLedger
+from streamtools.tools import CallLedger, Claim, MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger
 from streamtools.tools.ledger import ON_NO_TERMS, Entry
 from tests.support.cases import cases
 from tests.support.postgres import PostgresServer
@@ -36,7 +36,9 @@ CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="nativ
 DONE = ToolOutcome(call=CALL, result={"paid": True}, text='{"paid":true}', error=None, message=None, elapsed=0.5)
 
 
-@pytest.fixture(params=["memory", "file", pytest.param("postgres", marks=pytest.mark.servers)])
+@pytest.fixture(
+    params=["memory", "file", *(pytest.param(each, marks=pytest.mark.servers) for each in ("postgres", "redis"))]
+)
 def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
     """Each kind of ledger, made anew each time."""
     numbers = count()
@@ -51,6 +53,11 @@ def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
                 yield file
                 file.close()
                 file.close()
+            case "redis":
+                async with RedisLedger(
+                    request.getfixturevalue("redis").url, prefix=f"{request.node.name} {next(numbers)}", clock=clock
+                ) as redis:
+                    yield redis
             case _:
                 server: PostgresServer = request.getfixturevalue("postgres")
                 schema = f"{request.node.name} {next(numbers)}"
@@ -180,7 +187,7 @@ async def test_an_end_that_cannot_be_written_down() -> None:
 # Crashes.
 
 _PROCESS = """
-import os, sys
+import contextlib, os, sys
 import anyio
 from streamtools import ToolStream, sources
 from streamtools.events import NativeToolCall, ProviderCompleted
@@ -216,12 +223,13 @@ async def main():
     call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
     source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
     ledger = Dying(where, lease=0.2)
-    async with ToolStream(source, tools=[pay], ledger=ledger, run_id=place) as events:
+    async with (
+        ledger if hasattr(ledger, "__aenter__") else contextlib.nullcontext(),
+        ToolStream(source, tools=[pay], ledger=ledger, run_id=place) as events,
+    ):
         async for event in events:
             if event.type in ("executed", "error"):
                 print(event.type, getattr(event, "code", ""), flush=True)
-    if hasattr(ledger, "aclose"):
-        await ledger.aclose()
 
 for place in places:
     diary = place + ".diary"
@@ -243,10 +251,13 @@ KILLED = {
 """Where a process dies: how often there is an effect in the end, and what the next process tells."""
 
 
-@pytest.mark.parametrize("kind", ["SQLiteLedger", pytest.param("PostgresLedger", marks=pytest.mark.servers)])
+@pytest.mark.parametrize(
+    "kind",
+    ["SQLiteLedger", *(pytest.param(each, marks=pytest.mark.servers) for each in ("PostgresLedger", "RedisLedger"))],
+)
 def test_a_process_that_is_killed(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     """Wherever it dies, who takes the run up again causes no second effect, and tells what nobody knows."""
-    where = "calls" if kind == "SQLiteLedger" else request.getfixturevalue("postgres").url
+    where = "calls" if kind == "SQLiteLedger" else request.getfixturevalue(kind.removesuffix("Ledger").lower()).url
     command = [sys.executable, "-c", _PROCESS, kind, where, *KILLED]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60, text=True)

@@ -39,7 +39,7 @@ LAZY = {
         "read_messages",
         "write_messages",
     },
-    "streamtools.tools": {"PostgresLedger", "SQLiteLedger"},
+    "streamtools.tools": {"PostgresLedger", "RedisLedger", "SQLiteLedger"},
 }
 """Public names that are loaded when they are used, by their packages."""
 

@@ -54,13 +54,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
-        *("conversation", "conversation.models", "outputs", "recording"),
+        *("rules", "conversation", "conversation.models", "outputs", "recording"),
         "gateway.service",  # the door hands out `app`
     },
     "gateway.counters": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving"},
     "gateway.service": {
-        *("parsing", "conversation", "outputs", "recording", "serving"),
+        *("rules", "parsing", "conversation", "outputs", "recording", "serving"),
         *("gateway", "gateway.counters", "gateway.delivery"),
     },
     "runs": {"serving", "stream"},
@@ -108,7 +108,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette", "structlog"},
-    "gateway": {"msgspec"},
+    "gateway": {"msgspec", "structlog"},
     "gateway.counters": (),
     "gateway.delivery": {"anyio", "httpx", "starlette"},
     "gateway.service": {"httpx", "msgspec", "starlette"},
@@ -146,7 +146,7 @@ RIM = {
     *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream", "typed_output")),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
-    *("tools.postgres_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
+    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 

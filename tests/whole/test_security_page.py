@@ -18,7 +18,7 @@ from streamtools.outputs.asgi import event_stream_response, read_body, serve_web
 from streamtools.runs import MemoryEventLog, Runs
 from streamtools.serving.requests import IN_THREAD
 from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
-from streamtools.tools import MemoryLedger, PostgresLedger, SQLiteLedger, Tool, mcp
+from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, Tool, mcp
 from tests.security.test_s10_template_tokens import FAMILIES
 from tests.support.readme import ROOT, read_blocks, read_tables, write_table
 from tests.whole.test_readme import names, normal, run_code
@@ -75,13 +75,13 @@ def defaults_table() -> str:
         ("seconds that a call is kept there", default(MemoryLedger, "keep"), "`MemoryLedger(keep=…)`"),
         (
             "seconds that a call is kept in a file or database",
-            same(default(SQLiteLedger, "keep"), default(PostgresLedger, "keep")),
-            "`SQLiteLedger(keep=…)`, `PostgresLedger` too",
+            same(*(default(each, "keep") for each in (SQLiteLedger, PostgresLedger, RedisLedger))),
+            "`SQLiteLedger(keep=…)`, `PostgresLedger` and `RedisLedger` too",
         ),
         (
             "seconds until a dead owner is noticed",
-            same(default(SQLiteLedger, "lease"), default(PostgresLedger, "lease")),
-            "`SQLiteLedger(lease=…)`, `PostgresLedger` too",
+            same(*(default(each, "lease") for each in (SQLiteLedger, PostgresLedger, RedisLedger))),
+            "`SQLiteLedger(lease=…)`, `PostgresLedger` and `RedisLedger` too",
         ),
         (
             "connections of a ledger in PostgreSQL",
@@ -120,9 +120,9 @@ def defaults_table() -> str:
     )
 
 
-def same(value: Any, other: Any) -> Any:
-    """Return what both are."""
-    assert value == other
+def same(value: Any, *others: Any) -> Any:
+    """Return what all are."""
+    assert {value} == {value, *others}
     return value
 
 

@@ -154,8 +154,8 @@ class Server:
 
 def _told(lines: Iterable[str]) -> Told:
     """Return what the chunks of a completion tell."""
-    text, reasoning = "", ""
-    calls: dict[int, list[str]] = {}
+    text, reasoning = [], []
+    calls: dict[int, tuple[list[str], list[str]]] = {}  # names, the last of which counts, and arguments
     for line in lines:
         data = line.removeprefix("data:").strip()
         if not line.startswith("data:") or data == "[DONE]":
@@ -165,14 +165,15 @@ def _told(lines: Iterable[str]) -> Told:
             raise RuntimeError(f"the server says: {chunk['error']}")
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {}
-            text += delta.get("content") or ""
-            reasoning += delta.get("reasoning_content") or delta.get("reasoning") or ""
+            text.append(delta.get("content") or "")
+            reasoning.append(delta.get("reasoning_content") or delta.get("reasoning") or "")
             for each in delta.get("tool_calls") or ():
-                call = calls.setdefault(each.get("index", len(calls)), ["", ""])
+                names, arguments = calls.setdefault(each.get("index", len(calls)), ([""], []))
                 made = each.get("function") or {}
-                call[0] = made.get("name") or call[0]
-                call[1] += made.get("arguments") or ""
-    return Told(text, [(name, arguments) for name, arguments in calls.values()], reasoning)
+                names.append(made.get("name") or names[-1])
+                arguments.append(made.get("arguments") or "")
+    made_calls = [(names[-1], "".join(arguments)) for names, arguments in calls.values()]
+    return Told("".join(text), made_calls, "".join(reasoning))
 
 
 def _model_of(answers: Mapping[str, tuple[Sequence[str], str]]) -> type[BaseHTTPRequestHandler]:

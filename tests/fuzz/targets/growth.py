@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, partial
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from streamtools import Parser, StreamMachine, extract_tool_calls
+from streamtools import Parser, StreamMachine, extract_tool_calls, rules
 from streamtools.conversation.prompts import augment_system_prompt, few_shot
 from streamtools.errors import RecordingError, StreamToolsError, UnknownTool
 from streamtools.events import SourceEvent, UIEvent, read_source_event
@@ -43,6 +44,11 @@ from tests.recording.test_scrubbing import PLANTED
 from tests.support import event_streams
 
 _ANY = Limits(calls=10**6)
+RULES = [
+    *(rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(allow=["a.test"])),
+    rules.citations(),
+    rules.remove(re.compile(r"aab|a{1,40}b|(?<!b)a{3,9}(?=b)")),
+]
 _KINDS = ("native", "ai_sdk", "ag_ui", "openai", "responses", "anthropic")
 _ENCODERS = [[name for name in ENCODERS if name.startswith(kind)] for kind in _KINDS]
 _LEFT = ("ai_sdk 6", "ag_ui 1.0", "openai, with usage")  # encoders of a body whose `done` does not come
@@ -207,6 +213,12 @@ def _text(dialects: Any, size: int, parts: list[Any], **policies: Any) -> None:
     parser.close()
 
 
+def _met(parts: list[Any]) -> list[Any]:
+    """Have the states of the rules made, which is done once, and not for each text."""
+    _text((), 8, parts, text_rules=RULES)
+    return parts
+
+
 def _scrub(parts: list[Any]) -> None:
     scrubber = Scrubber(("tulip", "rose"))
     for piece in pieces("".join(parts).encode(), 64):
@@ -303,6 +315,29 @@ _GRAMMARS: dict[str, Grammar] = {
         ],
         [partial(_text, dialects, size) for dialects in ("auto", ("hash_marker", "tilde_fence")) for size in (8, 10**9)]
         + [partial(_text, "auto", 8, tools=[_F], calls_at="anywhere", reasoning="anywhere")],
+    ),
+    "rules": Grammar(
+        [
+            *(
+                "a",
+                "b",
+                "aab",
+                "sk-",
+                "@a.",
+                "4111 ",
+                "https://",
+                "[1]",
+                "###:{",
+                "<think>",
+                "</think>",
+                "`",
+                "\n",
+                LONG,
+            ),
+            '###:{"name": "f", "arguments": {"a": "aab"}}',
+        ],
+        [partial(_text, ("hash_marker",), size, text_rules=RULES, trim=size > 8) for size in (1, 8, 10**9)],
+        made=_met,
     ),
     "redaction": Grammar(
         [

@@ -1,0 +1,118 @@
+"""What a history has to keep, whatever went wrong; each check returns what does not hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from streamtools.errors import Code, EventOrderError
+from streamtools.events import Done, Error, Executed, Warning
+from streamtools.outputs import validate
+from tests.cluster.episode import LEASE, Fault, History
+
+_SLACK = 2.0  # seconds that what a fault has done may show after it, beside leases
+
+
+def check(history: History) -> list[str]:
+    """Return everything that does not hold."""
+    return [f"{name}: {each}" for name, rule in CHECKS.items() for each in rule(history)]
+
+
+def _readers(history: History) -> Iterator[str]:
+    """Each reader sees all of a run, once and in order; where the server has forgotten, once more after one resync."""
+    for reading in history.readings:
+        told = history.told.get(reading.run, [])
+        resyncs = [
+            at for at, event in enumerate(reading.events) if isinstance(event, Warning) and event.code == "resync"
+        ]
+        if len(resyncs) > (1 if history.everysec else 0):
+            yield f"{reading.run}: {len(resyncs)} resyncs"
+            continue
+        seen = reading.events[resyncs[0] + 1 :] if resyncs else reading.events
+        numbers = [event.seq for event in seen]
+        if numbers != list(range(1, len(numbers) + 1)):
+            yield f"{reading.run}: a reader saw {numbers}"
+        elif seen != told[: len(seen)]:
+            at = next(at for at, (a, b) in enumerate(zip([*seen, None], [*told, None], strict=False)) if a != b)
+            yield f"{reading.run}: a reader saw {seen[at : at + 1]} where {told[at : at + 1]} is written"
+
+
+def _ends(history: History) -> Iterator[str]:
+    """Each run has one end, which all its readers reach, and its events stand in order."""
+    for run in history.started:
+        told = history.told.get(run, [])
+        try:
+            validate(told)
+        except EventOrderError as error:
+            yield f"{run}: {error}"
+    for reading in history.readings:
+        if not reading.is_over:
+            last = reading.events[-1:] and reading.events[-1]
+            yield f"{reading.run}: a reader waits for ever behind {last}, in connection {reading.connections}"
+    for run in history.plans.keys() - history.started.keys():
+        yield f"{run}: it could not be started"
+
+
+def _effects(history: History) -> Iterator[str]:
+    """What a tool does is done once at most, once where the log says so, and never by a call that was not run."""
+    done = Counter(history.effects)
+    for run, count in done.items():
+        if count > 1:
+            yield f"{run}: its effect was had {count} times"
+    for run, told in history.told.items():
+        if any(isinstance(event, Executed) for event in told) and not done[run]:
+            yield f"{run}: it says that a tool has run, which has not"
+        if isinstance(told[-1:] and told[-1], Done) and told[-1].pending and done[run]:  # type: ignore[union-attr]
+            yield f"{run}: it says that nobody has run a call that was run"
+
+
+def _faults(history: History) -> Iterator[str]:
+    """What is unknown, and what failed, did so because of a fault at that time."""
+    for run, told in history.told.items():
+        for event in told:
+            if not isinstance(event, Error) or event.code not in (Code.OUTCOME_UNKNOWN, Code.STREAM_INTERRUPTED):
+                continue
+            if not any(fault.over > history.started[run] - _SLACK - LEASE for fault in _all_faults(history)):
+                yield f"{run}: {event.code} without a fault"
+
+
+def _asked(history: History) -> Iterator[str]:
+    """What was acknowledged has come to pass, and only a fault keeps a message from its owner."""
+    for asked in history.asked:
+        told = history.told.get(asked.run, [])
+        if asked.answer == "ok" and asked.kind == "stop" and not isinstance(told[-1:] and told[-1], Done):
+            yield f"{asked.run}: a stop was acknowledged, and it goes on"
+        if asked.answer == "ok" and asked.kind == "approve" and not _was_begun(history, asked.run):
+            yield f"{asked.run}: an approval was acknowledged, and nothing came of it"
+        if asked.answer.startswith("other"):
+            yield f"{asked.run}: {asked.kind} raised {asked.answer}"
+        if asked.answer.startswith("OwnerUnreachable"):
+            near = [f for f in _all_faults(history) if f.begun < asked.over and f.over > asked.begun - _SLACK - LEASE]
+            if not near:
+                yield f"{asked.run}: {asked.kind} did not reach its owner, without a fault ({asked.answer})"
+
+
+def _was_begun(history: History, run: str) -> bool:
+    told = history.told.get(run, [])
+    is_cut = isinstance(told[-1:] and told[-1], Done) and told[-1].reason in ("failed", "cancelled")  # type: ignore[union-attr]
+    return is_cut or any(event.type == "executing" for event in told)
+
+
+def _orphans(history: History) -> Iterator[str]:
+    """Nothing stays behind that no retention removes."""
+    return (f"{key} stays" for key in history.left)
+
+
+def _all_faults(history: History) -> list[Fault]:
+    return [*history.faults, *history.slow]
+
+
+CHECKS: dict[str, Callable[[History], Iterable[str]]] = {
+    "readers": _readers,
+    "ends": _ends,
+    "effects": _effects,
+    "faults": _faults,
+    "asked": _asked,
+    "orphans": _orphans,
+}
+"""By their names."""

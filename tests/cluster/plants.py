@@ -1,0 +1,69 @@
+"""Faults that are planted into the workers, to prove that the checks find them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamtools.serving import redis_scripts as scripts
+from streamtools.serving.redis_log import Tail
+from streamtools.serving.redis_process import RedisProcess
+
+_TOKEN = "kept[1] ~= token"
+
+
+def plant(name: str) -> None:
+    """Break this process."""
+    PLANTS[name]()
+
+
+def _no_fencing() -> None:
+    """Whoever drives a run writes into it, whether it is still its own or not."""
+    renew = scripts.RENEW
+    vars(scripts)["APPEND"] = _replaced(scripts.APPEND, (_TOKEN, "false"), ("first <= tonumber(kept[2])", "false"))
+    vars(scripts)["END"] = _replaced(scripts.END, ("kept[1] ~= ARGV[1] or seq <= tonumber(kept[2])", "false"))
+    vars(scripts)["RENEW"] = _replaced(renew, ("redis.call('HGET', meta, 'token') == token", "true"))
+
+
+def _lease_without_epoch() -> None:
+    """A token is the same for all owners that a run has."""
+    Tail.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
+    vars(scripts)["CLAIM"] = _replaced(
+        scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'since', last", "'1:owner', 'since', 0")
+    )
+
+
+def _duplicate_append() -> None:
+    """What was sent twice, because its answer was lost, is written twice."""
+    append = scripts.APPEND
+    vars(scripts)["APPEND"] = _replaced(
+        append, ("first + i - 1", "last + i"), ("last, first + count - 1", "0, last + count")
+    )
+
+
+def _lost_message() -> None:
+    """Every third message to a process is lost."""
+    take, count = RedisProcess._take, 0
+
+    def lossy(self: RedisProcess, message: dict[str, Any]) -> None:
+        nonlocal count
+        count += message["kind"] in ("stop", "decide")
+        if message["kind"] not in ("stop", "decide") or count % 3:
+            take(self, message)
+
+    RedisProcess._take = lossy  # type: ignore[method-assign]
+
+
+def _replaced(script: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert old in script, old
+        script = script.replace(old, new)
+    return script
+
+
+PLANTS = {
+    "no-fencing": _no_fencing,
+    "lease-without-epoch": _lease_without_epoch,
+    "duplicate-append": _duplicate_append,
+    "lost-message": _lost_message,
+}
+"""By their names."""

@@ -1,0 +1,144 @@
+"""A worker process: runs over the shared store, behind a socket that takes one request of JSON a connection."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from streamtools import ToolStream, sources
+from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound
+from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
+from streamtools.runs import RedisStore, Runs
+from streamtools.tools import SQLiteLedger, Tool
+from tests.cluster import plants
+
+OWNER = "ann"
+
+
+class Plan(msgspec.Struct):
+    """What a run says and does; `seconds` are between two texts, and of its tool."""
+
+    id: str
+    texts: int
+    seconds: float
+    call: str | None = None  # "pay", or "sign", which waits for approval
+
+
+class Setting(msgspec.Struct):
+    """What a worker is told."""
+
+    url: str
+    folder: str
+    lease: float
+    keep: float
+    backend: str
+    plant: str | None = None
+
+
+def work(listening: socket.socket, setting: Setting) -> None:
+    """Serve until the process is killed."""
+    log = (Path(setting.folder) / f"worker-{os.getpid()}.log").open("a", buffering=1)
+    os.dup2(log.fileno(), sys.stderr.fileno())
+    structlog.configure(
+        processors=[structlog.processors.TimeStamper("iso"), structlog.dev.ConsoleRenderer(colors=False)],
+        logger_factory=structlog.PrintLoggerFactory(log),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )
+    if setting.plant is not None:
+        plants.plant(setting.plant)
+    anyio.run(_serve, listening, setting, backend=setting.backend)
+
+
+async def _serve(listening: socket.socket, setting: Setting) -> None:
+    folder = Path(setting.folder)
+    ledger = SQLiteLedger(folder / "ledger.db", lease=2 * setting.lease)
+    store = RedisStore(setting.url, lease=setting.lease, keep=setting.keep, ledger=ledger)
+    async with anyio.create_task_group() as group, Runs(store, grace=1.0) as runs:
+        group.start_soon(_note_stalls, folder / "stalls", setting.lease / 4)
+        server = _Worker(runs, folder, ledger)
+        listener = await anyio.abc.SocketListener.from_socket(listening)
+        await listener.serve(server.answer)
+
+
+async def _note_stalls(path: Path, most: float) -> None:
+    """Write down when this process was not run for a while: its leases may have expired."""
+    last = time.monotonic()
+    while True:
+        await anyio.sleep(0.02)
+        now = time.monotonic()
+        if now - last > most:
+            with path.open("a") as file:
+                file.write(f"{last} {now}\n")
+        last = time.monotonic()
+
+
+class _Worker:
+    def __init__(self, runs: Runs, folder: Path, ledger: SQLiteLedger) -> None:
+        self._runs = runs
+        self._folder = folder
+        self._ledger = ledger
+
+    async def answer(self, client: SocketStream) -> None:
+        async with client:
+            try:
+                request = msgspec.json.decode(await BufferedByteReceiveStream(client).receive_until(b"\n", 1 << 16))
+                async for line in self._lines(request):
+                    await client.send(msgspec.json.encode(line) + b"\n")
+            except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
+                pass
+
+    async def _lines(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        try:
+            if request["do"] == "start":
+                await self._runs.start(self._stream(msgspec.convert(request["plan"], Plan)), owner=OWNER)
+            else:
+                run = await self._runs.find(request["run"], owner=OWNER)
+                match request["do"]:  # `find` does no more
+                    case "read":
+                        async for event in run.attach(request["after"]):
+                            yield {"event": msgspec.to_builtins(event)}
+                    case "stop":
+                        await run.stop()
+                    case "approve":
+                        await run.approve(request["call"])
+            yield {"ok": True}
+        except (RunNotFound, DecisionRefused, OwnerUnreachable) as error:
+            yield {"fault": type(error).__name__, "why": str(error)}
+        except Exception as error:
+            yield {"fault": "other", "why": repr(error)}
+
+    def _stream(self, plan: Plan) -> ToolStream:
+        async def pay(key: str) -> str:
+            """Do something that cannot be undone."""
+            with (self._folder / "effects").open("a") as file:
+                file.write(f"{key}\n")
+            await anyio.sleep(plan.seconds)
+            return f"paid {key}"
+
+        tools = [Tool(pay), Tool(pay, name="sign", requires_approval=True)]
+        return ToolStream(
+            sources.events(_say(plan)), tools=tools, run_id=plan.id, ledger=self._ledger, ask="now", decision_timeout=60
+        )
+
+
+async def _say(plan: Plan) -> AsyncIterator[SourceEvent]:
+    dice = random.Random(plan.id)
+    for number in range(plan.texts):
+        yield TextDelta(f"{number} " + "x" * dice.randrange(40))
+        await anyio.sleep(plan.seconds * dice.random())
+    if plan.call is not None:
+        yield NativeToolCall("0", plan.call, {"key": plan.id}, f"call-{plan.id}")
+    yield ProviderCompleted(finish_reason="tool_calls" if plan.call else "stop")
