@@ -127,7 +127,9 @@ class PairedEncoder(ABC):
                 return self._finish(event)
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Raw() | events.Markup():
                 return b""
-            case events.Matched() | events.Partial():  # the text says it, too
+            case events.Partial():
+                return self._begin() + self._write_partial(event)
+            case events.Matched():
                 return b""
             case events.StepSuperseded():  # responses refuse such runs, whose readers cannot take back what they show
                 return b""
@@ -279,6 +281,10 @@ class PairedEncoder(ABC):
 
     def _write_question(self, call: ToolCall) -> bytes:
         """Return what asks for the approval of a call, which has been sent; nothing where the end of the run asks."""
+        return b""
+
+    def _write_partial(self, partial: events.Partial) -> bytes:
+        """Return what was added to the value that the text is, for readers that have a place for it."""
         return b""
 
     @abstractmethod

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.events import Call, Done, Error, Start, UIEvent, Usage
+from streamtools.events import Call, Done, Error, Partial, Start, UIEvent, Usage
 from streamtools.outputs.encoder import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
 from streamtools.outputs.protected import Protected, of_call
@@ -130,6 +130,10 @@ class AISDKEncoder(PairedEncoder):
         if self._target < 6:  # it knows none
             return b""
         return encode_part("tool-approval-request", approvalId=call.id, toolCallId=call.id)
+
+    def _write_partial(self, partial: Partial) -> bytes:
+        data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
+        return encode_part("data-partial", data=data, transient=True)  # for `onData`; the message holds the text
 
     def _write_progress(self, known: KnownCall, data: Any) -> bytes:
         if self._preliminary:

@@ -187,9 +187,7 @@ class Parser:
 
     @property
     def stopped(self) -> bool:
-        """Whether `after_call="stop"` has met text behind a call, or a rule what ends the answer; nothing that comes
-        later is read.
-        """
+        """Whether text behind a call (`after_call="stop"`) or a rule has ended the answer: nothing later is read."""
         return self._visible.stopped
 
     @property

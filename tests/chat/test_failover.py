@@ -157,14 +157,15 @@ def get_weather(city: str) -> str:
     return f"rain in {city}"
 
 
-async def test_every_byte_of_a_stream_over_a_network() -> None:
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.deep)])
+async def test_every_byte_of_a_stream_over_a_network(step: int) -> None:
     """Wherever the connection breaks, the reader has the whole text once, and the call runs once."""
     pieces = [WHOLE[at : at + 5] for at in range(0, len(WHOLE), 5)]
     body = lines(*pieces) + chunk(finish="stop") + DONE
     second = GoesOn(WHOLE, prefill="vllm")
     end = len(lines(*pieces))
 
-    for cut in range(0, end, 11):
+    for cut in range(0, end, step):
         async with Loopback([body[:cut]] if cut else [], drop=True) as server:
             first = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
             stream = chat(Fallback(first, second), ASK, tools=[get_weather], dialects=["tilde_fence"], max_steps=1)
@@ -191,9 +192,10 @@ class Again(ScriptedModel):
 
 
 @ONE_LOOP
+@pytest.mark.parametrize("most", [10, pytest.param(1000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("prefill", ["vllm", None])
 @pytest.mark.parametrize("name", [each for each in shipped() if each != "cut-call"])
-async def test_every_cut_of_every_recording(name: str, prefill: str | None) -> None:
+async def test_every_cut_of_every_recording(name: str, prefill: str | None, most: int) -> None:
     """Nothing is shown twice and nothing is lost, whoever goes on and however; no call is made twice."""
     body = read_recording(shipped()[name]).data
     events = [event for event in read(body) if isinstance(event, TextDelta)]
@@ -201,7 +203,7 @@ async def test_every_cut_of_every_recording(name: str, prefill: str | None) -> N
     whole = parse(raw)
     frames = [at + 2 for at in range(len(body)) if body[at : at + 2] == b"\n\n"]
 
-    for cut in frames[:: max(1, len(frames) // 10)]:
+    for cut in frames[:: max(1, len(frames) // most)]:
         first = ScriptedModel([[body[:cut], LOST]], format="openai")
         stream = chat(Fallback(first, Again(raw, prefill)), ASK, tools=[get_weather], max_steps=1)
         await told(stream)
@@ -346,49 +348,3 @@ def test_values_that_are_not_allowed(wrong: dict[str, Any]) -> None:
     """The message says which value it is."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Fallback(ScriptedModel([]), **wrong)
-
-
-# Hedging.
-
-
-@pytest.mark.parametrize("hedge", [0.01, True])
-async def test_a_second_model_is_asked_when_the_first_is_silent(hedge: bool | float) -> None:
-    """The one that begins first answers; the request of the other is closed, and nothing of it is seen."""
-    async with Loopback(hold=True) as server:
-        first = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
-        fallback = Fallback(first, ScriptedModel(["Hello"], name="two"), hedge=hedge)
-        fallback.circuits[0].waits.extend([0.01] * 20)
-        stream = chat(fallback, ASK)
-        events = await told(stream)
-        await server.disconnected.wait()
-
-    assert text_of(events) == "Hello"
-    assert stream.result.reason == "finished"
-    assert not stream.result.warnings
-    assert len(fallback.circuits[1].waits) == 1
-
-
-async def test_a_race_that_the_first_wins() -> None:
-    """Nobody else is asked; nor is one where it fails at once, before the ordinary failover."""
-    second = ScriptedModel(["never"])
-    quick = Fallback(ScriptedModel(["Hello"]), second, hedge=1000.0)
-    assert text_of(await told(chat(quick, ASK))) == "Hello"
-    assert second.left == 1
-
-    failing = Fallback(ScriptedModel([LOST]), ScriptedModel(["Hello"]), hedge=1000.0)
-    assert text_of(await told(chat(failing, ASK))) == "Hello"
-
-    unknown = Fallback(ScriptedModel(["Hello"]), second, hedge=True)  # nothing is known of its times
-    assert text_of(await told(chat(unknown, ASK))) == "Hello"
-    assert second.left == 1
-
-
-async def test_both_of_a_race_fail() -> None:
-    """Then the next is asked, and the faults of callers are raised as they are."""
-    async with Loopback(hold=True) as server:
-        first = OpenAIChat("one", base_url=server.url, api_key="", retries=0, timeout=Timeouts(first_byte=0.1))
-        third = ScriptedModel(["Hello"])
-        assert text_of(await told(chat(Fallback(first, ScriptedModel([LOST]), third, hedge=0.01), ASK))) == "Hello"
-        slow = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
-        with pytest.raises(LookupError):
-            await told(chat(Fallback(slow, ScriptedModel([]), hedge=0.01), ASK))

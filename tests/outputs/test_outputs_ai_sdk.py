@@ -21,6 +21,7 @@ from streamtools.events import (
     Executing,
     FollowUp,
     Markup,
+    Partial,
     Progress,
     Raw,
     Reasoning,
@@ -234,6 +235,19 @@ def test_a_call_of_which_the_reader_has_not_heard() -> None:
 def test_what_is_for_developers_is_not_sent() -> None:
     """A client would not know the parts."""
     assert [] == parts(Warning(Code.NEAR_MISS, "w"), FollowUp([]), Raw({"a": 1}), Markup("<x>"), Thinking(True))
+
+
+def test_a_value_that_grows() -> None:
+    """What was added comes beside the text, for `onData` alone: the message has the text."""
+    added: list[UIEvent] = [Text('{"a'), Partial([], {}), Text('": null'), Partial(["a"], None, True)]
+    data = [part for part in parts(*added) if part["type"] == "data-partial"]
+
+    assert [each["data"]["path"] for each in data] == [[], ["a"]]
+    assert data[1] == {
+        "type": "data-partial",
+        "data": {"path": ["a"], "value": None, "complete": True},
+        "transient": True,
+    }
 
 
 def test_a_call_that_waits_for_approval() -> None:

@@ -31,6 +31,7 @@ _PARTS: dict[str, tuple[set[str], set[str]]] = {  # the members that each type h
     "tool-output-available": ({"toolCallId", "output"}, {"dynamic", "preliminary"}),
     "tool-output-error": ({"toolCallId", "errorText"}, {"dynamic"}),
     "data-tool-progress": ({"id", "data"}, set()),
+    "data-partial": ({"data", "transient"}, set()),
     "message-metadata": ({"messageMetadata"}, set()),
     "error": ({"errorText"}, set()),
     "abort": (set(), {"reason"}),

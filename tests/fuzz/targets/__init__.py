@@ -8,7 +8,19 @@ from functools import partial
 from streamtools.parsing.dialects import DEFAULT_DIALECTS
 from streamtools.sources import ADAPTERS
 from tests.fuzz.target import Target
-from tests.fuzz.targets import decisions, dialects, foreign, frames, gateway, growth, machine, recordings, sources, told
+from tests.fuzz.targets import (
+    decisions,
+    dialects,
+    foreign,
+    frames,
+    gateway,
+    growth,
+    machine,
+    recordings,
+    sources,
+    told,
+    values,
+)
 from tests.support.variants import KNOWN
 
 _FIRST = ("frames", "machine", "decisions", *(f"dialect:{each}" for each in DEFAULT_DIALECTS))
@@ -24,6 +36,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **told.MAKE,
     **gateway.MAKE,
     **recordings.MAKE,
+    **values.MAKE,
     **growth.MAKE,
     **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in DEFAULT_DIALECTS},
 }
