@@ -61,12 +61,12 @@ class Consumer:
         """Read to the end."""
         async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
             async for event in self._stream:
-                self._take(event)
+                await self._take(event)
 
     async def _break(self) -> None:
         async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
             async for event in self._stream:
-                self._take(event)
+                await self._take(event)
                 if self._is_time("break"):
                     break
 
@@ -74,7 +74,7 @@ class Consumer:
         async def read() -> None:
             async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
                 async for event in self._stream:
-                    self._take(event)
+                    await self._take(event)
                     if self._is_time("raise"):
                         raise Leaving
 
@@ -86,7 +86,7 @@ class Consumer:
         with anyio.CancelScope() as scope:
             async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
                 async for event in self._stream:
-                    self._take(event)
+                    await self._take(event)
                     if self._is_time("cancel"):
                         scope.cancel()
 
@@ -115,7 +115,7 @@ class Consumer:
             self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream,
         ):
             async for event in self._stream:
-                self._take(event)
+                await self._take(event)
                 if self._is_time("aclose"):
                     group.start_soon(self._stream.aclose)
 
@@ -130,14 +130,14 @@ class Consumer:
                     except StopAsyncIteration:
                         going = False
                     else:
-                        self._take(event)
+                        await self._take(event)
 
     async def _read_elsewhere(self) -> None:
         """Have two other tasks read it, one after the other."""
 
         async def read(events: ToolStream, most: int) -> None:
             async for event in events:
-                self._take(event)
+                await self._take(event)
                 most -= 1
                 if not most:
                     break
@@ -151,15 +151,15 @@ class Consumer:
         """Take a while for each event, at first."""
         async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
             async for event in self._stream:
-                self._take(event)
+                await self._take(event)
                 if self._witness.count < self._leaves_at:
                     await anyio.sleep(self._rng.random() * self._house.life / _EVENTS)
 
-    def _take(self, event: UIEvent) -> None:
+    async def _take(self, event: UIEvent) -> None:
         assert self._stream is not None
         self._witness.feed(event)
         if self._asks:
-            decide(self._stream, event, late=self._left is not None)
+            await decide(self._stream, event, late=self._left is not None)
 
     def _is_time(self, way: str) -> bool:
         """Return whether it is time to leave in this way, once."""

@@ -67,7 +67,7 @@ class _Follower:
             async for event in events:
                 self.witness.feed(event)
                 if decides:
-                    decide(self._run, event, late=self.stopped)
+                    await decide(self._run, event, late=self.stopped)
                 if self._stops_at is not None and self.witness.count >= self._stops_at:
                     self._stops_at, self.stopped = None, True
                     group.start_soon(self._run.stop)

@@ -93,15 +93,17 @@ class House:
                     self.open -= 1
 
 
-def decide(asking: ToolStream | Run, event: UIEvent, *, late: bool) -> None:
+async def decide(asking: ToolStream | Run, event: UIEvent, *, late: bool) -> None:
     """Allow a call or deny it, if the event asks for that; `late` is somebody whose word may come too late."""
     if not isinstance(event, ApprovalRequested):
         return
     try:
-        if allowed(event.call.arguments):
-            asking.approve(event.call.id, digest=event.digest)
+        if not allowed(event.call.arguments):
+            said = asking.deny(event.call.id, "too much")
         else:
-            asking.deny(event.call.id, "too much")
+            said = asking.approve(event.call.id, digest=event.digest)
+        if said is not None:  # a run's may be on its way to another process
+            await said
     except DecisionRefused:
         if not late:
             raise

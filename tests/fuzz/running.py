@@ -28,7 +28,7 @@ LONGEST = 2048
 GROWTH = 64
 """MiB by which a process may grow while a target is fuzzed, behind its seeds; what an engine keeps is bounded."""
 
-_PATIENCE = 20.0  # seconds of processor time for one input: thousands of times what one takes
+_PATIENCE = 40.0  # seconds of processor time for one input: thousands of times what one takes
 
 
 class TooLong(Exception):

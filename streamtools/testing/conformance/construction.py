@@ -254,10 +254,11 @@ def _malformed(writer: _Writer) -> Iterator[Rule]:
     if not _embeds_json(writer):
         return
     good = compact({"city": "x"})
+    in_text = "invalid_arguments" if writer.dialect.id == "cwm_tool" else "invalid_json"  # its content may be text, too
     for bad, code in {
         '{"city":}': "invalid_json",
         '{"city":"x" "days":1}': "invalid_json",
-        "{city}": "invalid_json",
+        "{city}": in_text,
         '{"days":NaN}': "not_a_number",
         '{"city":"x","city":"y"}': "duplicate_key",
     }.items():
