@@ -78,6 +78,7 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     warnings: list[Warning] = []
     pending: list[ToolCall] = []
     usage: Usage | None = None
+    usage_by_model: dict[str, Usage] = {}
     reason: DoneReason | None = None
     finish_reason: str | None = None
     conversation_id: str | None = None
@@ -91,8 +92,8 @@ class _Stored(msgspec.Struct, omit_defaults=True):
 
 
 _PLAIN = (
-    *("text", "reasoning", "calls", "outcomes", "errors", "warnings", "pending", "usage", "reason", "finish_reason"),
-    *("conversation_id", "response_id", "model", "resumed"),
+    *("text", "reasoning", "calls", "outcomes", "errors", "warnings", "pending", "usage", "usage_by_model", "reason"),
+    *("finish_reason", "conversation_id", "response_id", "model", "resumed"),
 )
 _encode = msgspec.json.Encoder(enc_hook=repr).encode  # what is no JSON came from a handler that is none of ours
 _decode = msgspec.json.Decoder(_Stored).decode
