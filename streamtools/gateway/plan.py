@@ -89,11 +89,10 @@ def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
     if isinstance(message, User):
         content = message.content
         if isinstance(content, str):
-            return User(neutralise(content, dialects))
+            return replace(message, content=neutralise(content, dialects))
         told = [(each, each.get("text")) for each in content]
-        return User(
-            [each | {"text": neutralise(text, dialects)} if isinstance(text, str) else each for each, text in told]
-        )
+        parts = [each | {"text": neutralise(text, dialects)} if isinstance(text, str) else each for each, text in told]
+        return replace(message, content=parts)
     if isinstance(message, Assistant):
         said = (
             each._replace(text=neutralise(each.text, dialects))

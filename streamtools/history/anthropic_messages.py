@@ -32,6 +32,11 @@ _CONTAINER = "container"  # of an item that is no block
 _BESIDE = ("cache_control", "transformations", "context", "citations")  # an image or a document
 
 
+def is_change(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a message of the system's changes tools or settings from here on: it says nothing, and stays."""
+    return "output_config" in message or any(each.get("type") in ("tool_addition", "tool_removal") for each in parts)
+
+
 def read_block(part: Mapping[str, Any], said: Draft) -> None:
     """Add a block of an assistant's message."""
     if part.get("type") != "thinking" or "signature" in part:  # without one it may be Cohere's
@@ -83,8 +88,8 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
-            continue
-        if isinstance(message, Assistant):
+            messages += [dict(message.own.data)] if message.own else []
+        elif isinstance(message, Assistant):
             ids.begin_turn(message)
             _add("assistant", _assistant(message, names, ids), messages)
         elif isinstance(message, Results):
@@ -164,6 +169,8 @@ def _assistant(message: Assistant, names: Names, ids: _Ids) -> list[dict[str, An
 
 
 def _thought(thought: Thought) -> list[dict[str, Any]]:
+    if thought.own and "reasoningContent" in thought.own.data:  # of Converse, where it need not be signed
+        return [dict(thought.own.data)]
     if not thought.signature or thought.id:  # others give their blocks an id
         return []
     if thought.redacted:

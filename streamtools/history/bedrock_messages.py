@@ -47,7 +47,7 @@ def read_block(part: Mapping[str, Any], said: Draft) -> bool:
         case {"toolUse": {"toolUseId": id, **call}} if call.get("type") is None:
             said.add_call({"name": call.get("name"), "input": call.get("input")}, id)
         case {"reasoningContent": {"reasoningText": {"text": str() as text, **rest}}}:
-            said.add_thought(text, rest.get("signature"))
+            said.add_thought(text, rest.get("signature"), own=None if rest else part)
         case {"reasoningContent": {"redactedContent": str() as data}}:
             said.add_thought("", data, redacted=True)
         case {"citationsContent": {"content": list() as content}}:
@@ -79,7 +79,7 @@ def as_part(part: Any) -> Any:
             return {"type": "text", "text": text}
         case {"json": value}:
             return {"type": "text", "text": compact(writable(value))}
-        case {"image": {"format": str() as kind, "source": {"bytes": str() as data}}}:
+        case {"image": {"format": str() as kind, "source": {"bytes": str() as data}, **rest}} if not rest:
             return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
         case {"document": {"format": str() as kind, "name": str() as name, "source": {"bytes": str() as data}} as held}:
             if kind in _DOCUMENTS and len(held) == 3:

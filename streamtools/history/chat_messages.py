@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, read_part
-from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
+from streamtools.history.content import Content, data_of, given, is_text, read_part
+from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart, User
 from streamtools.history.reasoning_back import FIELDS, fields_of, text_of
 from streamtools.history.turns import Draft, Names, Reader, arguments_text, keep, own_of, without
 from streamtools.json_values import compact, writable
@@ -35,6 +35,7 @@ _CHUNKS = (
 _BEGINNINGS = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}  # of images in Base64 whose type nobody tells
 _USERS = ("text", "image_url", "input_audio", "file")
 _BESIDE_PARTS = ("type", "cache_control", "prompt_cache_breakpoint")
+_CHATS = {"refusal", "prompt_cache_breakpoint"}  # members of a part which are OpenAI's alone
 
 
 def read_fields(message: Mapping[str, Any], said: Draft) -> None:
@@ -49,9 +50,10 @@ def read_fields(message: Mapping[str, Any], said: Draft) -> None:
         said.format = "ollama"
         said.add_thought(thinking)
         said.parts.insert(0, said.parts.pop())
-    if not any(isinstance(each, TextPart) for each in said.parts) and given(message, "refusal"):
+    refusal = given(message, "refusal")
+    if refusal and not any(isinstance(each, TextPart) and each.text == refusal for each in said.parts):
         said.format = said.format or FORMAT
-        said.add_text(given(message, "refusal"), {"refusal": given(message, "refusal")})
+        said.add_text(refusal, {"refusal": refusal})
     calls = message.get("tool_calls")
     if isinstance(calls, list | tuple) and calls:
         said.format = said.format or FORMAT
@@ -83,8 +85,11 @@ def _read_call(call: object, said: Draft) -> None:
     said.add_call(call, call.get("id"), signature=signature or None)
 
 
-def read_part_of(part: Mapping[str, Any], said: Draft) -> bool:
-    """Add a part of an assistant's content, if it is one of chat: a text, or what Mistral's models think."""
+def read_part_of(part: Mapping[str, Any], said: Draft, shown: str) -> bool:
+    """Add a part of an assistant's content, if it is one of chat: a text, or what Mistral's models think.
+
+    A text with more beside it is of the format that the list has `shown` to be, if its message shows none.
+    """
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):
         said.format = FORMAT
@@ -94,12 +99,12 @@ def read_part_of(part: Mapping[str, Any], said: Draft) -> bool:
         return True
     if kind not in _TEXTS:
         return False
-    rest = {} if kind == "refusal" else without(part, "type", "text")
-    if kind == "text" and any(value is not None for value in rest.values()):
-        said.format = said.format or "anthropic"  # how it is cached, and what it cites
-        said.add_text(given(part, "text"), rest)
+    rest = without(part, "type", "text")  # how it is cached, and what it cites
+    if kind != "output_text" and any(value is not None for value in rest.values()):
+        said.format = said.format or (FORMAT if rest.keys() & _CHATS else shown)
+        said.add_text(given(part, "text") or given(part, "refusal"), rest)
     else:
-        said.add_text(given(part, "text") or given(part, "refusal"))
+        said.add_text(given(part, "text"))
     return True
 
 
@@ -110,7 +115,11 @@ def read_result(message: Mapping[str, Any], reader: Reader) -> None:
     parts = content if isinstance(content, list) else [content]
     kinds = {given(each, "type") for each in parts}
     format = "cohere" if "document" in kinds else FORMAT
-    own = None if isinstance(content, str) or kinds <= {"text"} else keep(format, {"content": content})
+    plain = not isinstance(content, list) or all(
+        isinstance(each, Mapping) and is_text(each) and len(each) == 2 for each in content
+    )
+    named = {"name": message["name"]} if message.get("role") == "tool" and given(message, "name") else {}
+    own = keep(format, named | ({} if plain else {"content": content}))
     told = [_document(each) for each in parts] if format == "cohere" else content
     reader.answer(id, with_images(message, told), own=own)
 
@@ -140,14 +149,19 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
     def assistant(message: Assistant, names: Names) -> dict[str, Any]:
         texts = [each for each in message.parts if isinstance(each, TextPart)]
         refused = [each.text for each in texts if each.own and "refusal" in each.own.data]
-        text = "" if refused else message.text
+        texts = [each for each in texts if not (each.own and "refusal" in each.own.data)]
+        text = "".join(each.text for each in texts) if refused else message.text
+        said: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         written: dict[str, Any] = {"role": "assistant", "content": text or None}
+        if any(each.own for each in texts):
+            said = [{"type": "text", "text": each.text, **(each.own.data if each.own else {})} for each in texts]
+            written["content"] = said
         written |= {"refusal": "".join(refused)} if refused else {}
         fields = fields_of(message)
         if chunks := fields.pop("content", None):  # Mistral's, before the text
             if isinstance(chunks, str):
                 chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": chunks}]}]
-            fields["content"] = [*chunks, *([{"type": "text", "text": text}] if text else [])]
+            fields["content"] = [*chunks, *said]
         calls = [_call(call, names) for call in message.calls]
         written |= {**({"tool_calls": calls} if calls else {}), **fields}
         for item in message.items:
@@ -157,9 +171,13 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
 
     def result(result: CallResult, names: Names) -> dict[str, Any]:
         written = {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
-        return written | (result.own.data if result.own else {})
+        return written | _beside(result)
 
     return _write(history, assistant, result, lambda content: {"content": _user(content)})
+
+
+def _beside(message: CallResult | System | User) -> dict[str, Any]:
+    return dict(message.own.data) if message.own else {}
 
 
 def _user(content: Content) -> Content:
@@ -169,7 +187,8 @@ def _user(content: Content) -> Content:
 
 def _user_part(part: dict[str, Any]) -> dict[str, Any]:
     kind = part.get("type")
-    return {name: part[name] for name in (*_BESIDE_PARTS, kind) if name in part} if kind in _USERS else part
+    known = kind in _USERS and kind in part  # a file of Mistral's has its id beside the type
+    return {name: part[name] for name in (*_BESIDE_PARTS, kind) if name in part} if known else part
 
 
 def _call(call: ToolCall, names: Names) -> dict[str, Any]:
@@ -232,11 +251,11 @@ def _write(
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
-            messages.append({"role": "system", "content": message.text})
+            messages.append({"role": "system", "content": message.text, **_beside(message)})
         elif isinstance(message, Results):
             messages += (result(each, names) for each in message.results)
         elif not isinstance(message, Assistant):
-            messages.append({"role": "user", **user(message.content)})
+            messages.append({"role": "user", **user(message.content), **_beside(message)})
         elif message.text or message.calls or message.items:
             messages.append(assistant(message, names))
     return messages

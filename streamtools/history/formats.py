@@ -19,9 +19,9 @@ from streamtools.history import ui_messages as ui
 from streamtools.history.content import read_content, text_in
 from streamtools.history.in_text import answered_by_user, tell_in_text
 from streamtools.history.messages import Unanswered, for_provider, settle
-from streamtools.history.parts import Assistant, Message, Origin, Results, System, User
+from streamtools.history.parts import Assistant, Message, Origin, ProviderItem, Results, System, User
 from streamtools.history.reasoning_back import ReasoningField, SendReasoning, choose_reasoning
-from streamtools.history.turns import Draft, Reader
+from streamtools.history.turns import Draft, Reader, keep
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
 
@@ -96,25 +96,40 @@ def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
         interactions.read(message, reader)
     elif "parts" in message and "content" not in message:
         gemini.read_content(message, reader)
-    elif "role" not in message:
+    elif "role" not in message or responses.is_item(message):
         responses.read_item(message, reader)
     else:
         content = message.get("content")
         match message["role"]:
             case "system" | "developer":
-                reader.instruct(text_in(read_content(content)))
+                reader.shown = reader.shown or chat.FORMAT
+                reader.instruct(text_in(read_content(content)), _own(message))
             case "user" if isinstance(content, list | tuple):
                 parts = [bedrock.as_part(part) for part in content if not _read_result(part, reader)]
                 if parts or not content:
-                    reader.hear(User(read_content(parts)))
+                    reader.hear(User(read_content(parts), _own(message)))
             case "user":
-                reader.hear(User(read_content(chat.with_images(message, content))))
+                reader.hear(User(read_content(chat.with_images(message, content)), _own(message)))
             case "assistant":
                 _read_assistant(message, reader)
             case "tool" | "function":
+                reader.shown = reader.shown or chat.FORMAT
                 chat.read_result(message, reader)
             case role:
                 raise ValueError(f"the role {role!r} is none of system, developer, user, assistant and tool")
+
+
+def _own(message: Mapping[str, Any]) -> ProviderItem | None:
+    """Return what stands beside the words of the system or a user; of the system's content what is more than text."""
+    content = message.get("content")
+    parts = [each for each in content if isinstance(each, Mapping)] if isinstance(content, list | tuple) else []
+    if anthropic.is_change(message, parts):
+        return keep(anthropic.FORMAT, message)
+    names = responses.members_of(message, parts)
+    own = {name: message[name] for name in names or ("name",) if message.get(name)}
+    if message["role"] != "user" and any(len(each) != 2 or "text" not in each for each in parts):
+        own["content"] = [dict(each) for each in parts]
+    return keep(responses.FORMAT if names else chat.FORMAT, own)
 
 
 def _read_result(part: Any, reader: Reader) -> bool:
@@ -128,10 +143,14 @@ def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
         responses.read_message(message, said)
     else:
         cohere.read_plan(message, said)
+        calls = isinstance(message.get("tool_calls"), list | tuple)
+        shown = chat.FORMAT if calls else reader.shown or anthropic.FORMAT  # if a part may be of either
         for part in content if isinstance(content, list | tuple) else [content]:
             if isinstance(part, str):
                 said.add_text(part)
-            elif isinstance(part, Mapping) and not (chat.read_part_of(part, said) or bedrock.read_block(part, said)):
+            elif isinstance(part, Mapping) and not (
+                chat.read_part_of(part, said, shown) or bedrock.read_block(part, said)
+            ):
                 anthropic.read_block(part, said)
         chat.read_fields(message, said)
     if reader.items is not None and not said.calls:

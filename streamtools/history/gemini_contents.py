@@ -7,10 +7,11 @@ turn as it holds calls, and nothing else is beside them. The system prompt has i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import data_of, file_of, given, read_part, write_parts
+from streamtools.history.content import Content, data_of, file_of, given, read_part, write_parts
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 from streamtools.json_values import Rejected, compact, decode_json, writable
@@ -32,6 +33,8 @@ def read_content(content: Mapping[str, Any], reader: Reader) -> None:
     for part in parts:
         if isinstance(answer := part.get("functionResponse"), Mapping):
             _read_response(answer, without(part, "functionResponse"), reader)
+        elif isinstance(answer := part.get("function_response"), Mapping):
+            _read_response(answer, dict(part), reader)
         else:
             told.append(_user_part(part))
     if told or not parts:
@@ -45,6 +48,8 @@ def _read_part(part: Mapping[str, Any], said: Draft) -> None:
         rest = without(call, "name", "args", "id")
         own = beside | ({"functionCall": rest} if rest else {})
         said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), own, signature)
+    elif isinstance(call := part.get("function_call"), Mapping):  # as protobuf spells it: it goes back as it came
+        said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
     elif not isinstance(text := part.get("text"), str):
         said.add_item(part)
     elif part.get("thought") is True:
@@ -61,7 +66,7 @@ def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: Re
         (value,) = response.values()
     text = value if isinstance(value, str) else compact(writable(value))
     inside = {"response": response, **without(answer, "name", "id", "response")}
-    own = keep(FORMAT, {**beside, "functionResponse": inside})
+    own = keep(FORMAT, beside if "function_response" in beside else {**beside, "functionResponse": inside})
     id = answer.get("id") or reader.find(answer.get("name"))
     reader.answer(id, text, is_error=failed, own=own)
 
@@ -69,13 +74,13 @@ def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: Re
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(part.get("text"), str) and len(part) == 1:
         return {"type": "text", "text": part["text"]}
-    held = part.get("inlineData")
-    kind, data = given(held, "mimeType"), given(held, "data")
-    if data and len(part) == 1 and isinstance(held, Mapping) and len(held) == 2:
-        if kind.startswith("image/"):
-            return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
-        if kind.startswith(("application/", "text/")):
-            return file_of(kind, data)
+    held = part.get("inlineData") or part.get("inline_data")
+    kind, data = given(held, "mimeType") or given(held, "mime_type"), given(held, "data")
+    own = {} if part == {"inlineData": {"mimeType": kind, "data": data}} else {FORMAT: dict(part)}
+    if data and kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}, **own}
+    if data and kind.startswith(("application/", "text/")):
+        return file_of(kind, data) | own
     return read_part(part)
 
 
@@ -98,7 +103,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             contents.append({"role": "user", "parts": responses})
             joins = False
         else:
-            joins = _add("user", write_parts(message.content, _text, _image, _file), contents, joins)
+            joins = _add("user", _user(message.content), contents, joins)
     return contents
 
 
@@ -111,6 +116,18 @@ def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]],
     else:
         contents.append({"role": role, "parts": parts})
     return not any("functionResponse" in part for part in parts)
+
+
+def _user(content: Content) -> list[dict[str, Any]]:
+    """Return what a user says; a part goes back as it came, with all that stood beside its data."""
+    parts: Sequence[Any] = [content] if isinstance(content, str) else content
+    written = (
+        [part[FORMAT]]
+        if isinstance(part, dict) and isinstance(part.get(FORMAT), dict)
+        else write_parts([part], _text, _image, _file)
+        for part in parts
+    )
+    return list(chain.from_iterable(written))
 
 
 def _text(part: dict[str, Any]) -> dict[str, Any] | None:
@@ -151,6 +168,8 @@ def _write(said: Part, names: Names, *, ours: bool) -> list[dict[str, Any]]:
 
 def _call(call: ToolCall, names: Names) -> dict[str, Any]:
     own = own_of(call, FORMAT)
+    if "function_call" in own:
+        return dict(own)
     given: dict[str, Any] = {"name": names.of(call.name), "args": call.arguments}
     part: dict[str, Any] = {"functionCall": given | {"id": call.id} if call.provider_id else given}
     part |= {"thoughtSignature": call.signature} if call.signature else {}
@@ -170,4 +189,6 @@ def _response(result: CallResult, names: Names, known: set[str]) -> dict[str, An
     held = [each for each in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in each]
     response = {**response, "parts": held} if held else response
     own = result.own.data if result.own else {}
+    if "function_response" in own:
+        return dict(own)
     return {**own, "functionResponse": response | own.get("functionResponse", {})}

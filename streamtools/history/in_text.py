@@ -78,9 +78,9 @@ def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> lis
         if isinstance(message, User) and text:
             given = message.content
             if isinstance(given, str):
-                written[-1] = User(f"{text}\n\n{given}" if given else text)
+                written[-1] = replace(message, content=f"{text}\n\n{given}" if given else text)
             else:
-                written[-1] = User([{"type": "text", "text": text}, *given])
+                written[-1] = replace(message, content=[{"type": "text", "text": text}, *given])
             text = ""
         elif isinstance(message, Results):
             native = tuple(each for each in message.results if each.dialect == NATIVE)

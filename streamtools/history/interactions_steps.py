@@ -27,19 +27,20 @@ _SHARED = ("function_call", "file_search_call", "tool_search_call")  # types tha
 
 
 def is_one(message: Mapping[str, Any], reader: Reader) -> bool:
-    """Return whether a message is a step; one that may be an item of Responses is if the turn before it has steps."""
+    """Return whether a message is a step; one that may be an item of Responses is where steps stand before it."""
     kind = message.get("type")
     if not isinstance(kind, str) or "role" in message:
         return False
     if kind in _SHARED:
-        known = isinstance(message.get("arguments"), Mapping) or "signature" in message
-        of_steps = reader.items is not None and reader.items.format == FORMAT
+        known = (kind == "function_call" and isinstance(message.get("arguments"), Mapping)) or "signature" in message
+        of_steps = reader.shown == FORMAT
         return "call_id" not in message and "status" not in message and (known or of_steps)
     return kind in _OURS or kind in _HOSTED
 
 
 def read(step: Mapping[str, Any], reader: Reader) -> None:
     """Add a step: a piece of a turn, a result, or what the user says."""
+    reader.shown = reader.shown or FORMAT
     match step["type"]:
         case "user_input":
             content = step.get("content")
@@ -105,7 +106,11 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:
-    return write_parts(content, lambda part: {"type": "text", "text": part["text"]}, _image, _file)
+    return write_parts(content, _text, _image, _file)
+
+
+def _text(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: part[name] for name in ("type", "text", "annotations") if name in part}
 
 
 def _image(image: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -143,12 +143,31 @@ def _for_provider(message: Message, provider: Origin) -> Message:
         parts = (_part_for(part, provider, same) for part in message.parts)
         return replace(message, parts=tuple(part for part in parts if part is not None))
     if isinstance(message, Results):
-        results = (each._replace(own=_own_for(each.own, provider.format)) for each in message.results)
-        return Results(tuple(results))
-    strict = provider.format == "cohere" or (provider.format == "openai" and sent_by(provider.host) is not None)
-    if strict and isinstance(message, User) and not isinstance(message.content, str):  # they refuse what is not theirs
-        return User([{name: part[name] for name in part if name != "cache_control"} for part in message.content])
+        return Results(tuple(each._replace(own=_beside(each.own, provider, result=True)) for each in message.results))
+    message = replace(message, own=_beside(message.own, provider))
+    if _is_strict(provider) and isinstance(message, User) and not isinstance(message.content, str):
+        message = replace(message, content=_uncached(message.content))
     return message
+
+
+def _is_strict(provider: Origin) -> bool:
+    """Return whether a provider refuses what is not its own."""
+    return provider.format == "cohere" or (provider.format == "openai" and sent_by(provider.host) is not None)
+
+
+def _beside(own: ProviderItem | None, provider: Origin, *, result: bool = False) -> ProviderItem | None:
+    """Return what stands beside a text or a result as the provider takes it: Mistral wants names of tools alone."""
+    own = _own_for(own, provider.format)
+    if own is None or provider.format != "openai" or not _is_strict(provider):
+        return own
+    named = result == bool(sent_by(provider.host))
+    data = {name: own.data[name] for name in own.data if name != "name" or named}
+    return own._replace(data=data | {"content": _uncached(data["content"])} if "content" in data else data)
+
+
+def _uncached(parts: list[Any]) -> list[Any]:
+    """Return parts without how they are cached."""
+    return [{name: part[name] for name in part if name != "cache_control"} for part in parts if isinstance(part, dict)]
 
 
 def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:

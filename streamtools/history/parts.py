@@ -83,19 +83,22 @@ class CallResult(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """The system prompt, or a part of it."""
+    """The system prompt, or a part of it. `own` are its provider's members, the content too if it is more than text."""
 
     text: str
+    own: ProviderItem | None = None
 
 
 @dataclass(frozen=True)
 class User:
     """What the user says: a text, or parts of it with images and the like, as OpenAI's chat writes them.
 
-    A part that it does not know is one of the provider's own, and goes to it as it is.
+    A part that it does not know is one of the provider's own, and goes to it as it is. `own` are its provider's members
+    beside the content: a name.
     """
 
     content: str | list[dict[str, Any]]
+    own: ProviderItem | None = None
 
 
 @dataclass(frozen=True, init=False)

@@ -32,6 +32,18 @@ _BESIDE = ("prompt_cache_breakpoint",)  # a part of content
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
+def is_item(message: Mapping[str, Any]) -> bool:
+    """Return whether what has a role is an item all the same, and no message: tools that were added."""
+    return "content" not in message and isinstance(message.get("type"), str) and message["type"] != "message"
+
+
+def members_of(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names of what an item may have beside the content; none if the message shows itself to be no item."""
+    shows = message.get("type") == "message" or "phase" in message
+    shows = shows or any(given(each, "type").startswith("input_") and "input_audio" not in each for each in parts)
+    return ("type", "id", "status", "phase") if shows else ()
+
+
 def is_message(message: Mapping[str, Any]) -> bool:
     """Return whether a message of the assistant's is an output item; a whole answer of Anthropic's calls itself one.
 
@@ -57,7 +69,7 @@ def read_message(message: Mapping[str, Any], said: Draft) -> None:
 def read_item(item: Mapping[str, Any], reader: Reader) -> None:
     """Add an item that is no message: a piece of a turn, or a result. Raises ValueError for what is none."""
     kind = item.get("type")
-    if kind in _OUTPUTS:
+    if kind in _OUTPUTS and isinstance(item.get("call_id"), str):
         output = item.get("output")
         held = {} if isinstance(output, str) else {"output": output}
         own = keep(FORMAT, without(item, "type", "call_id", "output") | held)
@@ -78,7 +90,7 @@ def read_item(item: Mapping[str, Any], reader: Reader) -> None:
         call = {"name": item.get("name"), "arguments": item.get("arguments")} | arguments
         made = f"call_{reader.place}_0"
         reader.call(said, read_call(call, item.get("call_id"), made, own))
-    elif isinstance(kind, str):
+    elif isinstance(kind, str) or (kind is None and given(item, "id") and len(item) <= 2):  # a reference
         reader.go_on(FORMAT).add_item(item)
     else:
         raise ValueError(f"it has no role, and an item of type {kind!r} cannot be read")
@@ -92,7 +104,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     answered = _answered(history)
     for message in history:
         if isinstance(message, System):
-            items.append({"role": "system", "content": message.text})
+            items.append({"role": "system", "content": message.text, **(message.own.data if message.own else {})})
         elif isinstance(message, Assistant):
             custom = {call.id for call in message.calls if own_of(call, FORMAT).get("type") == _CUSTOM}
             stored = bool(message.items)
@@ -107,7 +119,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
         else:
             content = message.content
             parts = content if isinstance(content, str) else _parts(content)
-            items.append({"role": "user", "content": parts})
+            items.append({"role": "user", "content": parts, **(message.own.data if message.own else {})})
     return items
 
 

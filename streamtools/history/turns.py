@@ -42,6 +42,7 @@ class Reader:
         self.place = 0  # which message is being read
         self.items: Draft | None = None  # the last turn of the assistant's, if the next item goes on with it
         self.client = client
+        self.shown: str | None = None  # the format that a message has shown to be that of the list
         self._system = system
         self._history: list[Message] = []
         self._results: list[CallResult] = []  # those of the last message
@@ -74,15 +75,17 @@ class Reader:
 
     def hear(self, message: System | User) -> None:
         """Add what the system or the user says; of a client's parts, those that anybody may name."""
-        if self.client and isinstance(message, User) and not isinstance(message.content, str):
-            message = User([each for part in message.content if (each := of_client(part))])
+        if self.client:
+            message = replace(message, own=None)
+            if isinstance(message, User) and not isinstance(message.content, str):
+                message = User([each for part in message.content if (each := of_client(part))])
         self.close().append(message)
 
-    def instruct(self, text: str) -> None:
+    def instruct(self, text: str, own: ProviderItem | None = None) -> None:
         """Add words of the system's. Raises ValueError if they are a client's and not allowed."""
         if self.client and not self._system:
             raise ValueError("a client's message of the system is refused; `system=True` allows it")
-        self.hear(System(text))
+        self.hear(System(text, own))
 
     def say(self, said: Assistant) -> None:
         """Add a turn of the assistant's."""

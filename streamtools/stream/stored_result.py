@@ -64,6 +64,7 @@ class _Step(msgspec.Struct, omit_defaults=True):
 class _Message(msgspec.Struct, omit_defaults=True):
     system: str | None = None
     user: str | list[dict[str, Any]] | None = None
+    own: ProviderItem | None = None  # of either
     said: _Said | None = None
     results: list[CallResult] | None = None
     other: Any = None
@@ -146,10 +147,10 @@ def _put_together(said: _Said) -> Assistant:
 
 def _write(message: Message | Any) -> _Message:
     match message:
-        case System(text):
-            return _Message(system=text)
-        case User(content):
-            return _Message(user=content)
+        case System(text, own):
+            return _Message(system=text, own=own)
+        case User(content, own):
+            return _Message(user=content, own=own)
         case Assistant():
             return _Message(said=_take_apart(message))
         case Results(results):
@@ -163,5 +164,5 @@ def _read(message: _Message) -> Any:
     if message.results is not None:
         return Results(tuple(message.results))
     if message.user is not None:
-        return User(message.user)
-    return message.other if message.system is None else System(message.system)
+        return User(message.user, message.own)
+    return message.other if message.system is None else System(message.system, message.own)

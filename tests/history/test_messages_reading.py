@@ -59,7 +59,7 @@ def test_messages_of_openai() -> None:
         User("?"),
         Assistant("Let me see.", (WEATHER, call("t", "time"))),
         Results((answer("t", "time", "12:00"), answer("w", "weather", "grey"))),
-        Assistant(parts=("Grey", ".")),
+        Assistant(parts=("Grey", TextPart(".", ProviderItem("openai", {"refusal": "."})))),
         Assistant(parts=[TextPart("No.", ProviderItem("openai", {"refusal": "No."}))]),
     ] == read
 

@@ -305,6 +305,84 @@ HISTORIES: dict[str, tuple[str, Messages]] = {
             {"role": "assistant", "content": None, "audio": {"id": "audio_1"}},
         ],
     ),
+    "names, and how texts are cached": (
+        "openai",
+        [
+            {"role": "system", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "user", "content": "?", "name": "ann"},
+            {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "So", "cache_control": {"type": "ephemeral"}}],
+                "tool_calls": [chat_call()],
+            },
+            {
+                "role": "tool",
+                "tool_call_id": "c",
+                "name": "f",
+                "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": "!", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "user", "content": [{"type": "file", "file_id": "f"}]},
+        ],
+    ),
+    "a refusal behind a text, and what the system thinks": (
+        "openai",
+        [
+            {"role": "system", "name": "s", "content": [{"type": "thinking", "thinking": [{"type": "text"}]}]},
+            ASK,
+            {"role": "assistant", "content": "Well. ", "refusal": "No."},
+        ],
+    ),
+    "items with a role, without a type, and without a call": (
+        "responses",
+        [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": "?"}],
+                "status": "completed",
+            },
+            {"type": "additional_tools", "role": "developer", "tools": []},
+            {"type": "tool_search_call", "execution": "server", "arguments": {}},
+            {"id": "msg_1"},
+            {"type": "function_call_output", "name": "f", "output": "x"},
+            {"role": "user", "content": "!", "phase": "commentary"},
+        ],
+    ),
+    "tools that are added": (
+        "anthropic",
+        [
+            ANTHROPIC_ASK,
+            {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "x"}}]},
+        ],
+    ),
+    "parts as protobuf spells them": (
+        "gemini",
+        [
+            {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": "aGk="}}, {"text": "?"}]},
+            {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}, "thought_signature": "s"}]},
+            {"role": "user", "parts": [{"function_response": {"name": "f", "response": {"a": 1}}}]},
+            {
+                "role": "user",
+                "parts": [{"inlineData": {"mimeType": "application/pdf", "data": "aGk=", "displayName": "a"}}],
+            },
+        ],
+    ),
+    "reasoning that nobody has signed": (
+        "bedrock",
+        [
+            {"role": "user", "content": [{"text": "?"}]},
+            {"role": "assistant", "content": [{"reasoningContent": {"reasoningText": {"text": "Hm"}}}, {"text": "!"}]},
+        ],
+    ),
+    "steps that items are named like": (
+        "interactions",
+        [
+            {"type": "user_input", "content": [{"type": "text", "text": "?", "annotations": [{"type": "word_info"}]}]},
+            {"type": "file_search_call", "id": "fs"},
+            {"type": "model_output", "content": [{"type": "text", "text": "So."}]},
+        ],
+    ),
     "files of the user's": (
         "openai",
         [
@@ -349,6 +427,10 @@ def test_another_provider_gets_nothing_of_it(format: str, messages: Messages) ->
             "citations",
             "phase",
             "executableCode",
+            "cache_control",
+            "inline_data",
+            "tool_addition",
+            "reasoningContent",
         ):
             assert word not in written.replace("tool_call_id", "")
 
@@ -368,6 +450,27 @@ def test_another_host_gets_nothing_of_it() -> None:
     assert both == keys() == keys(host="one.example", model="m2") == keys(model="m2")
     assert {"role", "content"} == keys(host="two.example")
     assert ["text"] == [key for part in write_messages(history, "gemini")[1]["parts"] for key in part]
+
+
+def test_hosts_that_refuse_what_is_not_their_own() -> None:
+    """How a text is cached goes to neither; OpenAI names speakers, Mistral tools."""
+    _, messages = HISTORIES["names, and how texts are cached"]
+
+    def written(host: str) -> Messages:
+        return write_messages(read_messages(messages), "openai", provider=Origin(host=host))
+
+    for host, named in (("api.openai.com", ["user"]), ("api.mistral.ai", ["tool"])):
+        assert "cache_control" not in json.dumps([each for each in written(host) if each["role"] != "assistant"])
+        assert named == [each["role"] for each in written(host) if "name" in each]
+
+
+def test_what_protobuf_spells_is_read() -> None:
+    """Another provider gets the image, the call and its result."""
+    asked, called, told, file = write_messages(read_messages(HISTORIES["parts as protobuf spells them"][1]), "openai")
+    assert {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}} == asked["content"][0]
+    assert [("f", "{}")] == [tuple(each["function"].values()) for each in called["tool_calls"]]
+    assert '{"a":1}' == told["content"]
+    assert ["file"] == [each["type"] for each in file["content"]]
 
 
 def test_a_change_of_provider_by_hand() -> None:

@@ -21,9 +21,9 @@ from pydantic import BaseModel
 
 _OPTIONAL = (typing_extensions.NotRequired, typing.NotRequired)
 _REQUIRED = (typing_extensions.Required, typing.Required)
-_LISTS = (list, tuple, collections.abc.Iterable, collections.abc.Sequence)
-_MAPPINGS = (dict, collections.abc.Mapping)
-_NO_JSON = (typing.IO, os.PathLike, pathlib.Path)  # which the clients read themselves
+LISTS = (list, tuple, collections.abc.Iterable, collections.abc.Sequence)
+MAPPINGS = (dict, collections.abc.Mapping)
+NO_JSON = (typing.IO, os.PathLike, pathlib.Path)  # which the clients read themselves
 _LEAVES: dict[Any, tuple[type, ...]] = {
     str: (str,),
     bytes: (str,),  # in Base64
@@ -45,7 +45,7 @@ def faults(kind: Any, value: Any, place: str, beyond: frozenset[str] = frozenset
 
 
 def _faults(kind: Any, value: Any, place: str, beyond: frozenset[str]) -> Iterator[str]:
-    kind = _plain(kind)
+    kind = plain(kind)
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if kind in (Any, object) or isinstance(kind, typing.TypeVar):
         return
@@ -54,19 +54,19 @@ def _faults(kind: Any, value: Any, place: str, beyond: frozenset[str]) -> Iterat
     elif origin is Literal:
         if value not in inside or isinstance(value, bool) != any(isinstance(each, bool) for each in inside):
             yield f"{place}: {value!r} is none of {inside}"
-    elif origin in _LISTS:
+    elif origin in LISTS:
         if not isinstance(value, list):
             yield f"{place} is no list"
             return
         for at, each in enumerate(value):
             yield from _faults(inside[0], each, f"{place}[{at}]", beyond)
-    elif origin in _MAPPINGS or kind in _MAPPINGS:
+    elif origin in MAPPINGS or kind in MAPPINGS:
         if not isinstance(value, dict):
             yield f"{place} is no object"
             return
         for name, each in value.items():
             yield from _faults(inside[1] if inside else Any, each, f"{place}.{name}", beyond)
-    elif kind in _NO_JSON or origin in _NO_JSON or getattr(kind, "__name__", "") == "UnrecognizedStr":
+    elif kind in NO_JSON or origin in NO_JSON or getattr(kind, "__name__", "") == "UnrecognizedStr":
         yield f"{place} is no {kind}"
     elif kind in _LEAVES:
         if not isinstance(value, _LEAVES[kind]) or (kind is not bool and isinstance(value, bool)):
@@ -74,7 +74,7 @@ def _faults(kind: Any, value: Any, place: str, beyond: frozenset[str]) -> Iterat
     elif inspect.isclass(kind) and issubclass(kind, enum.Enum):
         if value not in [each.value for each in kind]:
             yield f"{place}: {value!r} is none of {kind.__name__}"
-    elif (members := _members(kind)) is None:
+    elif (members := members_of(kind)) is None:
         raise TypeError(f"{place}: the judge does not know {kind!r}")
     elif not isinstance(value, dict):
         yield f"{place} is no {kind.__name__}"
@@ -97,7 +97,7 @@ def _closeness(found: list[str]) -> tuple[bool, int]:
     return any(tag in each for each in found[:1] for tag in tags), len(found)
 
 
-def _plain(kind: Any) -> Any:
+def plain(kind: Any) -> Any:
     """Return a type without its names and annotations."""
     while True:
         origin = typing.get_origin(kind)
@@ -113,7 +113,7 @@ def _plain(kind: Any) -> Any:
             return kind
 
 
-def _members(kind: Any) -> dict[str, tuple[Any, bool]] | None:
+def members_of(kind: Any) -> dict[str, tuple[Any, bool]] | None:
     """Return the members of an object by name, with their type and whether they are required; None for no object."""
     if typing_extensions.is_typeddict(kind):
         hints = typing_extensions.get_type_hints(kind, include_extras=True)
@@ -122,7 +122,7 @@ def _members(kind: Any) -> dict[str, tuple[Any, bool]] | None:
         return {
             field.alias or name: (
                 field.annotation,
-                field.is_required() or typing.get_origin(_plain(field.annotation)) is Literal,  # a tag
+                field.is_required() or typing.get_origin(plain(field.annotation)) is Literal,  # a tag
             )
             for name, field in kind.model_fields.items()
         }
