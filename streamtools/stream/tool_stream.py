@@ -36,7 +36,7 @@ from streamtools.tools.call_rules import Guards, Stop, ToolChoice, Watch, check_
 from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
+from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
 
 
 class EventSource(Protocol):
@@ -53,7 +53,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
     `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
-    `on_tool_result(call, outcome)` is called for each outcome; what it raises is logged and changes nothing.
+    `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
+    tool is at fault; what they raise is logged and changes nothing.
     `tool_state` is what tools find as `state` in their context. `result_limit` is how many characters of one result the
     model gets; the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are
     one run to it. Times are in seconds.
@@ -85,6 +86,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         execute: Literal["completed", "eager", "never"] = "completed",
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
         on_tool_result: OnToolResult | None = None,
+        on_tool_error: OnToolError | None = None,
         native_tool_calls: bool | None = None,
         self_contained: bool = False,
         concurrency: int = 8,
@@ -108,6 +110,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             result_limit=result_limit,
             tool_timeout=tool_timeout,
             on_tool_result=on_tool_result,
+            on_tool_error=on_tool_error,
             ask=ask,
             decision_timeout=decision_timeout,
         )
@@ -149,6 +152,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 timeout=tool_timeout,
                 result_limit=result_limit,
                 on_tool_result=on_tool_result,
+                on_tool_error=on_tool_error,
                 state=tool_state,
                 ledger=ledger,
             ),
