@@ -244,7 +244,7 @@ class Chat(ToolStream):
         if whole_step:
             self._hand_out(machine.supersede(name))
             return ""
-        events, written = machine.go_on_behind(self.result.text[self._answer_at :], name)
+        events, written = machine.go_on_behind(self.result.text[self._answer_at :] + self._in_doubt, name)
         self._hand_out(events)
         return written
 
