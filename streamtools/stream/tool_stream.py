@@ -70,10 +70,9 @@ class ToolStream(Handover, Decidable, TypedOutput):
     A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
     finish reason `guard`, and no call of the turn runs.
 
-    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema.
-
-    The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
-    and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema. The
+    other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed and
+    for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
     to the consumer, or at the latest on leaving.
