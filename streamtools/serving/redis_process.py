@@ -14,20 +14,19 @@ from typing import Any
 
 import anyio
 import msgspec
-import structlog
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.events import UIEvent
+from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.redis_log import Feed, Look, Settings, Tail, read_entries
 from streamtools.serving.redis_scripts import Keys, run_keys
 from streamtools.serving.redis_talking import Talking
-from streamtools.tools.call import loggable
 from streamtools.tools.redis_client import RedisClient, Word
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _AT_ONCE = 64  # runs that are written together
 _RENEWED = 100  # and whose leases are renewed together

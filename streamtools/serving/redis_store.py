@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 import anyio
 import msgspec
-import structlog
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
 from streamtools.events import Done, UIEvent
+from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.lost_run import close_lost, is_untouched
@@ -32,10 +32,9 @@ from streamtools.stream import stored_result
 from streamtools.stream.driver import Startable, close
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools import CallLedger, Decision, ToolOutcome
-from streamtools.tools.call import loggable
 from streamtools.tools.redis_client import RedisClient, open_client
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 BeginAgain: TypeAlias = Callable[[Run], Awaitable[Startable | None]]

@@ -12,16 +12,15 @@ from typing import Any
 
 import anyio
 import msgspec
-import structlog
 from anyio.abc import TaskGroup
 
 from streamtools.errors import OwnerUnreachable
+from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.redis_log import Look, Settings
-from streamtools.tools.call import loggable
 from streamtools.tools.redis_client import RedisClient, Word
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Talking:

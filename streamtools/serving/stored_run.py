@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import anyio
 import msgspec
-import structlog
 
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, UIEvent
+from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, Journal
 from streamtools.serving.redis_log import Look, RedisReader, Tail
 from streamtools.serving.redis_process import SETTLING, RedisProcess
@@ -19,9 +19,8 @@ from streamtools.serving.run import Attachment, Run
 from streamtools.stream import stored_result
 from streamtools.stream.result import TurnResult
 from streamtools.tools import Decision, Question
-from streamtools.tools.call import loggable
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Store(EventLog, Protocol):
