@@ -11,7 +11,7 @@ costs nothing; events that are taken are not subtracted, but the buffer is count
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import anyio
@@ -48,6 +48,7 @@ class Handover:
         self._room: anyio.Event | None = None  # for the producer, when the buffer is full
         self._low = 0  # the number of events at which there is room again
         self._held = 0  # bytes of the events that wait, or more: of all since the last count
+        self._looks: Callable[[Sequence[UIEvent]], object] | None = None  # sees events before the consumer does
         self._over = False
         self._fault: Exception | None = None
         self._most: int | None = None  # the most characters of the result, until there are more
@@ -132,6 +133,8 @@ class Handover:
         """Hand events over; return whether the provider has to wait, as `_wait_for_room` does."""
         if not events:
             return False
+        if self._looks is not None:
+            self._looks(events)
         collector = self._collector  # as its `add` does; a call fewer for each event
         collector.new += events
         if len(collector.new) >= TOGETHER:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -37,6 +37,9 @@ from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
+
+if TYPE_CHECKING:
+    from streamtools.stream.early_calls import EarlyCalls
 
 
 class EventSource(Protocol):
@@ -124,6 +127,9 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._most = self._watch.guards.size
         self._executes = execute != "never"
         self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
+        early = execute == "eager" and any(each.begins_early for each in registry)
+        if early:
+            options["call_partials"] = True
         self._step = StepCalls(
             partial(
                 StreamMachine,
@@ -155,6 +161,20 @@ class ToolStream(Handover, Decidable, TypedOutput):
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
+        self._early: EarlyCalls | None = None
+        if early:
+            from streamtools.stream.early_calls import EarlyCalls  # here, because few tools begin early
+
+            self._early = EarlyCalls(
+                self._machine,
+                registry,
+                choose_dialects(dialects),
+                self._watch,
+                concurrency=concurrency,
+                timeout=tool_timeout,
+                state=tool_state,
+            )
+            self._looks, self._step.begun = self._early.look, self._early.begun
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
@@ -296,8 +316,10 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
         It waits only where it has to: for tools, and for room.
         """
-        machine, step = self._machine, self._step
+        machine, step, early = self._machine, self._step, self._early
         feed, hand_out = machine.feed, self._hand_out
+        if early is not None:
+            early.tasks = tools
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
@@ -313,7 +335,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             except BaseException:
                 hand_out(events)
                 raise
-            if hand_out(events):
+            if hand_out(events) or (early is not None and early.full):
                 return wait()
             if not batch:  # of a frame that spans several chunks; the one before it may have been as large
                 self._look()
@@ -335,6 +357,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
         async def wait() -> bool:
             await self._wait_for_room()
+            if early is not None:
+                await early.wait_for_room()
             return machine.stopped
 
         return take

@@ -41,7 +41,10 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "rules", "parsing", "typed"},
     "history": {"limits", "json_values", "calls", "parsing"},
-    "stream": {*("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"), "typed"},
+    "stream": {
+        *("errors", "json_values", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
+        "typed",
+    },
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
@@ -143,7 +146,8 @@ RIM = {
     *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
-    *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream", "typed_output")),
+    *(f"stream.{each}" for each in ("driver", "early_calls", "handover", "long_work", "step", "tool_stream")),
+    "stream.typed_output",
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
