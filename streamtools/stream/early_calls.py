@@ -12,7 +12,7 @@ A tool that takes its items slowly slows the source.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import anyio
@@ -23,10 +23,9 @@ from streamtools.calls import ToolCall
 from streamtools.errors import ToolCallFailed, ToolFailed
 from streamtools.events import Call, CallStart, Error, Executed, Partial, StepEnd, Thinking, UIEvent
 from streamtools.json_values import Draft
-from streamtools.machine.state_machine import StreamMachine
-from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import restore
-from streamtools.tools import Tool, ToolContext, ToolRegistry, Watch
+from streamtools.stream.step import StepCalls
+from streamtools.tools import Tool, ToolContext, ToolRegistry
 from streamtools.tools.call import CallEnded, Report, Written
 from streamtools.tools.invocation import invoke
 
@@ -43,30 +42,21 @@ class EarlyCalls:
     `look` is given all events, before the consumer is; `begun` is what a `Runner` asks. Tools are run in `tasks`.
     """
 
-    def __init__(
-        self,
-        machine: StreamMachine,
-        registry: ToolRegistry,
-        dialects: Iterable[Dialect],
-        watch: Watch,
-        *,
-        concurrency: int,
-        timeout: float,
-        state: Any,
-    ) -> None:
+    def __init__(self, step: StepCalls, registry: ToolRegistry, concurrency: int, timeout: float, state: Any) -> None:
         self.tasks: TaskGroup | None = None
-        self._machine = machine
+        self._machine = step.machine
+        self._dialects = step.dialects
+        self._watch = step.watch
         self._registry = registry
-        self._dialects = tuple(dialects)
-        self._watch = watch
         self._most = concurrency
         self._timeout = timeout
         self._state = state
         self._written: dict[str, _WrittenCall] = {}
         self._works: dict[str, EarlyWork] = {}
+        step.begun = self.begun
 
-    def look(self, events: Sequence[UIEvent]) -> None:
-        """Take note of events: calls begin, grow and end."""
+    def look(self, events: Sequence[UIEvent]) -> bool:
+        """Take note of events: calls begin, grow and end. Return whether the source has to wait for a tool."""
         for event in events:
             kind = type(event)
             if kind is Partial:
@@ -82,16 +72,12 @@ class EarlyCalls:
                 self._written.clear()
                 for call_id in list(self._works):
                     self._drop(call_id)
+        return any(work.items.full for work in self._works.values())
 
     def begun(self, call: ToolCall, report: Report) -> Any:
         """Return what comes of a complete call whose tool has begun, to be awaited; None if it has not."""
         work = self._works.get(call.id)
         return None if work is None else work.finish(call, report)
-
-    @property
-    def full(self) -> bool:
-        """Whether the source has to wait for a tool."""
-        return any(work.items.full for work in self._works.values())
 
     async def wait_for_room(self) -> None:
         """Wait until each tool has room for items."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack
+from typing import Any, Literal, Protocol, Self, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,7 +25,9 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import close, read_into
+from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
+from streamtools.stream.judging import Judging, TextJudge
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
@@ -37,9 +39,6 @@ from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
-
-if TYPE_CHECKING:
-    from streamtools.stream.early_calls import EarlyCalls
 
 
 class EventSource(Protocol):
@@ -68,6 +67,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
     `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
     ledger that both share.
 
+    A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
+    finish reason `guard`, and no call of the turn runs.
     `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema.
 
     The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
@@ -75,7 +76,6 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
     to the consumer, or at the latest on leaving.
-
     Enter and leave it in one task. `aclose()` may be called from any task: it stops the run and waits for its end.
     """
 
@@ -102,6 +102,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         ledger: CallLedger | None = None,
         run_id: str | None = None,
         output: Any = None,
+        text_judge: TextJudge | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
@@ -113,6 +114,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
             on_tool_result=on_tool_result,
             ask=ask,
             decision_timeout=decision_timeout,
+            text_judge=text_judge,
+            execute=execute,
         )
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = parse_choice(tool_choice)
@@ -127,8 +130,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._most = self._watch.guards.size
         self._executes = execute != "never"
         self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
-        early = execute == "eager" and any(each.begins_early for each in registry)
-        if early:
+        if early := execute == "eager" and any(each.begins_early for each in registry):
             options["call_partials"] = True
         self._step = StepCalls(
             partial(
@@ -161,20 +163,9 @@ class ToolStream(Handover, Decidable, TypedOutput):
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
-        self._early: EarlyCalls | None = None
-        if early:
-            from streamtools.stream.early_calls import EarlyCalls  # here, because few tools begin early
-
-            self._early = EarlyCalls(
-                self._machine,
-                registry,
-                choose_dialects(dialects),
-                self._watch,
-                concurrency=concurrency,
-                timeout=tool_timeout,
-                state=tool_state,
-            )
-            self._looks, self._step.begun = self._early.look, self._early.begun
+        self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state)
+        self._looks = self._early.look if early else None
+        self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
@@ -189,9 +180,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     @property
     def threads(self) -> Threads:
-        """How many threads of tools have been left behind because they could not be stopped: `left` are still at work,
-        `dropped` came to an end too late.
-        """
+        """How many threads of tools could not be stopped: `left` are still at work, `dropped` ended too late."""
         return self._step.runner.threads
 
     @property
@@ -261,6 +250,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as self._bound:
                     async with anyio.create_task_group() as tools:
                         try:
+                            if self._judging is not None:
+                                self._judging.begin(tools, self._hand_out, self._refuse)
                             take, step, reads = self._taker(tools), self._step, await self._resume(tools)
                             while True:
                                 self._machine.source = self._source
@@ -270,11 +261,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
                                     if step.running:  # eager calls of a turn that never became complete
                                         self._hand_out(await step.end())
                                 reads = True
+                                await self._settle()
                                 following = await self._follow()
                                 if following is None:
                                     break
                                 await self._close_source()
                                 self._source = following
+                            if self._judging is not None:  # while there is somebody to ask about the last text
+                                self._hand_out(self._machine.close())
                         except BaseException as error:
                             if isinstance(error, Exception):
                                 self._fault = error  # and the group is not shown it: it would wrap it
@@ -282,6 +276,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                                 raise
                             unreadable = type(error).__qualname__
                             tools.cancel_scope.cancel()
+                self._stop_judging()
                 if self._bound.cancelled_caught:
                     self._hand_out(self._step.end_calls())
                     self._hand_out(self._machine.stop(self._why))
@@ -302,6 +297,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
     def _finish(self) -> None:
         """End the run with its one `done`, and wake all that wait."""
         assert self._ended is not None
+        self._stop_judging()
         self._hand_out(self._step.end_calls())
         self._hand_out(self._machine.cancel())
         self._end()
@@ -311,15 +307,19 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._why = "size_limit"
         self._bound.cancel()
 
+    def _refuse(self) -> None:
+        """End the run, because the judge has refused some of its text."""
+        self._machine.refuse()
+        self._bound.cancel()
+
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
         """Return a function that takes each batch of a source, and runs calls that may run in `tools`.
 
         It waits only where it has to: for tools, and for room.
         """
-        machine, step, early = self._machine, self._step, self._early
+        machine, step = self._machine, self._step
         feed, hand_out = machine.feed, self._hand_out
-        if early is not None:
-            early.tasks = tools
+        self._early.tasks = tools
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
@@ -335,7 +335,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             except BaseException:
                 hand_out(events)
                 raise
-            if hand_out(events) or (early is not None and early.full):
+            if hand_out(events):
                 return wait()
             if not batch:  # of a frame that spans several chunks; the one before it may have been as large
                 self._look()
@@ -344,12 +344,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
         async def run(rest: Iterator[SourceEvent]) -> bool:
             events: list[UIEvent] = []
             try:
+                await self._settle()
                 hand_out(await step.run_due(tools, self._send))
                 for source_event in rest:
                     events += feed(source_event)
                     if machine.due or (step.running and machine.waiting):
                         hand_out(events)
                         events = []
+                        await self._settle()
                         hand_out(await step.run_due(tools, self._send))
             finally:
                 hand_out(events)
@@ -357,8 +359,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
         async def wait() -> bool:
             await self._wait_for_room()
-            if early is not None:
-                await early.wait_for_room()
+            await self._early.wait_for_room()
             return machine.stopped
 
         return take

@@ -134,7 +134,7 @@ FULL = 20  # modules of a folder, beside its `__init__`
 SEAM = {
     "overrides": {"_resume", "_follow"},
     "sets": {"_watch", "_wish"},
-    "uses": {"_close_source", "_executes", "_hand_out", "_machine", "_resumed", "_watch", "_wish"},
+    "uses": {"_close_source", "_executes", "_hand_out", "_in_doubt", "_machine", "_resumed", "_watch", "_wish"},
 }
 """What a subclass of `ToolStream` in the package does with private members of it and of `Handover`; the section "The
 seam" in `stream/tool_stream.py` has what it owes for that."""
@@ -146,8 +146,8 @@ RIM = {
     *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
-    *(f"stream.{each}" for each in ("driver", "early_calls", "handover", "long_work", "step", "tool_stream")),
-    "stream.typed_output",
+    *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
+    *("stream.tool_stream", "stream.typed_output"),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
