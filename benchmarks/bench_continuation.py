@@ -4,8 +4,8 @@
 
 Every recording that the package ships is cut behind each of its characters, and gone on with in each way: by a server
 that is given the beginning, and by models that are told to go on and do it in ways of their own. `repeated` and `lost`
-are characters over all cuts; `clean` is the share of cuts at which the reader has the text once and whole. A preamble is
-not repeated text, and stays. Where the text itself repeats its last words, nobody can tell that from a model that does.
+are characters over all cuts; `clean` is the share of cuts at which the reader has the text once and whole. A preamble
+stays, and counts as neither. Where the text itself repeats its last words, nobody can tell that from a model that does.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ WAYS: dict[str, tuple[How, Way, bool]] = {
     "goes on at once": ("instructed", lambda shown, rest: (rest, rest), True),
     **{f"repeats the last {count}": ("instructed", last(count), True) for count in (4, 8, 16, 32, 64, 128)},
     "begins anew": ("instructed", lambda shown, rest: (shown + rest, rest), True),
-    "a preamble": ("instructed", lambda shown, rest: (PREAMBLE + rest, PREAMBLE + rest), True),
+    "a preamble": ("instructed", lambda shown, rest: (PREAMBLE + rest, rest), True),
     "a preamble, and repeats": (
         "instructed",
-        lambda shown, rest: (PREAMBLE + shown[-32:] + rest, PREAMBLE + rest),
+        lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest),
         True,
     ),
     **{f"means to repeat {count}": ("instructed", means_it(count), False) for count in (8, 32)},
@@ -90,7 +90,7 @@ def main() -> None:
         for text in whole:
             for cut in range(1, len(text), step):
                 answer, rest = way(text[:cut], text[cut:])
-                again, missing = judge(go_on(how, text[:cut], answer), rest)
+                again, missing = judge(go_on(how, text[:cut], answer).removeprefix(PREAMBLE), rest)
                 cuts, repeated, lost = cuts + 1, repeated + again, lost + missing
                 clean += not (again or missing)
         print(f"{name:<26}{cuts:>7}{100 * clean / cuts:>9.1f}{repeated:>10}{lost:>6}")
