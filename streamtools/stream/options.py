@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
+from streamtools.stream.judging import TextJudge
 from streamtools.tools.approval import Decision, Suspension
 from streamtools.tools.call_rules import Guards, ToolChoice, Watch
 from streamtools.tools.ledger import CallLedger
-from streamtools.tools.runner import OnToolResult
+from streamtools.tools.runner import OnToolError, OnToolResult
 
 
 class StreamOptions(ParserOptions, total=False):
@@ -20,6 +21,7 @@ class StreamOptions(ParserOptions, total=False):
     execute: Literal["completed", "eager", "never"]
     tool_choice: ToolChoice | str | Mapping[str, Any] | None
     on_tool_result: OnToolResult | None
+    on_tool_error: OnToolError | None
     native_tool_calls: bool | None
     self_contained: bool
     concurrency: int
@@ -34,6 +36,7 @@ class StreamOptions(ParserOptions, total=False):
     ledger: CallLedger | None
     run_id: str | None
     output: Any
+    text_judge: TextJudge | None
 
 
 def check_options(
@@ -42,8 +45,11 @@ def check_options(
     result_limit: int | None,
     tool_timeout: float,
     on_tool_result: object,
+    on_tool_error: object,
     ask: str,
     decision_timeout: float | None,
+    text_judge: TextJudge | None,
+    execute: str,
 ) -> None:
     """Raise ValueError for a value that is not allowed."""
     if not (isinstance(concurrency, int) and concurrency >= 1):
@@ -52,9 +58,16 @@ def check_options(
         raise ValueError(f"result_limit is a number of at least 1, or None, not {result_limit!r}")
     if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
         raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
-    if not (on_tool_result is None or callable(on_tool_result)):
-        raise ValueError(f"on_tool_result is a function, not {on_tool_result!r}")
+    for name, function in (("on_tool_result", on_tool_result), ("on_tool_error", on_tool_error)):
+        if not (function is None or callable(function)):
+            raise ValueError(f"{name} is a function, not {function!r}")
     if ask not in ("later", "now"):
         raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
     if decision_timeout is not None and not decision_timeout > 0:
         raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")
+    if not isinstance(text_judge, TextJudge | None):
+        raise ValueError(f"text_judge is a TextJudge, not {text_judge!r}")
+    if text_judge is not None and execute == "eager":
+        raise ValueError(
+            "text_judge: calls of a turn that is refused do not run, so none runs before (execute='eager')"
+        )

@@ -26,6 +26,7 @@ from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import close, read_into
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
+from streamtools.stream.judging import Judging, TextJudge
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
@@ -36,7 +37,7 @@ from streamtools.tools.call_rules import Guards, Stop, ToolChoice, Watch, check_
 from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
+from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
 
 
 class EventSource(Protocol):
@@ -53,7 +54,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
     `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
-    `on_tool_result(call, outcome)` is called for each outcome; what it raises is logged and changes nothing.
+    `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
+    tool is at fault; what they raise is logged and changes nothing.
     `tool_state` is what tools find as `state` in their context. `result_limit` is how many characters of one result the
     model gets; the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are
     one run to it. Times are in seconds.
@@ -65,10 +67,12 @@ class ToolStream(Handover, Decidable, TypedOutput):
     `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
     ledger that both share.
 
-    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema.
+    A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
+    finish reason `guard`, and no call of the turn runs.
 
-    The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
-    and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema. The
+    other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed and
+    for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
     to the consumer, or at the latest on leaving.
@@ -85,6 +89,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         execute: Literal["completed", "eager", "never"] = "completed",
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
         on_tool_result: OnToolResult | None = None,
+        on_tool_error: OnToolError | None = None,
         native_tool_calls: bool | None = None,
         self_contained: bool = False,
         concurrency: int = 8,
@@ -99,6 +104,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         ledger: CallLedger | None = None,
         run_id: str | None = None,
         output: Any = None,
+        text_judge: TextJudge | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
@@ -108,8 +114,11 @@ class ToolStream(Handover, Decidable, TypedOutput):
             result_limit=result_limit,
             tool_timeout=tool_timeout,
             on_tool_result=on_tool_result,
+            on_tool_error=on_tool_error,
             ask=ask,
             decision_timeout=decision_timeout,
+            text_judge=text_judge,
+            execute=execute,
         )
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = parse_choice(tool_choice)
@@ -149,12 +158,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 timeout=tool_timeout,
                 result_limit=result_limit,
                 on_tool_result=on_tool_result,
+                on_tool_error=on_tool_error,
                 state=tool_state,
                 ledger=ledger,
             ),
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
+        self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
@@ -241,6 +252,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as self._bound:
                     async with anyio.create_task_group() as tools:
                         try:
+                            if self._judging is not None:
+                                self._judging.begin(tools, self._hand_out, self._refuse)
                             take, step, reads = self._taker(tools), self._step, await self._resume(tools)
                             while True:
                                 self._machine.source = self._source
@@ -250,11 +263,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
                                     if step.running:  # eager calls of a turn that never became complete
                                         self._hand_out(await step.end())
                                 reads = True
+                                await self._settle()
                                 following = await self._follow()
                                 if following is None:
                                     break
                                 await self._close_source()
                                 self._source = following
+                            if self._judging is not None:  # while there is somebody to ask about the last text
+                                self._hand_out(self._machine.close())
                         except BaseException as error:
                             if isinstance(error, Exception):
                                 self._fault = error  # and the group is not shown it: it would wrap it
@@ -262,6 +278,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                                 raise
                             unreadable = type(error).__qualname__
                             tools.cancel_scope.cancel()
+                self._stop_judging()
                 if self._bound.cancelled_caught:
                     self._hand_out(self._step.end_calls())
                     self._hand_out(self._machine.stop(self._why))
@@ -282,6 +299,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
     def _finish(self) -> None:
         """End the run with its one `done`, and wake all that wait."""
         assert self._ended is not None
+        self._stop_judging()
         self._hand_out(self._step.end_calls())
         self._hand_out(self._machine.cancel())
         self._end()
@@ -289,6 +307,11 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     def _break_off(self) -> None:
         self._why = "size_limit"
+        self._bound.cancel()
+
+    def _refuse(self) -> None:
+        """End the run, because the judge has refused some of its text."""
+        self._machine.refuse()
         self._bound.cancel()
 
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
@@ -322,12 +345,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
         async def run(rest: Iterator[SourceEvent]) -> bool:
             events: list[UIEvent] = []
             try:
+                await self._settle()
                 hand_out(await step.run_due(tools, self._send))
                 for source_event in rest:
                     events += feed(source_event)
                     if machine.due or (step.running and machine.waiting):
                         hand_out(events)
                         events = []
+                        await self._settle()
                         hand_out(await step.run_due(tools, self._send))
             finally:
                 hand_out(events)
