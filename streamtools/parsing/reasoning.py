@@ -85,7 +85,7 @@ class ReasoningTags:
         With `strays` it may be a closing tag, which nothing closes. A space may belong to a tag behind it.
         """
         undecided = False
-        tags = self._spaced if text[at] == " " else (*self._tags, *self._strays) if strays else self._tags
+        tags = self._spaced if text[at : at + 1] == " " else (*self._tags, *self._strays) if strays else self._tags
         for pattern, closing in tags:
             found = pattern.match(text, at, ended)
             if found:
