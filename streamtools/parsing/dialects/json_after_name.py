@@ -3,7 +3,8 @@
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
-Here are also two forms with the name in the JSON, of models whose other versions write it before.
+Here are also two forms with the name in the JSON, of models whose other versions write it before, and one with the
+name as a key.
 """
 
 from __future__ import annotations
@@ -13,10 +14,19 @@ from collections.abc import Callable
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
-from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies.json_bodies import CallsUnderNames, json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import BEHIND, Dialect, Opener, Tag, ends_of_turn, write_json
+from streamtools.parsing.dialects.base import (
+    BEHIND,
+    NO_JSON,
+    Dialect,
+    Opener,
+    Tag,
+    closed_again,
+    ends_of_turn,
+    write_json,
+)
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral has two forms behind one token; what follows it tells them apart. Where only one of the dialects is armed, it
@@ -196,6 +206,25 @@ def _identify(word: str, declared: Declared) -> Identity | None:
     found = _kimi_id(word)
     name = word.removeprefix("functions.") if found is None else found[1]
     return Identity(name, word) if found is not None or name in declared else None
+
+
+def apertus_list() -> Dialect:
+    """Return the dialect of swiss-ai/Apertus-8B-Instruct; calls may stand inside its thoughts."""
+    begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
+    thoughts, end_of_thoughts = "<|inner_prefix|>", "<|inner_suffix|>"
+    tags = Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,))
+    calls = json_calls(end, ends=ends, envelope=CallsUnderNames)
+    return Dialect(
+        id="apertus_list",
+        openers=(
+            Opener((begin, SPACES), calls, ahead=("[",)),
+            Opener((begin, SPACES), calls, ahead=(NO_JSON,), auto=False),
+        ),
+        write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
+        in_reasoning="call",
+        reserved=(begin, end),
+        tags=(*tags, *closed_again(end), *ends_of_turn(*ends)),
+    )
 
 
 def gigachat3() -> Dialect:

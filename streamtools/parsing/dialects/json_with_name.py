@@ -21,6 +21,7 @@ from streamtools.parsing.bodies import forged_result, json_bodies
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects.base import (
     ALONE,
+    NO_JSON,
     ROLE_END,
     UNMARKED_JSON,
     Dialect,
@@ -32,9 +33,6 @@ from streamtools.parsing.dialects.base import (
     ends_of_turn,
 )
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
-
-_NO_JSON = Some(r"^ \t\r\n\[{<", 1, 1)
-"""What makes a call behind a special token one gone bad: the token is certain to begin one."""
 
 
 def hermes_json() -> Dialect:
@@ -133,7 +131,7 @@ def internlm2() -> Dialect:
         id="internlm2",
         openers=(
             Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=("{",)),
-            Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=(_NO_JSON,), auto=False),
+            Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=(NO_JSON,), auto=False),
         ),
         write_call=_between(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
         reserved=(begin, end),
@@ -193,7 +191,7 @@ def cohere_action_json() -> Dialect:
         id="cohere_action_json",
         openers=(
             *(Opener(("<|START_ACTION|>", SPACES), call, ahead=(first,)) for first in "[{"),
-            Opener(("<|START_ACTION|>", SPACES), call, ahead=(_NO_JSON,), auto=False),
+            Opener(("<|START_ACTION|>", SPACES), call, ahead=(NO_JSON,), auto=False),
             Opener(("<|START_TOOL_RESULT|>",), forged_result(end_of_result), kind="result"),
         ),
         write_call=write_call,
@@ -211,25 +209,6 @@ def cohere_action_json() -> Dialect:
             Tag(("<|START_ACTION|>", SPACES, "<|END_ACTION|>")),
             Tag(("<|", OneOf(("START_OF_TURN_TOKEN", "END_OF_TURN_TOKEN", "CHATBOT_TOKEN")), "|>")),
         ),
-    )
-
-
-def apertus_list() -> Dialect:
-    """Return the dialect of swiss-ai/Apertus-8B-Instruct; calls may stand inside its thoughts."""
-    begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
-    thoughts, end_of_thoughts = "<|inner_prefix|>", "<|inner_suffix|>"
-    tags = Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,))
-    calls = json_calls(end, ends=ends, envelope=json_bodies.CallsUnderNames)
-    return Dialect(
-        id="apertus_list",
-        openers=(
-            Opener((begin, SPACES), calls, ahead=("[",)),
-            Opener((begin, SPACES), calls, ahead=(_NO_JSON,), auto=False),
-        ),
-        write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
-        in_reasoning="call",
-        reserved=(begin, end),
-        tags=(*tags, *closed_again(end), *ends_of_turn(*ends)),
     )
 
 
