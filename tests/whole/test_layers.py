@@ -41,7 +41,11 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "rules", "parsing", "typed"},
     "history": {"limits", "json_values", "calls", "parsing"},
-    "stream": {*("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"), "typed"},
+    "stream": {
+        *("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
+        "typed",
+        "rules",
+    },
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
