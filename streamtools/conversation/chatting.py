@@ -36,6 +36,7 @@ from streamtools.history import (
     User,
     answered_by_user,
     calls_as_text,
+    plain_quotations,
     read_messages,
     settle,
     steps_to_history,
@@ -45,8 +46,9 @@ from streamtools.history import (
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, armed
 from streamtools.parsing.policies import ParserOptions
+from streamtools.stream.driver import EventSource
 from streamtools.stream.options import StreamOptions
-from streamtools.stream.tool_stream import EventSource, ToolStream
+from streamtools.stream.tool_stream import ToolStream
 from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
 from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice
@@ -191,7 +193,7 @@ class Chat(ToolStream):
         """Return the source of the answer to the conversation as it stands."""
         self._steps_left -= 1
         self._watch.last_turn = self._steps_left == 0
-        history = settle(self._messages, "cancelled")
+        history = plain_quotations(settle(self._messages, "cancelled"), self._dialects)
         mode = self._emulation.mode  # whose requests differ in what stands before the history
         ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects, mode != "off")
         if mode == "off" and self._fallback is not None:
