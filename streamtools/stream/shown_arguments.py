@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.events import ApprovalRequested, Call, CallDelta, Done, Error, Executed, Executing, UIEvent
+from streamtools.events import ApprovalRequested, Call, CallDelta, Done, Error, Executed, Executing, Partial, UIEvent
 from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Matcher, in_place, shown
 from streamtools.rules.rule import Rule
@@ -33,6 +33,7 @@ class ShownArguments:
         self._rules = [rule for rule in rules if rule.redacts]
         self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by id: as written, and as shown
         self._texts: dict[str, _ShownText] = {}  # of the calls that are being written
+        self._values: dict[str, Matcher] = {}  # and of the strings in their values that grow
 
     def show(self, event: UIEvent) -> UIEvent:
         """Return an event as it is shown."""
@@ -42,6 +43,8 @@ class ShownArguments:
                     self._texts[call_id] = _ShownText(self._rules)
                 clean = self._texts[call_id].feed(text)
                 return event if clean == text else replace(event, text=clean)
+            case Partial(path, value, complete, call_id=str() as call_id):
+                return replace(event, path=self._clean(path), value=self._add(call_id, value, complete))
             case Call(call) | ApprovalRequested(call) | Executing(call) | Executed(call):
                 self._texts.pop(call.id, None)
                 return replace(event, call=self.call(call))
@@ -52,6 +55,14 @@ class ShownArguments:
             case Done(pending=pending) if pending:
                 return replace(event, pending=list(map(self.call, pending)))
         return event
+
+    def _add(self, call_id: str, value: Any, complete: bool) -> Any:
+        """Return what is shown of what has been added to the arguments of a call, whose strings grow one by one."""
+        if not isinstance(value, str):
+            return value
+        matcher = self._values.setdefault(call_id, Matcher(automaton_of(self._rules)))
+        text = in_place(matcher.feed(value))
+        return text + in_place(matcher.close()) if complete else text
 
     def call(self, call: ToolCall) -> ToolCall:
         """Return a call as it is shown. Its raw text, in which strings are escaped, is not."""

@@ -23,6 +23,7 @@ from streamtools.events import (
     FollowUp,
     Matched,
     NativeToolCall,
+    Partial,
     ProviderCompleted,
     Reasoning,
     ReasoningDelta,
@@ -209,6 +210,7 @@ async def test_arguments_are_shown_as_rules_leave_them(history: Any, native: boo
         text_rules=EMAIL,
         rules_in_arguments=True,
         call_deltas=True,
+        call_partials=True,
         history=history,
     ) as stream:
         events = [event async for event in stream]
@@ -220,6 +222,8 @@ async def test_arguments_are_shown_as_rules_leave_them(history: Any, native: boo
     assert "bob" not in told
     assert '{"to": "[email]"}' in "".join(e.text for e in events if isinstance(e, CallDelta))
     assert [{"to": "[email]"}] == [e.call.arguments for e in events if isinstance(e, Executing)][:1]
+    grown = [e.value for e in events if isinstance(e, Partial) and e.path == ["to"] and isinstance(e.value, str)]
+    assert "[email]" == "".join(grown)
     assert {"to": SECRET} == result.calls[0].arguments == result.outcomes[0].call.arguments
     assert ("bob" in json.dumps(result.messages())) is (history == "as_written")
 
