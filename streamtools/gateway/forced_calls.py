@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-import structlog
 
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.gateway.client_requests import Asked, as_tools
 from streamtools.gateway.plan import Plan
 from streamtools.limits import DEFAULT_LIMITS
+from streamtools.logs import Logger
 from streamtools.parsing.dialects import Dialect, tilde_fence
 from streamtools.tools.schemas import inline
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 REFUSES = (400, 422, 500, 501)
 """How a server answers that cannot write by a schema."""
