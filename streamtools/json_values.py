@@ -127,6 +127,8 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
     plain = _decode_plain(text, limits)
     if plain is not None:
         return Decoded(plain, False)
+    if len(text) > limits.values and count_values(text.encode(errors="surrogatepass")) > limits.values:
+        raise Rejected(Code.TOO_LARGE, f"the JSON has more than {limits.values} values")
     repaired = False
     try:
         try:

@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "recording": {"errors", "rules"},
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "rules", "parsing", "typed"},
-    "history": {"limits", "json_values", "calls", "parsing"},
+    "history": {"errors", "limits", "json_values", "calls", "parsing"},
     "stream": {*("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"), "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history", "typed"},
