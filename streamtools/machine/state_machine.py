@@ -15,8 +15,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import structlog
-
 from streamtools.calls import ToolCall, Verdict
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
@@ -45,6 +43,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
+from streamtools.logs import Logger
 from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
 from streamtools.machine.runnable_calls import RunnableCalls
 from streamtools.machine.turn import Turn
@@ -54,7 +53,7 @@ from streamtools.parsing.policies import ParserOptions
 if TYPE_CHECKING:
     from streamtools.typed import OutputType
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class StreamMachine(RunnableCalls):
@@ -78,7 +77,7 @@ class StreamMachine(RunnableCalls):
     # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
     # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_malformed",
+        "_declares_native", "_execute", "_flowing", "_guard", "_judge", "_malformed",
         "_self_contained", "_started", "_streams", "_watchful", "_writing", "run_id", "source",
     )  # fmt: skip
 
@@ -104,7 +103,7 @@ class StreamMachine(RunnableCalls):
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.due, self.pending, self.usage = [], [], None
         self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output)
-        self._writing = self._turn.native.open  # native calls, to which pieces of their arguments are added
+        self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
         self._streams = options.get("call_deltas", False)
         self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute

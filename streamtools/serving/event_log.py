@@ -21,17 +21,16 @@ from typing import Protocol, Self
 from urllib.parse import quote
 
 import anyio
-import structlog
 from msgspec.structs import replace
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
 from streamtools.events.event import ITSELF, weigh
+from streamtools.logs import Logger, loggable
 from streamtools.stream.result import TurnResult
-from streamtools.tools.call import loggable
 from streamtools.tools.ledger import Driven
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _PATIENCE = 10.0  # seconds that a log may take over one event; one that took longer is left alone for as long
 _TEXTS = 32  # texts that are counted together

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,7 +24,8 @@ from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.driver import close, read_into
+from streamtools.stream.driver import EventSource, close, read_into
+from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.judging import Judging, TextJudge
 from streamtools.stream.options import check_options
@@ -37,15 +38,7 @@ from streamtools.tools.call_rules import Guards, Stop, ToolChoice, Watch, check_
 from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
-
-
-class EventSource(Protocol):
-    """What a stream reads from: batches of source events, and a way to stop."""
-
-    def __aiter__(self) -> Self: ...
-    async def __anext__(self) -> Sequence[SourceEvent]: ...
-    async def aclose(self) -> None: ...
+from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
 
 
 class ToolStream(Handover, Decidable, TypedOutput):
@@ -54,7 +47,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
     `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
-    `on_tool_result(call, outcome)` is called for each outcome; what it raises is logged and changes nothing.
+    `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
+    tool is at fault; what they raise is logged and changes nothing.
     `tool_state` is what tools find as `state` in their context. `result_limit` is how many characters of one result the
     model gets; the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are
     one run to it. Times are in seconds.
@@ -69,10 +63,9 @@ class ToolStream(Handover, Decidable, TypedOutput):
     A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
     finish reason `guard`, and no call of the turn runs.
 
-    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema.
-
-    The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
-    and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema. The
+    other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed and
+    for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
     to the consumer, or at the latest on leaving.
@@ -89,6 +82,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         execute: Literal["completed", "eager", "never"] = "completed",
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
         on_tool_result: OnToolResult | None = None,
+        on_tool_error: OnToolError | None = None,
         native_tool_calls: bool | None = None,
         self_contained: bool = False,
         concurrency: int = 8,
@@ -113,6 +107,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             result_limit=result_limit,
             tool_timeout=tool_timeout,
             on_tool_result=on_tool_result,
+            on_tool_error=on_tool_error,
             ask=ask,
             decision_timeout=decision_timeout,
             text_judge=text_judge,
@@ -131,6 +126,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._most = self._watch.guards.size
         self._executes = execute != "never"
         self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
+        if early := execute == "eager" and any(each.begins_early for each in registry):
+            options["call_partials"] = True
         self._step = StepCalls(
             partial(
                 StreamMachine,
@@ -156,12 +153,15 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 timeout=tool_timeout,
                 result_limit=result_limit,
                 on_tool_result=on_tool_result,
+                on_tool_error=on_tool_error,
                 state=tool_state,
                 ledger=ledger,
             ),
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
+        self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state)
+        self._looks = self._early.look if early else None
         self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -177,9 +177,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     @property
     def threads(self) -> Threads:
-        """How many threads of tools have been left behind because they could not be stopped: `left` are still at work,
-        `dropped` came to an end too late.
-        """
+        """How many threads of tools could not be stopped: `left` are still at work, `dropped` ended too late."""
         return self._step.runner.threads
 
     @property
@@ -318,6 +316,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         """
         machine, step = self._machine, self._step
         feed, hand_out = machine.feed, self._hand_out
+        self._early.tasks = tools
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
@@ -357,6 +356,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
         async def wait() -> bool:
             await self._wait_for_room()
+            await self._early.wait_for_room()
             return machine.stopped
 
         return take

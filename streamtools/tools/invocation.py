@@ -19,22 +19,22 @@ import inspect
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-import structlog
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
+from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
 from streamtools.events import UIEvent, Warning
+from streamtools.logs import Logger
 from streamtools.tools.call import Report, ToolContext, ToolError, ToolOutcome, ToolResult, Written, is_failure, shorten
 from streamtools.tools.tool import Tool
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 TIMEOUT = 60.0
 """Seconds that a tool may take if nobody says otherwise."""
@@ -48,18 +48,20 @@ async def invoke(
     *,
     timeout: float = TIMEOUT,
     thread: Thread | None = None,
+    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
 ) -> Written:
     """Return what the tool makes of the arguments, in the forms for the interface and for the model.
 
-    `timeout` is in seconds, for tools without their own; while the context's `report` waits, the clock stands still.
-    Raises `ToolCallFailed`, of the kind that tells what happened, and whatever `report` raises: progress that cannot be
-    told ends the call, also where the tool takes no notice. `context` and `thread` serve one call; afterwards `thread`
-    tells whether the tool has been left behind at work.
+    `given` are those of the function, where they have been read already. `timeout` is in seconds, for tools without
+    their own; while the context's `report` waits, the clock stands still. Raises `ToolCallFailed`, of the kind that
+    tells what happened, and whatever `report` raises: progress that cannot be told ends the call, also where the tool
+    takes no notice. `context` and `thread` serve one call; afterwards `thread` tells whether the tool has been left
+    behind at work.
     """
     context = ToolContext(name=tool.name) if context is None else context
     thread = Thread(Threads(), tool.name) if thread is None else thread
     try:
-        args, kwargs = tool.read(arguments)
+        args, kwargs = tool.read(arguments) if given is None else given
     except ToolInputError:
         raise
     except Exception as error:  # a validator of the user's own that breaks
@@ -69,6 +71,7 @@ async def invoke(
     seconds = timeout if tool.timeout is None else tool.timeout
     scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
     report = context.report = _Reporting(tool, context, scope)
+    context.pause = report.pause
     context.deadline = time.monotonic() + seconds
     value: Any = None
     cause: BaseException | None = None
@@ -103,15 +106,22 @@ class _Reporting:
         self._left = math.inf
 
     async def __call__(self, progress: Any) -> None:
+        with self.pause():
+            try:
+                await self._report(_write(self._tool, self._tool.write_progress, progress).value)
+            except Exception as error:
+                self.failure = error
+                raise
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Let the clock of the call stand still in a block."""
         if not self._waiting:
             self._left = self._scope.deadline - anyio.current_time()
             self._scope.deadline = self._context.deadline = math.inf
         self._waiting += 1
         try:
-            await self._report(_write(self._tool, self._tool.write_progress, progress).value)
-        except Exception as error:
-            self.failure = error
-            raise
+            yield
         finally:
             self._waiting -= 1
             if not self._waiting:
@@ -136,6 +146,9 @@ def _write(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
         raise
     except Exception as error:
         text = f"tool {tool.name!r} returned what cannot be written as JSON"
+        code = getattr(inspect.unwrap(tool.function), "__code__", None)
+        place = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
+        error.add_note(f"tool {tool.name!r}{place} returned a value of type {type(value).__qualname__}")
         raise ToolOutputError(tool.name, text) from error
 
 
@@ -259,7 +272,7 @@ async def _last_in_thread(work: Callable[[], Generator[Any, None, Any]], report:
             except BaseException as error:
                 if not is_failure(error):
                     raise
-                failure = error  # raised below: a task that ends with SystemExit would end the whole loop
+                failure = error  # raised below, as it is and not in a group
 
     with inbox, outbox:
         async with anyio.create_task_group() as tasks:
@@ -309,8 +322,8 @@ class Execution:
             neutralise=tool.neutralise,
         )
 
-    def failed(self, code: Code, text: str) -> ToolOutcome:
-        """Return the outcome of a call that has failed, or was never run; `text` says why."""
+    def failed(self, code: Code, text: str, error: ToolCallFailed | None = None) -> ToolOutcome:
+        """Return the outcome of a call that has failed, with `error`, or was never run; `text` says why."""
         abandoned = self.thread is not None and self.thread.is_left
         if abandoned:
             text += "; it could not be stopped, and may still be at work"
@@ -324,6 +337,7 @@ class Execution:
             message=message,
             elapsed=self._elapsed(),
             abandoned=abandoned,
+            exception=error.__cause__ if isinstance(error, ToolFailed | ToolOutputError) and error.__cause__ else error,
         )
 
     def _shorten(self, text: str, limit: int | None) -> str:
