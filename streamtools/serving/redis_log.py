@@ -164,13 +164,17 @@ class Tail:
 
 
 class Look(NamedTuple):
-    """How a run stands; `token` is empty where there is none, and `since` is the last seq before its owner."""
+    """How a run stands; `token` is empty where there is none, and `since` is the last seq before its owner.
+
+    `written` is the number of the owner who has written the event that was asked about, or 0 where that is not there.
+    """
 
     first: int
     last: int
     token: str
     since: int
     is_over: bool
+    written: int
 
 
 class Feed:
@@ -180,7 +184,7 @@ class Feed:
         self.key = key
         self.last = look.last
         """The seq up to which the server has been read."""
-        self.epoch = look.token
+        self.written = look.written  # by which owner that is
         self.readers = 0
         self.turns = 0
         """How often the server has come back with less than was read."""
@@ -188,10 +192,10 @@ class Feed:
         self._events: deque[tuple[int, UIEvent]] = deque(maxlen=WINDOW)
         self._news: anyio.Event | None = None
 
-    def add(self, events: list[tuple[int, UIEvent]]) -> None:
-        """Take what the server has sent."""
+    def add(self, events: list[tuple[int, UIEvent]], written: int) -> None:
+        """Take what the server has sent, the last of it by this owner."""
         self._events += events
-        self.last = events[-1][0]
+        self.last, self.written = events[-1][0], written
         self.wake()
 
     def after(self, position: int) -> list[tuple[int, UIEvent]] | None:
@@ -204,14 +208,18 @@ class Feed:
         return [each for each in self._events if each[0] > position] or None
 
     def check(self, look: Look) -> None:
-        """Compare it with the server, which has come back: what was read may be gone there, or told otherwise."""
-        sure = look.last if look.token == self.epoch else min(look.since, look.last)
-        self.epoch = look.token
-        if sure < self.last:
-            self._events.clear()
-            self.last = sure
-            self.turns += 1
-            self.wake()
+        """Compare it with the server, which has come back: what was read may be gone there, or told otherwise.
+
+        `look` is about the last event here. If that is still by the same owner, so is all before it.
+        """
+        if not self.last or look.written == self.written or look.first > self.last:
+            return
+        owner = int(look.token.partition(":")[0] or 0)
+        is_next = owner == self.written + 1  # or else there may have been less between them than `since` says
+        self.last = look.last if owner == self.written else min(look.since, look.last) if is_next else 0
+        self._events.clear()
+        self.turns += 1
+        self.wake()
 
     async def wait(self) -> None:
         """Wait for more."""

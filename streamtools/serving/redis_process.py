@@ -205,12 +205,12 @@ class RedisProcess(Talking):
 
     # Reading.
 
-    async def look(self, key: str) -> Look:
-        """Return how a run stands."""
+    async def look(self, key: str, at: int | None = None) -> Look:
+        """Return how a run stands, and who has written the event of this `seq`, or the last."""
         keys = self.keys(key)
-        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta)
-        first, last, token, since, over = await self.patiently(*args, seconds=self._set.patience)
-        return Look(first, last, token.decode(), since, bool(over))
+        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta, "" if at is None else at)
+        first, last, token, since, over, written = await self.patiently(*args, seconds=self._set.patience)
+        return Look(first, last, token.decode(), since, bool(over), written)
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
         """Return the next events behind a seq."""
@@ -246,7 +246,7 @@ class RedisProcess(Talking):
             try:
                 async with self._client.connection() as connection:
                     for feed in list(self._feeds.values()):
-                        feed.check(await self.look(feed.key))
+                        feed.check(await self.look(feed.key, feed.last))
                     while True:
                         await self._hear(connection.execute)
                         self._deaf, pause = None, 0.05
@@ -277,7 +277,7 @@ class RedisProcess(Talking):
                 for _, (_, message) in entries:
                     self._take(msgspec.json.decode(message))
             elif (feed := feeds[name]).readers:
-                feed.add(read_entries(entries))
+                feed.add(read_entries(entries), int(entries[-1][1][0]))
 
     # Living.
 

@@ -310,3 +310,34 @@ async def test_a_run_is_begun_anew_once(server: RedisServer, prefix: str) -> Non
                         cut.mend()
                     await run.stop()
     assert [run.id] == begun
+
+
+async def test_a_reader_that_has_read_what_another_owner_wrote_is_not_disturbed(
+    server: RedisServer, prefix: str
+) -> None:
+    """When its connection breaks after that: it has everything, from the owner before and from this one."""
+    async with open_client(server.url) as client:
+        reads, writes = CutClient(client), CutClient(client)
+
+        async def anew(run: Run) -> Startable:
+            return Named(saying(Start("", seq=1), StepStart(1, seq=2), *(Text(each, seq=3) for each in "ab")), run.id)
+
+        async with (
+            Runs(RedisStore(reads, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as reading,
+            Runs(RedisStore(server.url, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as there,
+            Runs(RedisStore(writes, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as here,
+        ):
+            run = await here.start(saying(Start("", seq=1), StepStart(1, seq=2)), owner="ann")
+            found, taken = await reading.find(run.id, owner="ann"), list[UIEvent]()
+            with anyio.fail_after(20):
+                async for event in found.attach():
+                    taken.append(event)
+                    if event.seq == 2:
+                        writes.cut()
+                    if event.seq == 4:
+                        reads.cut()
+                        reads.mend()
+                        await (await there.find(run.id, owner="ann")).stop()
+                writes.mend()
+                await run.stop()
+            assert [each.seq for each in taken] == [*range(1, len(taken) + 1)]
