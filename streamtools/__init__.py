@@ -20,7 +20,7 @@ from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.stream import StreamOptions, ToolStream, TurnResult, extract_tool_calls
+from streamtools.stream import StreamOptions, TextJudge, ToolStream, TurnResult, extract_tool_calls
 
 if TYPE_CHECKING:
     from streamtools import conversation, outputs, rules
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
     "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
-    "ToolError", "ToolContext", "Guards", "ToolStream", "StreamOptions", "TurnResult", "conversation",
+    "ToolError", "ToolContext", "Guards", "ToolStream", "TextJudge", "StreamOptions", "TurnResult", "conversation",
     "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
 ]  # fmt: skip
 

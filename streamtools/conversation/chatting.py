@@ -36,6 +36,7 @@ from streamtools.history import (
     User,
     answered_by_user,
     calls_as_text,
+    plain_quotations,
     read_messages,
     settle,
     steps_to_history,
@@ -191,7 +192,7 @@ class Chat(ToolStream):
         """Return the source of the answer to the conversation as it stands."""
         self._steps_left -= 1
         self._watch.last_turn = self._steps_left == 0
-        history = settle(self._messages, "cancelled")
+        history = plain_quotations(settle(self._messages, "cancelled"), self._dialects)
         mode = self._emulation.mode  # whose requests differ in what stands before the history
         ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects, mode != "off")
         if mode == "off" and self._fallback is not None:
@@ -243,7 +244,7 @@ class Chat(ToolStream):
         if whole_step:
             self._hand_out(machine.supersede(name))
             return ""
-        events, written = machine.go_on_behind(self.result.text[self._answer_at :], name)
+        events, written = machine.go_on_behind(self.result.text[self._answer_at :] + self._in_doubt, name)
         self._hand_out(events)
         return written
 

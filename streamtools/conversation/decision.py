@@ -4,7 +4,8 @@ The answer is asked for as one JSON object and comes as models write: in a fence
 a string, behind a thought that weighs the opposite. So every JSON value of the answer is looked at, and of those that
 are decisions the last counts, whatever it says: what was considered before, or quoted, is a decoy. Model output is
 data: it is decoded as JSON, a call in it is read by the one rule of `calls`, and what is no decision decides nothing.
-Results in the request are neutralised, so that a model which quotes one decides nothing thereby.
+Results in the request are neutralised, what tools say of themselves, and what the model said itself: one that quotes
+them decides nothing thereby.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.http_model import AUTO, Ask
 from streamtools.errors import Code
 from streamtools.events import SourceError
-from streamtools.history import System, calls_as_text
+from streamtools.history import System, calls_as_text, plain_quotations
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import restore, write_json
+from streamtools.parsing.dialects.base import neutralise_all, restore, write_json
 from streamtools.tools import Tool, ToolChoice
 
 LENGTH = 256 * 1024
@@ -71,7 +72,8 @@ class ModelDecision(NamedTuple):
 
 def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
     """Return the system prompt of a decision request. `quoted` is the system prompt of the application, as data."""
-    described = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
+    defined = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
+    described = neutralise_all(defined, [_DECISIONS], "description")
     lines = [
         "You decide whether tools have to be called before the conversation below can be answered.",
         "Ask for a tool only where the answer needs information or an action that the conversation does not hold yet.",
@@ -224,7 +226,8 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
     """Return the request whether tools are needed to answer `ask`; its own `options` come last."""
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
-    history = calls_as_text(ask.history, reserved=[_DECISIONS])  # what a call repeats was restored for it
+    history = plain_quotations(ask.history, [_DECISIONS])
+    history = calls_as_text(history, reserved=[_DECISIONS])  # what a call repeats was restored for it
     kept = without(ask.options, _OF_TOOLS + _OF_THE_ANSWER)
     return Ask(
         history=(System(question), *(message for message in history if not isinstance(message, System))),

@@ -8,7 +8,6 @@ at its end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
@@ -19,10 +18,9 @@ from streamtools.history import (
     Assistant,
     Message,
     System,
-    TextPart,
-    Thought,
     User,
     calls_as_text,
+    plain_said,
     read_messages,
     settle,
 )
@@ -95,27 +93,8 @@ def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
             [each | {"text": neutralise(text, dialects)} if isinstance(text, str) else each for each, text in told]
         )
     if isinstance(message, Assistant):
-        said = (
-            each._replace(text=neutralise(each.text, dialects))
-            if isinstance(each, TextPart)
-            else _plain_thought(each, dialects)
-            if isinstance(each, Thought)
-            else each
-            for each in message.parts
-        )
-        return replace(message, parts=tuple(said))
+        return plain_said(message, dialects)
     return message
-
-
-def _plain_thought(thought: Thought, dialects: Sequence[Dialect]) -> Thought:
-    """Return a thought that may be repeated; one that is signed goes back as it is."""
-    if thought.signature is not None or thought.redacted:
-        return thought
-    own = thought.own
-    if own is not None:  # the field in which it came
-        data = {key: neutralise(each, dialects) if isinstance(each, str) else each for key, each in own.data.items()}
-        own = own._replace(data=data)
-    return thought._replace(text=neutralise(thought.text, dialects), own=own)
 
 
 def _teach(history: list[Message], asked: Asked, dialect: Dialect, examples: bool | Sequence[Example]) -> list[Message]:

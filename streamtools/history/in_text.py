@@ -1,7 +1,7 @@
 """Calls in text, whose results have no place of their own in a request: they are words of the user's.
 
-Here native calls become such calls, for a request that declares no tools; results become a user's message; and a user's
-message may answer a call.
+Here native calls become such calls, for a request that declares no tools; results become a user's message; a user's
+message may answer a call; and what looks like a call, and was none, is made to be none for the next model either.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.messages import fit
-from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, User
+from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.json_values import compact
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise, neutralise_all
@@ -103,6 +103,49 @@ def _plain(part: Part, dialects: Sequence[Dialect]) -> Part:
         return part
     raw, arguments = neutralise(part.raw, dialects), neutralise_all(part.arguments, dialects)
     return msgspec.structs.replace(part, raw=raw, arguments=arguments)
+
+
+def plain_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
+    """Return a history that holds native calls without structure in what the model said: there it quoted something.
+
+    So the next model, in whose text these dialects are read, calls nothing when it repeats that. A turn with calls in
+    its text stays as it is: one of which they are known, or whose results the user's message behind it begins with.
+    """
+    if not dialects or not any(isinstance(each, Assistant) and each.calls for each in history):
+        return history
+    plain = list(history)
+    for place, message in enumerate(history):
+        if isinstance(message, Assistant) and not message.in_text:
+            said = plain_said(message, dialects)
+            if said != message and not _begins_with_result(history[place + 1 : place + 2], dialects):
+                plain[place] = said
+    return plain
+
+
+def _begins_with_result(behind: Sequence[Message], dialects: Sequence[Dialect]) -> bool:
+    if not behind or not isinstance(said := behind[0], User):
+        return False
+    content, name = said.content, "NAME"
+    text = content if isinstance(content, str) else str(content[0].get("text", "")) if content else ""
+    openings = (_opening(each, name).replace(name, r"[\w-]{1,64}") for each in dialects)
+    return any(re.match(each, text) for each in openings)
+
+
+def plain_said(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
+    """Return what the model said without structure in its texts, and in thoughts that are not signed."""
+    return replace(message, parts=tuple(_plain_said(each, dialects) for each in message.parts))
+
+
+def _plain_said(part: Part, dialects: Sequence[Dialect]) -> Part:
+    if isinstance(part, TextPart):
+        return part._replace(text=neutralise(part.text, dialects))
+    if not isinstance(part, Thought) or part.signature is not None or part.redacted:
+        return part
+    own = part.own
+    if own is not None:  # the field in which it came
+        data = {key: neutralise(each, dialects) if isinstance(each, str) else each for key, each in own.data.items()}
+        own = own._replace(data=data)
+    return part._replace(text=neutralise(part.text, dialects), own=own)
 
 
 def answered_by_user(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:

@@ -29,6 +29,9 @@ STOPPED_AFTER_CALL = "stopped_after_call"
 STOPPED_BY_RULE = "stopped_by_rule"
 """The finish reason of a turn that one of the `text_rules` ends."""
 
+GUARD = "guard"
+"""The finish reason of a run of which a judge has refused some text."""
+
 PAUSE_TURN = "pause_turn"
 """Anthropic's word for a turn that goes on when it is sent back as it is."""
 
@@ -149,6 +152,10 @@ class EndingRun:
     def paused(self) -> bool:
         """Whether the provider has stopped in the middle of its turn, to go on when it is sent that back."""
         return self._is_complete and self._ending.raw_finish == PAUSE_TURN and not self._is_over
+
+    def refuse(self) -> None:
+        """Take note that what the provider has said is not shown to its end, because somebody refuses it."""
+        self._ending.stop(GUARD)
 
     def go_on(self) -> None:
         """Take note that another request is to follow: until its answer is complete, the run is not."""

@@ -20,6 +20,7 @@ from streamtools.errors import ClosedError
 from streamtools.events import Progress, Text, UIEvent
 from streamtools.events.event import weigh
 from streamtools.parsing.dialects import Dialect
+from streamtools.stream.judging import Judging
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
@@ -50,6 +51,7 @@ class Handover:
         self._held = 0  # bytes of the events that wait, or more: of all since the last count
         self._over = False
         self._fault: Exception | None = None
+        self._judging: Judging | None = None  # holds back what nobody has approved
         self._most: int | None = None  # the most characters of the result, until there are more
 
     @property
@@ -98,6 +100,8 @@ class Handover:
         if type(event) is not Progress:
             self._hand_out((event,))
             return
+        if self._judging is not None:
+            self._judging.gate.number(event)
         if len(self._ready) >= AHEAD:
             self._held += weigh(event)
         self._ready.append(event)  # which is no part of the result, and may be large
@@ -105,7 +109,9 @@ class Handover:
         await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
-        """If the buffer is full, wait until half of it has been taken."""
+        """If the buffer is full, wait until half of it has been taken; and so for the judge, if there is one."""
+        if self._judging is not None:
+            await self._judging.catch_up()
         while True:
             if self._held >= BUFFERED_BYTES:
                 self._held, self._low = self._count()
@@ -117,6 +123,22 @@ class Handover:
                 if self._room is None:
                     self._room = anyio.Event()
                 await self._room.wait()
+
+    @property
+    def _in_doubt(self) -> str:
+        """The text that comes next, if it is approved."""
+        return "" if self._judging is None else self._judging.gate.text
+
+    async def _settle(self) -> None:
+        """Wait until what was handed out has been approved, where there is a judge. If it is not, the run is over."""
+        if self._judging is not None:
+            await self._judging.settle()
+
+    def _stop_judging(self) -> None:
+        """Show nothing more that has not been approved."""
+        if self._judging is not None:
+            self._judging.end()
+            self._hand_out(())
 
     def _count(self) -> tuple[int, int]:
         """Return the bytes and the number of the last events that fill half of the buffer."""
@@ -130,8 +152,12 @@ class Handover:
 
     def _hand_out(self, events: Sequence[UIEvent]) -> bool:
         """Hand events over; return whether the provider has to wait, as `_wait_for_room` does."""
+        behind = False
+        if self._judging is not None:
+            events = self._judging.take(events)
+            behind = self._judging.is_behind
         if not events:
-            return False
+            return behind
         collector = self._collector  # as its `add` does; a call fewer for each event
         collector.new += events
         if len(collector.new) >= TOGETHER:
@@ -141,12 +167,12 @@ class Handover:
         if self._waiting > self._woken:
             self._wake()
         if len(ready) <= AHEAD:
-            return False
+            return behind
         held = self._held
         for event in events:
             held += len(event.text) if type(event) is Text else weigh(event)
         self._held = held
-        return held >= BUFFERED_BYTES or len(ready) >= BUFFERED
+        return behind or held >= BUFFERED_BYTES or len(ready) >= BUFFERED
 
     def _look(self) -> None:
         """Collect new events into the result; break the run off when it has become too large."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
+from streamtools.stream.judging import TextJudge
 from streamtools.tools.approval import Decision, Suspension
 from streamtools.tools.call_rules import Guards, ToolChoice, Watch
 from streamtools.tools.ledger import CallLedger
@@ -34,6 +35,7 @@ class StreamOptions(ParserOptions, total=False):
     ledger: CallLedger | None
     run_id: str | None
     output: Any
+    text_judge: TextJudge | None
 
 
 def check_options(
@@ -44,6 +46,8 @@ def check_options(
     on_tool_result: object,
     ask: str,
     decision_timeout: float | None,
+    text_judge: TextJudge | None,
+    execute: str,
 ) -> None:
     """Raise ValueError for a value that is not allowed."""
     if not (isinstance(concurrency, int) and concurrency >= 1):
@@ -58,3 +62,9 @@ def check_options(
         raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
     if decision_timeout is not None and not decision_timeout > 0:
         raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")
+    if not isinstance(text_judge, TextJudge | None):
+        raise ValueError(f"text_judge is a TextJudge, not {text_judge!r}")
+    if text_judge is not None and execute == "eager":
+        raise ValueError(
+            "text_judge: calls of a turn that is refused do not run, so none runs before (execute='eager')"
+        )

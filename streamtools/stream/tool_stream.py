@@ -26,6 +26,7 @@ from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import close, read_into
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
+from streamtools.stream.judging import Judging, TextJudge
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
@@ -65,6 +66,9 @@ class ToolStream(Handover, Decidable, TypedOutput):
     `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
     ledger that both share.
 
+    A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
+    finish reason `guard`, and no call of the turn runs.
+
     `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema.
 
     The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
@@ -99,6 +103,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         ledger: CallLedger | None = None,
         run_id: str | None = None,
         output: Any = None,
+        text_judge: TextJudge | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
@@ -110,6 +115,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
             on_tool_result=on_tool_result,
             ask=ask,
             decision_timeout=decision_timeout,
+            text_judge=text_judge,
+            execute=execute,
         )
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = parse_choice(tool_choice)
@@ -155,6 +162,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
+        self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
@@ -241,6 +249,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 with anyio.move_on_after(self._watch.begin(anyio.current_time())) as self._bound:
                     async with anyio.create_task_group() as tools:
                         try:
+                            if self._judging is not None:
+                                self._judging.begin(tools, self._hand_out, self._refuse)
                             take, step, reads = self._taker(tools), self._step, await self._resume(tools)
                             while True:
                                 self._machine.source = self._source
@@ -250,11 +260,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
                                     if step.running:  # eager calls of a turn that never became complete
                                         self._hand_out(await step.end())
                                 reads = True
+                                await self._settle()
                                 following = await self._follow()
                                 if following is None:
                                     break
                                 await self._close_source()
                                 self._source = following
+                            if self._judging is not None:  # while there is somebody to ask about the last text
+                                self._hand_out(self._machine.close())
                         except BaseException as error:
                             if isinstance(error, Exception):
                                 self._fault = error  # and the group is not shown it: it would wrap it
@@ -262,6 +275,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                                 raise
                             unreadable = type(error).__qualname__
                             tools.cancel_scope.cancel()
+                self._stop_judging()
                 if self._bound.cancelled_caught:
                     self._hand_out(self._step.end_calls())
                     self._hand_out(self._machine.stop(self._why))
@@ -282,6 +296,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
     def _finish(self) -> None:
         """End the run with its one `done`, and wake all that wait."""
         assert self._ended is not None
+        self._stop_judging()
         self._hand_out(self._step.end_calls())
         self._hand_out(self._machine.cancel())
         self._end()
@@ -289,6 +304,11 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     def _break_off(self) -> None:
         self._why = "size_limit"
+        self._bound.cancel()
+
+    def _refuse(self) -> None:
+        """End the run, because the judge has refused some of its text."""
+        self._machine.refuse()
         self._bound.cancel()
 
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
@@ -322,12 +342,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
         async def run(rest: Iterator[SourceEvent]) -> bool:
             events: list[UIEvent] = []
             try:
+                await self._settle()
                 hand_out(await step.run_due(tools, self._send))
                 for source_event in rest:
                     events += feed(source_event)
                     if machine.due or (step.running and machine.waiting):
                         hand_out(events)
                         events = []
+                        await self._settle()
                         hand_out(await step.run_due(tools, self._send))
             finally:
                 hand_out(events)

@@ -365,6 +365,48 @@ async def test_no_quotation_of_a_decision_runs() -> None:
                         assert len(model.asks) > 2
 
 
+class Deciding(ScriptedModel):
+    """Decides with the words that `pick` takes of the question."""
+
+    def __init__(self, pick: Callable[[list[dict[str, Any]]], str]) -> None:
+        """Make one that says nothing more."""
+        super().__init__(["", "Done.", "Done."])
+        self.pick = pick
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        """Answer."""
+        if not self.asks:
+            self._answers[0] = self.pick(self.body(ask)["messages"])
+        return super().stream(ask)
+
+
+def described(messages: list[dict[str, Any]]) -> str:
+    """Return what the tools say of themselves in a question, without the escapes of its JSON."""
+    told = messages[0]["content"].partition("Tools: ")[2].partition("\n")[0]
+    return "\n".join(each["description"] for each in json.loads(told))
+
+
+def said(messages: list[dict[str, Any]]) -> str:
+    return "\n".join(each["content"] for each in messages if each["role"] == "assistant")
+
+
+@OTHER_LOOP_DEEP
+@pytest.mark.parametrize("form", DECISIONS)
+async def test_no_description_and_no_earlier_answer_is_a_decision(form: str) -> None:
+    """Of a tool's, or one in which the model has quoted a result: the question shows them neutralised."""
+    bank, planted = Bank(requires_approval=False), DECISIONS[form]
+    tools = ToolRegistry(Tool(lambda: planted, name="read", description=planted), bank.tools)
+    first = ScriptedModel([decision("read"), '{"tools": []}', f"It says {planted}"])
+    async with chat(first, ASKED, tools=tools, emulation="force") as events:
+        [event async for event in events]
+    for history in (ASKED, [*events.history, *ASKED], [*events.messages(), *ASKED]):
+        model = Deciding(described if history is ASKED else said)
+        async with chat(model, history, tools=tools, emulation="force") as events:
+            [event async for event in events]
+
+        assert [] == bank.paid
+
+
 class Passing(ScriptedModel):
     """Reads, passes what it was told on to a tool, and decides with the words of that call, as it is shown them."""
 

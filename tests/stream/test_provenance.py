@@ -15,9 +15,10 @@ import pytest
 
 from streamtools import Dialect, chat
 from streamtools.conversation import Ask, ScriptedModel
+from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
-from streamtools.events import Error, SourceError, UIEvent, Warning
-from streamtools.parsing.dialects import DIALECTS
+from streamtools.events import Error, ProviderCompleted, ReasoningDelta, SourceError, TextDelta, UIEvent, Warning
+from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
@@ -119,6 +120,64 @@ async def test_what_a_call_or_a_tool_says_is_no_call() -> None:
 
                 assert [{page: page}] == edited
                 assert [] == bank.paid
+
+
+class Recalling(ScriptedModel):
+    """Repeats what was said before, as it is shown that, and the reasoning behind it."""
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        """Answer."""
+        if not self.asks:
+            said = [each for each in self.body(ask)["messages"] if each["role"] == "assistant"]
+            self._answers[0] = "\n".join(str(each.get(kind)) for each in said for kind in ("content", "reasoning"))
+        return super().stream(ask)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(("flag", "named"), [(False, True), (True, True), (None, True), (False, False)])
+async def test_what_a_native_model_has_quoted(flag: bool | None, named: bool, share: int) -> None:
+    """Another one goes on with its history, whoever has kept it, and its text is read: it calls nothing thereby."""
+    with cases() as case:
+        for number, (name, dialect) in enumerate(DIALECTS.items()):
+            if number % share and name not in DEFAULT_DIALECTS:
+                continue
+            page, bank = planted(dialect), Bank(requires_approval=False)
+            tools = ToolRegistry(Tool(lambda page=page: page, name="read"), bank.tools)
+            quoted: ScriptedReply = [
+                ReasoningDelta(page),
+                TextDelta(f"It says {page}"),
+                ProviderCompleted(finish_reason="stop"),
+            ]
+            first = ScriptedModel([calls(("read", {})), quoted], native_tool_calls=True)
+            async with chat(first, [QUESTION], tools=tools) as events:
+                [event async for event in events]
+            for kept in (events.history, events.messages()):
+                with case(name, type(kept[0])):
+                    model = Recalling(["", "Done."], native_tool_calls=flag)
+                    options: dict[str, Any] = {"dialects": [dialect]} if named else {}
+                    async with chat(model, [*kept, QUESTION], tools=tools, **options) as events:
+                        [event async for event in events]
+
+                    assert [] == bank.paid
+
+
+async def test_what_a_model_has_called_in_text_stays_as_it_was() -> None:
+    """Beside native calls too, in a history that was kept as messages; so that it learns of no other form."""
+    call = planted(DIALECTS["tilde_fence"])
+    said = {"role": "assistant", "content": call}
+    told = {"role": "user", "content": "~~~tool_result pay\npaid\n~~~"}
+    native = {"id": "n", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    looked = [{"role": "assistant", "tool_calls": [native]}, {"role": "tool", "tool_call_id": "n", "content": "looked"}]
+    for before, behind, stays in (
+        (looked, [told], True),
+        ([], [QUESTION], True),
+        (looked, [QUESTION], False),
+        (looked, [], False),
+    ):
+        held = await hold("Done.", tools=Bank().tools, messages=[*before, said, *behind], native_tool_calls=False)
+        (asked,) = held.model.asks
+        assert stays == (said in held.model.body(asked)["messages"]), (before, behind)
 
 
 @pytest.mark.parametrize("trust", ["text", "native", "approved"])

@@ -131,7 +131,7 @@ FULL = 20  # modules of a folder, beside its `__init__`
 SEAM = {
     "overrides": {"_resume", "_follow"},
     "sets": {"_watch", "_wish"},
-    "uses": {"_close_source", "_executes", "_hand_out", "_machine", "_resumed", "_watch", "_wish"},
+    "uses": {"_close_source", "_executes", "_hand_out", "_in_doubt", "_machine", "_resumed", "_watch", "_wish"},
 }
 """What a subclass of `ToolStream` in the package does with private members of it and of `Handover`; the section "The
 seam" in `stream/tool_stream.py` has what it owes for that."""
@@ -143,7 +143,10 @@ RIM = {
     *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
-    *(f"stream.{each}" for each in ("driver", "handover", "long_work", "step", "tool_stream", "typed_output")),
+    *(
+        f"stream.{each}"
+        for each in ("driver", "handover", "judging", "long_work", "step", "tool_stream", "typed_output")
+    ),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),

@@ -23,6 +23,7 @@ from streamtools import (
     Parser,
     StreamMachine,
     StreamToolsError,
+    TextJudge,
     Tool,
     ToolCall,
     ToolError,
@@ -382,6 +383,7 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
             text_rules=[assert_type(rules.email(), Rule), rules.replace("a", str.upper), rules.stop(["END", "STOP"])],
             history="as_shown",
             pace="words",
+            text_judge=TextJudge(is_fine, release=300, unanswered="open"),
         ) as run,
     ):
         assert_type(run.run_id, str)
@@ -392,6 +394,11 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
         pass
     ToolStream(sources.text("a"), exekute="never")  # type: ignore[call-arg]
     return result_of(events.result)
+
+
+async def is_fine(text: str, before: str) -> bool:
+    """Say whether a text may be shown."""
+    return text != before
 
 
 async def converse(client: httpx.AsyncClient, send: Callable[[str], Awaitable[None]]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from streamtools import Parser, StreamMachine, extract_tool_calls, rules
 from streamtools.conversation.prompts import augment_system_prompt, few_shot
 from streamtools.errors import RecordingError, StreamToolsError, UnknownTool
 from streamtools.events import SourceEvent, UIEvent, read_source_event
-from streamtools.history import Format, Message, read_messages, write_messages
+from streamtools.history import Format, Message, plain_quotations, read_messages, write_messages
 from streamtools.limits import Limits
 from streamtools.recording import redact
 from streamtools.recording.file_reader import find_exchanges, read_recordings
@@ -129,6 +129,10 @@ def _read(parts: list[Any]) -> list[Message]:
 def _write(format: Format, history: list[Message]) -> None:
     with contextlib.suppress(ValueError):
         write_messages(history, format, dialects=DIALECTS)
+
+
+def _plain(history: list[Message]) -> None:
+    plain_quotations(history, DIALECTS)
 
 
 def _finished(shape: Callable[[list[Any]], object], parts: list[Any]) -> None:
@@ -299,7 +303,7 @@ _GRAMMARS: dict[str, Grammar] = {
     "encoders": Grammar(EVENTS, [partial(_encode, names) for names in _ENCODERS], made=_events),
     "result": Grammar(EVENTS, [partial(_result, FORMATS[at::3]) for at in range(3)], made=_collected),
     "history": Grammar(MESSAGES, [_history]),
-    "requests": Grammar(MESSAGES, [partial(_write, format) for format in FORMATS], made=_read),
+    "requests": Grammar(MESSAGES, [*(partial(_write, format) for format in FORMATS), _plain], made=_read),
     "finished": Grammar(
         [*MESSAGES, {"name": "f", "arguments": {"a": LONG}}], [partial(_finished, shape) for shape in _SHAPES]
     ),

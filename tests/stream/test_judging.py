@@ -1,0 +1,420 @@
+"""A judge of the text: what it has not approved is never shown, and nothing behind it is lost or overtakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import TextJudge, ToolStream, chat, outputs, rules, sources, tool
+from streamtools.conversation import Fallback, ScriptedModel
+from streamtools.events import (
+    Done,
+    NativeToolCall,
+    Partial,
+    ProviderCompleted,
+    Reasoning,
+    ReasoningDelta,
+    Text,
+    TextDelta,
+    UIEvent,
+)
+from streamtools.machine import StreamMachine
+from streamtools.stream import judging
+from streamtools.stream.judging import Gate
+from streamtools.testing.laws import cut
+from tests.support.stories import Script, texts
+
+pytestmark = pytest.mark.anyio
+
+CALL = '###:{"name": "now", "arguments": {"a": "b"}}'
+STOP = ProviderCompleted(finish_reason="stop")
+ANSWER = f"Hello there. How are you?\n{CALL}Fine, “thanks!” And\n\nno more"
+
+
+class Judge:
+    """Refuses what holds a word, and remembers what it was asked."""
+
+    def __init__(self, refused: str = "bad", **options: Any) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.refused = refused
+        self.judge = TextJudge(self, **options)
+
+    async def __call__(self, text: str, before: str) -> bool:
+        self.asked.append((text, before))
+        await anyio.lowlevel.checkpoint()
+        return self.refused not in text
+
+
+def shown(events: Sequence[UIEvent]) -> str:
+    """Return the text that a reader sees."""
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+async def collect(source: Any, judge: TextJudge, **options: Any) -> tuple[list[UIEvent], list[str]]:
+    """Return the events of a run, which are in order, and what its tool was called with."""
+    ran: list[str] = []
+
+    @tool
+    def now(a: str) -> str:
+        """Tell the time."""
+        ran.append(a)
+        return a
+
+    async with ToolStream(source, tools=[now], text_judge=judge, **options) as stream:
+        events = [event async for event in stream]
+    outputs.validate(events)
+    assert shown(events) == stream.result.text
+    return events, ran
+
+
+async def test_what_is_approved_is_shown_in_sentences() -> None:
+    """In pieces that are the same however the text came, each with what stands before it; calls run behind them."""
+    pieces = ["Hello there. ", "How are you?\n", "Fine, “thanks!” ", "And\n", "no more"]  # and not the empty line
+    for size in (1, 2, 3, 7, 100):
+        judge = Judge()
+        source = sources.text([ANSWER[at : at + size] for at in range(0, len(ANSWER), size)])
+        events, ran = await collect(source, judge.judge)
+
+        assert set(pieces) == {text for text, _ in judge.asked}
+        assert ("How are you?\n", "Hello there. ") in judge.asked
+        assert shown(events) == ANSWER.replace(CALL, "")
+        assert ["b"] == ran
+        assert [e.type for e in events].index("executing") > [e.type for e in events].index("text")
+
+
+@pytest.mark.parametrize("bad", ["Hello", "How", "Fine", "no more"])
+@pytest.mark.parametrize("native", [False, True])
+async def test_what_is_refused_is_not_shown(bad: str, native: bool) -> None:
+    """Nor is what comes behind it. The run ends as stopped by the guard, and its calls are pending."""
+    answer = ANSWER.replace(CALL, "") if native else ANSWER
+    calls = [NativeToolCall("0", "now", '{"a": "b"}', "i")] if native else []
+    for size in (1, 5, 100):
+        deltas = texts(*(answer[at : at + size] for at in range(0, len(answer), size)))
+        judge = Judge(bad)
+        events, ran = await collect(Script([*deltas, *calls, STOP]), judge.judge)
+        done = events[-1]
+
+        assert isinstance(done, Done)
+        assert ("stopped", "guard", []) == (done.reason, done.finish_reason, ran)
+        assert answer.replace(CALL, "").partition(bad)[0] == shown(events)
+        assert ["now"] == [call.name for call in done.pending]
+
+
+@pytest.mark.parametrize("unanswered", ["open", "closed"])
+@pytest.mark.parametrize("how", ["raises", "hangs", "says nothing", "is no coroutine"])
+async def test_a_judge_that_gives_no_answer(how: str, unanswered: Any) -> None:
+    """What becomes of the text is a matter of policy, whatever the reason."""
+
+    async def ask(text: str, before: str) -> Any:
+        if how == "raises":
+            raise OSError("no judge")
+        await anyio.sleep(0 if how == "says nothing" else 3600)
+
+    given: Any = (lambda text, before: 1) if how == "is no coroutine" else ask
+    judge = TextJudge(given, timeout=0.01, unanswered=unanswered)
+    events, ran = await collect(sources.text([f"Hello. {CALL}"]), judge)
+
+    assert ("Hello. ", ["b"]) == (shown(events), ran) if unanswered == "open" else ("", []) == (shown(events), ran)
+    assert ("finished" if unanswered == "open" else "stopped") == getattr(events[-1], "reason", None)
+
+
+async def test_a_plain_function_may_judge() -> None:
+    """One that returns at once."""
+    events, _ = await collect(sources.text(["All is bad. Or not."]), TextJudge(lambda text, before: "bad" not in text))
+
+    assert "" == shown(events)
+
+
+async def test_a_slow_judge_holds_up_calls_and_the_provider() -> None:
+    """No call runs and no more is read than the judge is asked about; what it was asked first is shown first."""
+    allowed, asked = anyio.Event(), anyio.Event()
+
+    async def ask(text: str, before: str) -> bool:
+        if text == "One. ":
+            asked.set()
+            await allowed.wait()
+        return True
+
+    source = Script(texts("One. "), texts("Two. "), *(texts(f"{at}. ") for at in range(9)), [*texts(CALL), STOP])
+    ran: list[str] = []
+
+    @tool
+    def now(a: str) -> str:
+        """Tell the time."""
+        ran.append(a)
+        return a
+
+    async with ToolStream(source, tools=[now], text_judge=TextJudge(ask, at_once=2, timeout=3600)) as stream:
+        await asked.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert ("", [], 2) == (stream.result.text, ran, source.read)
+        allowed.set()
+        events = [event async for event in stream]
+    assert "One. Two. 0. 1. 2. 3. 4. 5. 6. 7. 8. " == stream.result.text
+    assert ["b"] == ran
+    assert ["start", "step-start", "text"] == [event.type for event in events[:3]]
+
+
+async def test_a_call_runs_behind_the_approval_of_the_text_before_it() -> None:
+    """Which may come long after the call is complete."""
+    allowed, asked = anyio.Event(), anyio.Event()
+
+    async def ask(text: str, before: str) -> bool:
+        asked.set()
+        await allowed.wait()
+        return True
+
+    async with ToolStream(sources.text([f"Hm {CALL}"]), tools=[], text_judge=TextJudge(ask, timeout=3600)) as stream:
+        await asked.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert [] == stream.result.calls
+        allowed.set()
+        events = [event.type async for event in stream]
+    assert events.index("text") < events.index("call") < events.index("error")  # there is no such tool
+
+
+async def test_a_stream_that_is_left_shows_nothing_more() -> None:
+    """What waits for the judge was not approved; all else comes, and the source is closed."""
+    asked = anyio.Event()
+
+    async def ask(text: str, before: str) -> bool:
+        asked.set()
+        await anyio.sleep_forever()
+        return True
+
+    source = Script(texts(f"Hello. {CALL}"), hold=True)
+    async with ToolStream(source, text_judge=TextJudge(ask, timeout=3600)) as stream:
+        await asked.wait()
+    events = [event async for event in stream]
+
+    outputs.validate(events)
+    assert ("", 1, "cancelled") == (shown(events), source.closed, stream.result.reason)
+    assert ["now"] == [call.name for call in stream.result.pending]
+
+
+async def test_half_a_sentence_does_not_wait_for_ever() -> None:
+    """A provider that is silent in the midst of one keeps nothing from the reader."""
+    gate = anyio.Event()
+    judge = Judge(wait=0.01)
+    async with ToolStream(Script(texts("Half a"), gate, [*texts(" word."), STOP]), text_judge=judge.judge) as stream:
+        async for event in stream:
+            if event.type == "text":
+                gate.set()
+    assert [("Half a", ""), (" word.", "Half a")] == judge.asked
+
+
+async def test_a_release_by_characters_ends_between_words() -> None:
+    """And within one only where it has no end; whatever the sentences."""
+    judge = Judge(release=10)
+    events, _ = await collect(sources.text(["One. Two. Three. Four. " + "x" * 25]), judge.judge)
+
+    assert ["One. Two. Three. ", "Four. xxxxxxxxxxxxxx", "xxxxxxxxxxx"] == sorted(
+        (text for text, _ in judge.asked), key=lambda text: (text[0] == "x", text[0] == "F")
+    )
+    assert shown(events).endswith("x" * 25)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_reasoning_is_judged_if_one_says_so(reads: bool) -> None:
+    """With its signature, which comes with the last of it; otherwise it is shown, behind the text before it."""
+    judge = Judge(reasoning=reads)
+    thought = [ReasoningDelta("I think. All is"), ReasoningDelta(" bad.", "signed")]
+    events, _ = await collect(Script([*texts("So. "), *thought, *texts("Well."), STOP]), judge.judge)
+    thoughts = [event for event in events if isinstance(event, Reasoning)]
+
+    assert ("I think. " if reads else "I think. All is bad.") == "".join(event.text for event in thoughts)
+    assert ("So. " if reads else "So. Well.") == shown(events)
+    events, _ = await collect(Script([*thought, STOP]), Judge("worse", reasoning=reads).judge)
+    assert "signed" in [event.signature for event in events if isinstance(event, Reasoning)]
+
+
+async def test_values_come_with_the_text_that_they_are_of() -> None:
+    """Not before it is approved."""
+    text = json.dumps(["good. ", "bad. ", "other"])
+    for size in (1, 100):
+        source = sources.text([text[at : at + size] for at in range(0, len(text), size)])
+        events, _ = await collect(source, Judge().judge, output=list[str])
+
+        assert '["good. ' == shown(events)
+        assert "bad" not in "".join(event.to_json() for event in events)
+        assert "good. " == "".join(e.value for e in events if isinstance(e, Partial) and isinstance(e.value, str)) or (
+            size > 1
+        )
+
+
+async def test_the_judge_gets_what_rules_leave() -> None:
+    """And the pieces hold what is shown in place of a match."""
+    judge = Judge()
+    events, _ = await collect(sources.text(["Write to bob@x.org. Now."]), judge.judge, text_rules=[rules.email()])
+
+    assert "Write to [email]. Now." == shown(events)
+    assert ["Write to [email]. ", "Now."] == sorted((text for text, _ in judge.asked), reverse=True)
+
+
+async def test_a_chat_ends_where_its_text_is_refused() -> None:
+    """In any of its turns; the model is not asked again, and the history holds nothing that was refused."""
+    for answers, said in (
+        ([f"Hi. {CALL}", "Then bad. And so on"], "Hi. "),
+        ([f"Hi. bad. {CALL}", "never"], "Hi. "),
+    ):
+        model = ScriptedModel(answers)
+        called: list[str] = []
+
+        @tool
+        def now(a: str, called: list[str] = called) -> str:
+            """Tell the time."""
+            called.append(a)
+            return a
+
+        async with chat(model, [{"role": "user", "content": "?"}], tools=[now], text_judge=Judge().judge) as stream:
+            events = [event async for event in stream]
+        outputs.validate(events)
+        assert (said, "guard") == (stream.result.text, stream.result.finish_reason)
+        assert (len(called), model.left) == ((1, 0) if "bad" not in answers[0] else (0, 1))
+        assert "bad" not in json.dumps(stream.messages())
+
+
+async def test_another_model_goes_on_behind_what_waits_for_the_judge() -> None:
+    """Nothing of the answer is lost or comes twice."""
+    first = ScriptedModel([[TextDelta("Hello there. How are"), OSError("broken")]], format="openai")
+    second = ScriptedModel([" you? Fine, I hope."])
+    judge = Judge()
+    async with chat(Fallback(first, second), [{"role": "user", "content": "?"}], text_judge=judge.judge) as stream:
+        events = [event async for event in stream]
+
+    outputs.validate(events)
+    assert "Hello there. How are you? Fine, I hope." == stream.result.text
+    assert "How are you? " in [text for text, _ in judge.asked]
+
+
+def test_what_is_no_judge_is_refused() -> None:
+    """Where it is given."""
+    fine = Judge().judge
+    with pytest.raises(ValueError, match="text_judge"):
+        ToolStream(sources.text([]), text_judge=fine.ask)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="eager"):
+        ToolStream(sources.text([]), tools=[print], text_judge=fine, execute="eager")
+    for wrong in ({"release": 0}, {"wait": 0}, {"timeout": -1}, {"unanswered": "yes"}, {"at_once": 0}, {"context": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Judge(**wrong)
+    with pytest.raises(ValueError, match="function"):
+        TextJudge("no")  # type: ignore[arg-type]
+
+
+# The gate alone.
+
+_parts = st.sampled_from(
+    ["a", " ", ". ", ".", "!”", "\n", "。", "word ", "x" * 30, CALL, "?)", "…", "<think>b. c</think>"]
+)
+_texts = st.lists(_parts, max_size=14).map("".join)
+_places = st.lists(st.integers(0, 200), max_size=8)
+
+
+def judged(
+    text: str, at: list[int], approve: Callable[[str], bool], late: bool, release: Any = "sentences"
+) -> list[UIEvent]:
+    """Return what goes out of a text: decided at once, or all at the end."""
+    gate = Gate(TextJudge(lambda text, before: True, release=release, reasoning=True))
+    machine = StreamMachine(run_id="r", new_id=map(str, count()).__next__, reasoning="anywhere")
+    out, waiting = list[UIEvent](), list[Any]()
+    for each in [*texts(*cut(text, at)), STOP, None]:
+        out += gate.take(machine.close() if each is None else machine.feed(each))
+        waiting += gate.ended
+        gate.ended.clear()
+        if not late or each is None:
+            for piece in waiting:
+                piece.approved = approve(piece.text)
+            out += gate.take(())
+            waiting.clear()
+    return out
+
+
+@given(_texts, _places, st.sampled_from(["", "x", "a", "。"]), st.booleans(), st.sampled_from(["sentences", 20]))
+def test_what_goes_out_does_not_depend_on_the_cuts(
+    text: str, at: list[int], bad: str, late: bool, release: Any
+) -> None:
+    """Nor on when the judge decides; it is what was approved, in order, and all else that the run says."""
+
+    def approve(piece: str) -> bool:
+        return not bad or bad not in piece
+
+    whole = judged(text, [], approve, False, release)
+    out = judged(text, at, approve, late, release)
+
+    outputs.validate(out)
+    assert _told(whole) == _told(out)
+    assert not bad or bad not in shown(out)
+    if bad == "":
+        machine = StreamMachine(run_id="r", new_id=map(str, count()).__next__, reasoning="anywhere")
+        plain = machine.feed(TextDelta(text)) + machine.feed(STOP) + machine.close()
+        assert shown(plain) == shown(out)
+
+
+def _told(events: Sequence[UIEvent]) -> list[str]:
+    kinds = [event.type for event in events if event.type not in ("text", "reasoning", "warning")]
+    return [shown(events), "".join(e.text for e in events if isinstance(e, Reasoning)), *kinds]
+
+
+def a_sentence_is_cut_where_the_delta_is(patch: pytest.MonkeyPatch) -> None:
+    """What came before of its end is forgotten."""
+    patch.setattr(judging, "_LOOK_BACK", 1)
+
+
+def what_waits_goes_out_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Though nobody has approved it."""
+    take = Gate.take
+
+    def taken(gate: Gate, events: Sequence[UIEvent]) -> list[UIEvent]:
+        if any(isinstance(event, Done) for event in events):
+            for _, piece in gate._queue:
+                if piece is not None and piece.approved is None:
+                    piece.approved = True
+        return take(gate, events)
+
+    patch.setattr(Gate, "take", taken)
+
+
+@pytest.mark.parametrize("plant", [a_sentence_is_cut_where_the_delta_is, what_waits_goes_out_at_the_end])
+def test_a_planted_fault_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the law above, in one text."""
+    text = "Hello!” bad x"
+
+    def check() -> None:
+        whole, out = (judged(text, at, lambda piece: "bad" not in piece, True) for at in ([], list(range(14))))
+        assert "Hello!” " == shown(whole) == shown(out)
+
+    check()
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        check()
+
+
+def test_a_text_at_once_is_cut_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each search is of a bounded piece of it."""
+    searched: list[int] = []
+
+    class Counting:
+        def __init__(self, pattern: Any) -> None:
+            self._pattern = pattern
+
+        def search(self, text: str, begin: int = 0, end: int | None = None) -> Any:
+            searched.append((len(text) if end is None else end) - begin)
+            return self._pattern.search(text, begin, len(text) if end is None else end)
+
+    monkeypatch.setattr(judging, "_SENTENCE", Counting(judging._SENTENCE))
+    monkeypatch.setattr(judging, "_SPACE", Counting(judging._SPACE))
+    gate = Gate(TextJudge(lambda text, before: True))
+    gate.take([Text("a. " * 20_000)])
+
+    assert 20_000 == len(gate.ended)
+    assert sum(searched) < 20_000 * 1000
