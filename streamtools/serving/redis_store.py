@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.events import Done, UIEvent
 from streamtools.serving import redis_scripts as scripts
-from streamtools.serving.event_log import Journal, log_key
+from streamtools.serving.event_log import log_key
+from streamtools.serving.journal import Journal
 from streamtools.serving.lost_run import close_lost
 from streamtools.serving.redis_log import Look, RedisReader, Settings, Tail
 from streamtools.serving.redis_process import SETTLING, RedisProcess

@@ -12,7 +12,7 @@ from streamtools.errors import Code
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources import FrameAdapter
-from tests.support.cuts import cut, every_cut
+from tests.support.cuts import cut, usual_cuts
 from tests.support.stories import tell
 
 Make = Callable[[], FrameAdapter]
@@ -41,9 +41,9 @@ def _events(make: Make, chunks: Sequence[bytes]) -> list[SourceEvent]:
 
 
 def cuts(stream: bytes) -> Iterator[list[bytes]]:
-    """Yield the stream whole, byte by byte, and at every place in two, or in pieces at random if it is long."""
+    """Yield the stream whole, byte by byte, and as `usual_cuts` does, or in pieces at random if it is long."""
     if len(stream) <= _SHORT:
-        yield from every_cut(stream)
+        yield from usual_cuts(stream)
         return
     yield [stream]
     yield [stream[at : at + 1] for at in range(len(stream))]
