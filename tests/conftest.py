@@ -17,6 +17,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -101,3 +102,9 @@ def events_in_order() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ToolStream, "__anext__", checked)
         yield
+
+
+def pytest_runtest_teardown() -> None:
+    """Leave structlog as it was: what captures logs configures it, and then the library logs there."""
+    if structlog.is_configured():
+        structlog.reset_defaults()

@@ -20,7 +20,6 @@ from typing import Any, Literal, Self, TypeAlias
 
 import anyio
 import msgspec
-import structlog
 
 from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.emulation import check_word
@@ -39,8 +38,9 @@ from streamtools.events import (
     TextDelta,
 )
 from streamtools.history import Assistant, Origin, User
+from streamtools.logs import Logger
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 OnBreak: TypeAlias = Literal["continue", "restart_step", "fail"]
 TakeBack: TypeAlias = Callable[[str, bool], str | None]

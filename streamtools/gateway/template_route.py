@@ -15,20 +15,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 
 from streamtools.events import SourceEvent
 from streamtools.gateway.client_requests import Asked
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.history import User
 from streamtools.limits import Limits
+from streamtools.logs import Logger
 from streamtools.outputs.encoder import to_json
 from streamtools.parsing.dialects import Dialect, families_for
 from streamtools.sources.adapter import FrameAdapter, decode
 from streamtools.sources.frames import Frame
 from streamtools.sources.openai import ChatCompletions
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 NO_TEMPLATE = (404, 405, 501)
 """How a server answers that has no such endpoint."""

@@ -15,8 +15,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import structlog
-
 from streamtools.calls import ToolCall, Verdict
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
@@ -45,6 +43,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
+from streamtools.logs import Logger
 from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
 from streamtools.machine.runnable_calls import RunnableCalls
 from streamtools.machine.turn import Turn
@@ -54,7 +53,7 @@ from streamtools.parsing.policies import ParserOptions
 if TYPE_CHECKING:
     from streamtools.typed import OutputType
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class StreamMachine(RunnableCalls):

@@ -21,13 +21,10 @@ from typing import Protocol, Self
 from urllib.parse import quote
 
 import anyio
-import structlog
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Text, UIEvent, Warning
 from streamtools.events.event import ITSELF, weigh
-
-log = structlog.get_logger(__name__)
 
 _TEXTS = 32  # texts that are counted together
 _seq_of = attrgetter("seq")

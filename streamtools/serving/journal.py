@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 
 import anyio
-import structlog
 from msgspec.structs import replace
 
 from streamtools.events import Done, Start, UIEvent
+from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key, resync
 from streamtools.stream.result import TurnResult
-from streamtools.tools.call import loggable
 from streamtools.tools.ledger import Driven
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _PATIENCE = 10.0  # seconds that a log may take over one event; one that took longer is left alone for as long
 

@@ -15,19 +15,18 @@ from typing import Any
 
 import anyio
 import msgspec
-import structlog
 from anyio.abc import TaskGroup
 
 from streamtools.errors import OwnerUnreachable
 from streamtools.events import UIEvent, read_ui_event
+from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.redis_log import Feed, Look, Settings, Tail
 from streamtools.serving.redis_scripts import Keys, run_keys
-from streamtools.tools.call import loggable
 from streamtools.tools.redis_client import RedisClient, Word
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _AT_ONCE = 64  # runs that are written together
 _RENEWED = 100  # and whose leases are renewed together

@@ -15,12 +15,12 @@ from typing import Any
 
 import anyio
 import msgspec
-import structlog
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.events import Done, UIEvent
+from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Journal
@@ -31,10 +31,9 @@ from streamtools.serving.run import Attachment, Run
 from streamtools.stream import stored_result
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools import CallLedger, Decision, Question, ToolOutcome
-from streamtools.tools.call import loggable
 from streamtools.tools.redis_client import RedisClient, open_client
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class RedisStore:

@@ -16,20 +16,20 @@ from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
-import structlog
 
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
+from streamtools.logs import Logger
 from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog, MemoryReader
 from streamtools.serving.journal import Journal
 from streamtools.stream.driver import YIELD_EVERY, Driver, Startable, close, read_into
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
-from streamtools.tools.call import is_failure, loggable
+from streamtools.tools.call import is_failure
 from streamtools.tools.ledger import DRIVEN
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _REST = 10_000  # events that are still read of a stream that was stopped
 
@@ -322,7 +322,7 @@ class Run:
             if not is_failure(error):
                 raise
             self._fault, self._raised_at = error, error.__traceback__
-            log.warning("run_failed", run_id=self.id, **loggable(error))
+            log.error("run_failed", error, run_id=self.id)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end()

@@ -16,12 +16,12 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
-import structlog
 
 from streamtools.events import UIEvent
-from streamtools.tools.call import is_failure, loggable
+from streamtools.logs import Logger, loggable
+from streamtools.tools.call import is_failure
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 Item = TypeVar("Item")
 

@@ -19,14 +19,14 @@ from inspect import isawaitable
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
 from streamtools.events import Error, Matched, Partial, Raw, Reasoning, StepStart, Text, UIEvent, Warning
-from streamtools.tools.call import is_failure, loggable
+from streamtools.logs import Logger
+from streamtools.tools.call import is_failure
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 Ask: TypeAlias = Callable[[str, str], "bool | Awaitable[bool]"]
 """Gets a piece of text and what stands before it in the same turn; returns whether the piece may be shown."""
@@ -337,17 +337,18 @@ class Judging:
         self._changed = anyio.Event()
 
     async def _decide(self, piece: Piece) -> bool:
-        why: dict[str, Any] = {"error": "it takes too long"}
+        why = "it takes too long"
         with anyio.move_on_after(self._judge.timeout):
             try:
                 said = self._judge.ask(piece.text, piece.before)
                 answer: object = await said if isawaitable(said) else said
                 if isinstance(answer, bool):
                     return answer
-                why = {"error": f"it says {type(answer).__qualname__}, and neither True nor False"}
+                why = f"it says {type(answer).__qualname__}, and neither True nor False"
             except BaseException as error:
                 if not is_failure(error):
                     raise
-                why = loggable(error)
-        log.warning("text_judge_failed", run_id=self._run_id, **why)
+                log.error("text_judge_failed", error, run_id=self._run_id)
+                return self._judge.unanswered == "open"
+        log.warning("text_judge_failed", run_id=self._run_id, error=why)
         return self._judge.unanswered == "open"

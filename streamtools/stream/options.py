@@ -11,7 +11,7 @@ from streamtools.stream.judging import TextJudge
 from streamtools.tools.approval import Decision, Suspension
 from streamtools.tools.call_rules import Guards, ToolChoice, Watch
 from streamtools.tools.ledger import CallLedger
-from streamtools.tools.runner import OnToolResult
+from streamtools.tools.runner import OnToolError, OnToolResult
 
 
 class StreamOptions(ParserOptions, total=False):
@@ -21,6 +21,7 @@ class StreamOptions(ParserOptions, total=False):
     execute: Literal["completed", "eager", "never"]
     tool_choice: ToolChoice | str | Mapping[str, Any] | None
     on_tool_result: OnToolResult | None
+    on_tool_error: OnToolError | None
     native_tool_calls: bool | None
     self_contained: bool
     concurrency: int
@@ -44,6 +45,7 @@ def check_options(
     result_limit: int | None,
     tool_timeout: float,
     on_tool_result: object,
+    on_tool_error: object,
     ask: str,
     decision_timeout: float | None,
     text_judge: TextJudge | None,
@@ -56,8 +58,9 @@ def check_options(
         raise ValueError(f"result_limit is a number of at least 1, or None, not {result_limit!r}")
     if not (isinstance(tool_timeout, int | float) and tool_timeout > 0):
         raise ValueError(f"tool_timeout is a positive number of seconds, not {tool_timeout!r}")
-    if not (on_tool_result is None or callable(on_tool_result)):
-        raise ValueError(f"on_tool_result is a function, not {on_tool_result!r}")
+    for name, function in (("on_tool_result", on_tool_result), ("on_tool_error", on_tool_error)):
+        if not (function is None or callable(function)):
+            raise ValueError(f"{name} is a function, not {function!r}")
     if ask not in ("later", "now"):
         raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
     if decision_timeout is not None and not decision_timeout > 0:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.events import DoneReason, Error, Usage, Warning
@@ -101,8 +102,9 @@ _decode = msgspec.json.Decoder(_Stored).decode
 
 def store(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
     """Return it as JSON. Raises ValueError for a text that is none, such as half a surrogate pair."""
+    outcomes = [replace(each, exception=None) for each in result.outcomes]
     stored = _Stored(
-        **{name: getattr(result, name) for name in _PLAIN},
+        **{name: getattr(result, name) for name in _PLAIN} | {"outcomes": outcomes},
         steps=[_Step(_take_apart(each.said), each.results, each.response_id) for each in result.steps],
         dialects=[each.id for each in result.dialects],
         suspension=suspension,

@@ -37,7 +37,7 @@ from streamtools.tools.call_rules import Guards, Stop, ToolChoice, Watch, check_
 from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.runner import RESULT_LIMIT, OnToolResult
+from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
 
 
 class EventSource(Protocol):
@@ -54,7 +54,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
     `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
-    `on_tool_result(call, outcome)` is called for each outcome; what it raises is logged and changes nothing.
+    `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
+    tool is at fault; what they raise is logged and changes nothing.
     `tool_state` is what tools find as `state` in their context. `result_limit` is how many characters of one result the
     model gets; the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are
     one run to it. Times are in seconds.
@@ -69,10 +70,9 @@ class ToolStream(Handover, Decidable, TypedOutput):
     A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
     finish reason `guard`, and no call of the turn runs.
 
-    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema.
-
-    The other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed
-    and for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
+    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema. The
+    other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed and
+    for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
     to the consumer, or at the latest on leaving.
@@ -89,6 +89,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         execute: Literal["completed", "eager", "never"] = "completed",
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
         on_tool_result: OnToolResult | None = None,
+        on_tool_error: OnToolError | None = None,
         native_tool_calls: bool | None = None,
         self_contained: bool = False,
         concurrency: int = 8,
@@ -113,6 +114,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             result_limit=result_limit,
             tool_timeout=tool_timeout,
             on_tool_result=on_tool_result,
+            on_tool_error=on_tool_error,
             ask=ask,
             decision_timeout=decision_timeout,
             text_judge=text_judge,
@@ -156,6 +158,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 timeout=tool_timeout,
                 result_limit=result_limit,
                 on_tool_result=on_tool_result,
+                on_tool_error=on_tool_error,
                 state=tool_state,
                 ledger=ledger,
             ),

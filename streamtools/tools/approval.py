@@ -16,16 +16,16 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 import anyio
 import msgspec
-import structlog
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused, ToolInputError
-from streamtools.tools.call import is_failure, loggable
+from streamtools.logs import Logger
+from streamtools.tools.call import is_failure
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.tool import Tool
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 DECISION_TIMEOUT = 300.0
 """Seconds that a question stands open for which a run waits, if nobody says otherwise."""
@@ -281,7 +281,7 @@ async def need_of(
         tool.read(call.arguments)
     except Exception as error:  # the runner says what is wrong
         if not isinstance(error, ToolInputError):
-            log.warning("arguments_not_read", tool=tool.name, **loggable(error))
+            log.error("arguments_not_read", error, tool=tool.name)
         return "nothing"
     if tool.trust == "native" and not trusted:
         return "native"
@@ -302,7 +302,7 @@ async def _requires_approval(tool: Tool, call: ToolCall) -> bool:
     except BaseException as error:
         if not is_failure(error):
             raise
-        log.warning("approval_not_decided", tool=tool.name, **loggable(error))
+        log.error("approval_not_decided", error, tool=tool.name)
         return True
 
 

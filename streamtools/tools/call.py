@@ -80,6 +80,9 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     is None if the tool has answered; `message` is the answer's own, or what the interface may show of the error.
     `elapsed` is in seconds. `stop`: the tool wants the run to end. `abandoned`: its thread could not be stopped and has
     been left behind. `neutralise`: in `text` that goes to the model inside a text, nothing may look like structure.
+
+    `exception` is what the tool has raised, with its traceback, or what was raised in its place: `ToolTimeout`, say, or
+    `ToolInputError`. It stays in this process: neither events nor what is stored of a run have it.
     """
 
     call: ToolCall
@@ -91,6 +94,12 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     stop: bool = False
     abandoned: bool = False
     neutralise: bool = True
+    exception: BaseException | None = None
+
+    def __repr__(self) -> str:
+        """All but the exception, whose text may hold anything."""
+        fields = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name != "exception")
+        return f"ToolOutcome({', '.join(fields)})"
 
     def event(self, seq: int) -> Executed | Error:
         """Return the event that ends the call."""
@@ -211,10 +220,9 @@ class _Taken:
 
 # Whether code that we called has failed, or we ourselves are to stop: both come as exceptions, and look alike.
 #
-# `SystemExit` is a failure, since a function that a model chose to call does not end the server, and on asyncio so is
-# a `CancelledError` that nobody sent to our task (the tool awaited something that was cancelled), which would
-# otherwise end the task without a word. `KeyboardInterrupt` and other exceptions outside `Exception` are meant for the
-# program.
+# On asyncio a `CancelledError` that nobody sent to our task (the tool awaited something that was cancelled) is a
+# failure, since it would otherwise end the task without a word. `SystemExit`, `KeyboardInterrupt` and other exceptions
+# outside `Exception` are meant for the program.
 
 
 def is_failure(error: BaseException) -> bool:
@@ -223,7 +231,7 @@ def is_failure(error: BaseException) -> bool:
         return all(map(is_failure, error.exceptions))
     if isinstance(error, asyncio.CancelledError):
         return is_stray(error)
-    return isinstance(error, Exception | SystemExit | GeneratorExit)
+    return isinstance(error, Exception | GeneratorExit)
 
 
 def is_stray(error: BaseException) -> bool:
@@ -234,17 +242,3 @@ def is_stray(error: BaseException) -> bool:
         return True  # trio has an exception of its own
     task = asyncio.current_task()  # asyncio may be cancelling it by itself, or for a cancel scope around us
     return anyio.current_effective_deadline() != -math.inf and (task is None or task.cancelling() == 0)
-
-
-def loggable(error: BaseException) -> dict[str, str]:
-    """Return the type of an exception and the line that raised it, which is all that is safe to log of it.
-
-    Of a group they are those of its first.
-    """
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    place = "" if traceback is None else f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
-    return {"error": type(error).__qualname__, "raised_at": place}

@@ -26,15 +26,15 @@ from typing import Any
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-import structlog
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
+from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
 from streamtools.events import UIEvent, Warning
+from streamtools.logs import Logger
 from streamtools.tools.call import Report, ToolContext, ToolError, ToolOutcome, ToolResult, Written, is_failure
 from streamtools.tools.tool import Tool
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 TIMEOUT = 60.0
 """Seconds that a tool may take if nobody says otherwise."""
@@ -137,6 +137,9 @@ def _write(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
         raise
     except Exception as error:
         text = f"tool {tool.name!r} returned what cannot be written as JSON"
+        code = getattr(inspect.unwrap(tool.function), "__code__", None)
+        place = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
+        error.add_note(f"tool {tool.name!r}{place} returned a value of type {type(value).__qualname__}")
         raise ToolOutputError(tool.name, text) from error
 
 
@@ -260,7 +263,7 @@ async def _last_in_thread(work: Callable[[], Generator[Any, None, Any]], report:
             except BaseException as error:
                 if not is_failure(error):
                     raise
-                failure = error  # raised below: a task that ends with SystemExit would end the whole loop
+                failure = error  # raised below, as it is and not in a group
 
     with inbox, outbox:
         async with anyio.create_task_group() as tasks:
@@ -311,8 +314,8 @@ class Execution:
             neutralise=tool.neutralise,
         )
 
-    def failed(self, code: Code, text: str) -> ToolOutcome:
-        """Return the outcome of a call that has failed, or was never run; `text` says why."""
+    def failed(self, code: Code, text: str, error: ToolCallFailed | None = None) -> ToolOutcome:
+        """Return the outcome of a call that has failed, with `error`, or was never run; `text` says why."""
         abandoned = self.thread is not None and self.thread.is_left
         if abandoned:
             text += "; it could not be stopped, and may still be at work"
@@ -326,6 +329,7 @@ class Execution:
             message=message,
             elapsed=self._elapsed(),
             abandoned=abandoned,
+            exception=error.__cause__ if isinstance(error, ToolFailed | ToolOutputError) and error.__cause__ else error,
         )
 
     def _shorten(self, text: str, limit: int | None) -> str:

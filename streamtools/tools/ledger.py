@@ -22,15 +22,15 @@ from typing import Protocol, Self
 
 import anyio
 import msgspec
-import structlog
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, Code, ToolCallFailed, ToolFailed, ToolTimeout
+from streamtools.logs import Logger
 from streamtools.tools.call import ToolOutcome, write
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 SLACK = 60.0
 """Seconds that an entry outlives the last suspension that names it: clocks differ."""

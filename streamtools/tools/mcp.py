@@ -15,14 +15,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol, Unpack
 
-import structlog
 from pydantic_core import to_json
 
 from streamtools.limits import TOOL_NAME
+from streamtools.logs import Logger
 from streamtools.tools.call import ToolContext, ToolError, ToolResult
 from streamtools.tools.tool import Tool, ToolOptions
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_LENGTH = 8

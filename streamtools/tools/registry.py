@@ -13,11 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
-import structlog
-
 from streamtools.calls import NATIVE, new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool
 from streamtools.json_values import Rejected
+from streamtools.logs import Logger
 from streamtools.tools.approval import Approvals, Deny
 from streamtools.tools.call import ToolContext, ToolOutcome, unheard
 from streamtools.tools.descriptions import parameters_of_schema, type_of
@@ -31,7 +30,7 @@ from streamtools.tools.tool import Tool, ToolOptions, tool
 if TYPE_CHECKING:
     from streamtools.tools.mcp import Session
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -25,21 +25,21 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent
+from streamtools.logs import Logger
 from streamtools.tools.approval import Answer, Approvals, Approve, Deny, Need, Question, need_of
-from streamtools.tools.call import ToolContext, ToolOutcome, is_failure, loggable
+from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, is_failure
 from streamtools.tools.invocation import TIMEOUT, Execution, Thread, Threads, invoke, take
 from streamtools.tools.ledger import CallLedger, once
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.tool import Tool
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 RESULT_LIMIT = 100_000
 """Characters of one result that the model gets if nobody says otherwise."""
@@ -49,6 +49,11 @@ Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 """Gets each outcome before the interface does; may be async. What it raises is logged and changes nothing."""
+
+OnToolError: TypeAlias = Callable[[ToolCall, BaseException], object]
+"""Gets what a tool has raised, with its traceback, `ToolTimeout` if it did not end in time, and what its result raised
+that cannot be written; no `ToolError`, with which a tool refuses, and no mistake of the model's. May be async. What it
+raises is logged and changes nothing."""
 
 
 class Tools(Protocol):
@@ -78,6 +83,7 @@ class Runner:
     timeout: float = TIMEOUT
     result_limit: int | None = RESULT_LIMIT
     on_tool_result: OnToolResult | None = None
+    on_tool_error: OnToolError | None = None
     state: Any = None
     approvals: Approvals = field(default_factory=Approvals)
     trusted: Callable[[ToolCall], bool] = lambda call: True
@@ -210,7 +216,7 @@ class Runner:
                     raise ToolFailed(call.name, given.error)
                 return execution.succeeded(tool, take(tool, given.result))
             except ToolCallFailed as error:
-                return execution.failed(error.code, str(error))
+                return execution.failed(error.code, str(error), error)
 
         decision = await self.approvals.decide(call, approval=need == "approval", tell=tell)
         match decision:
@@ -273,7 +279,7 @@ class Runner:
                 execution.thread = Thread(self.threads, call.name, call.id)
             written = await invoke(tool, call.arguments, context, timeout=self.timeout, thread=execution.thread)
         except ToolCallFailed as error:
-            return _logged(execution.failed(error.code, str(error)), error)
+            return _logged(execution.failed(error.code, str(error), error))
         return execution.succeeded(tool, written)
 
     async def _once(
@@ -288,7 +294,7 @@ class Runner:
             scope = self.scope(call)
             return await once(self._ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
         except ToolCallFailed as error:
-            return _logged(execution.failed(error.code, str(error)), error)
+            return _logged(execution.failed(error.code, str(error), error))
 
     async def _close(self, execution: Execution, outcome: ToolOutcome, send: Send) -> None:
         execution.shown = True
@@ -297,29 +303,40 @@ class Runner:
             self.stopped = True
             self.approvals.stop()
         self._give_place_back(execution)
+        if self.on_tool_error is not None and outcome.exception is not None and _is_fault(outcome):
+            await _tell("on_tool_error_failed", self.on_tool_error, outcome.call, outcome.exception)
         if self.on_tool_result is not None:
-            try:
-                returned = self.on_tool_result(outcome.call, outcome)
-                if inspect.isawaitable(returned):
-                    await returned
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                call = outcome.call
-                log.warning("on_tool_result_failed", tool=call.name[:64], call_id=call.id, **loggable(error))
+            await _tell("on_tool_result_failed", self.on_tool_result, outcome.call, outcome)
         while execution.endings:
             await send(replace(execution.endings[0], seq=self.number()))
             del execution.endings[0]
 
 
-def _logged(outcome: ToolOutcome, error: ToolCallFailed) -> ToolOutcome:
-    """Log names, codes and times. No texts: they may hold what the user said, or what a tool must keep to itself."""
-    log.warning(
-        "tool_call_failed",
-        tool=outcome.call.name[:64],
-        call_id=outcome.call.id,
-        code=error.code.value,
-        elapsed=round(outcome.elapsed, 6),
-        **({} if error.__cause__ is None else loggable(error.__cause__)),
-    )
+async def _tell(complaint: str, function: Callable[[ToolCall, Any], object], call: ToolCall, what: object) -> None:
+    """Call a function of the application's, async or not; log what it raises."""
+    try:
+        returned = function(call, what)
+        if inspect.isawaitable(returned):
+            await returned
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        log.error(complaint, error, tool=call.name[:64], call_id=call.id)
+
+
+def _is_fault(outcome: ToolOutcome) -> bool:
+    """Return whether the tool is at fault: it raised, and not to refuse, or it took too long, or returned no value."""
+    at_fault = outcome.error in (Code.TOOL_FAILED, Code.TOOL_TIMEOUT, Code.TOOL_OUTPUT)
+    return at_fault and not isinstance(outcome.exception, ToolError | ToolFailed | None)
+
+
+def _logged(outcome: ToolOutcome) -> ToolOutcome:
+    """Log names, codes and times; the traceback of a tool that is at fault, and no arguments and results."""
+    assert outcome.error is not None
+    said = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
+    elapsed = round(outcome.elapsed, 6)
+    if _is_fault(outcome) and outcome.error is not Code.TOOL_TIMEOUT:
+        log.error("tool_call_failed", outcome.exception, **said, elapsed=elapsed)
+    else:
+        log.warning("tool_call_failed", **said, elapsed=elapsed)
     return outcome

@@ -402,7 +402,9 @@ async def test_a_predicate_that_breaks() -> None:
     assert "may n0 run?" in held.shown
     place = f"{__file__}:{broken.__code__.co_firstlineno + 1}"
     expected = {"event": "approval_not_decided", "tool": "pay", "error": "RuntimeError", "raised_at": place}
-    assert [{**expected, "log_level": "warning"}] == logs
+    (logged,) = logs
+    assert "RuntimeError: secret" in logged.pop("exception")
+    assert {**expected, "logger": "streamtools.tools.approval", "log_level": "error"} == logged
 
 
 def test_what_a_tool_may_require() -> None:

@@ -101,7 +101,9 @@ def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
         registry = ToolRegistry(weather, clock, other_weather)
     assert registry.names == ["weather", "clock"]
     assert other_weather is registry.get("weather")
-    assert logs == [{"event": "duplicate_tool", "log_level": "warning", "tool": "weather", "on_duplicate": "replace"}]
+    said = {"tool": "weather", "on_duplicate": "replace"}
+    where = {"logger": "streamtools.tools.registry", "log_level": "warning"}
+    assert logs == [{"event": "duplicate_tool", **where, **said}]
 
 
 def test_the_same_tool_twice_is_no_duplicate() -> None:

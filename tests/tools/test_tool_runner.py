@@ -410,10 +410,10 @@ def raises(error: BaseException) -> list[Callable[[], Any]]:
 
 @pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
 @pytest.mark.parametrize(
-    "error", [LookupError(SECRET), StopIteration(SECRET), SystemExit(SECRET), asyncio.CancelledError(SECRET)], ids=type
+    "error", [LookupError(SECRET), StopIteration(SECRET), asyncio.CancelledError(SECRET)], ids=type
 )
 async def test_what_a_tool_raises_is_its_failure(error: BaseException, kind: int) -> None:
-    """Also `SystemExit`, which must not end the server, and a cancellation that nobody asked for."""
+    """Also a cancellation that nobody asked for."""
     outcome, events = await outcome_of(raises(error)[kind])
     assert (outcome.error, outcome.text, outcome.message) == (Code.TOOL_FAILED, "tool 'it' failed", "tool 'it' failed")
     assert [event.type for event in events] == ["executing", "error"]
@@ -436,6 +436,16 @@ async def test_what_is_meant_for_the_program_passes(kind: int) -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         await outcome_of(raises(Emergency())[kind])
     assert caught.group_contains(Emergency)
+
+
+@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_ends_the_program_ends_it(raised: type[BaseException], kind: int, backend: str) -> None:
+    """A model that calls a tool which exits ends the program, as anything else that calls it would."""
+    with pytest.raises((raised, BaseExceptionGroup)) as caught:  # trio says that it came from a task
+        anyio.run(outcome_of, raises(raised(3))[kind], backend=backend)
+    assert isinstance(caught.value, raised) or caught.group_contains(raised)
 
 
 class Broken(BaseModel):
@@ -482,8 +492,8 @@ async def breaks_while_yielding() -> AsyncIterator[Any]:
     ],
 )
 async def test_no_secret_leaks(made: Callable[..., Any], arguments: dict[str, Any], code: Code) -> None:
-    """The text of an exception is in no event, no text for the model and no log line; nor are argument values in the
-    log. The log has the tool, the code, and which exception was raised where.
+    """The text of an exception is in no event and no text for the model, and no argument is in the log. The log has the
+    tool, the code, which exception was raised where, and the traceback of a tool that is at fault.
     """
 
     async def complain(call: ToolCall, outcome: ToolOutcome) -> None:
@@ -498,7 +508,9 @@ async def test_no_secret_leaks(made: Callable[..., Any], arguments: dict[str, An
     endings = [event for event in interface.events if isinstance(event, Error)]
     assert [code] == [event.code for event in endings]
     assert SECRET not in outcome.text + str(outcome.message) + "".join(event.message for event in endings)
+    traced = [each.pop("exception", None) for each in logs]
     assert SECRET not in repr(logs)
+    assert (code is Code.TOOL_INPUT, False) == (traced[0] is None, traced[1] is None)
     assert [("tool_call_failed", code.value), ("on_tool_result_failed", None)] == [
         (each["event"], each.get("code")) for each in logs
     ]
@@ -538,13 +550,13 @@ async def test_what_on_tool_result_raises_is_no_error_of_the_tool() -> None:
     """It is logged, and the outcome stands."""
 
     def complain(call: ToolCall, outcome: ToolOutcome) -> None:
-        raise SystemExit
+        raise LookupError
 
     with structlog.testing.capture_logs() as logs:
         outcome, events = await outcome_of(lambda: "fine", on_tool_result=complain)
     assert (outcome.error, outcome.text) == (None, "fine")
     assert isinstance(events[-1], Executed)
-    assert [each["error"] for each in logs] == ["SystemExit"]
+    assert [each["error"] for each in logs] == ["LookupError"]
 
 
 async def count_async(to: int) -> AsyncIterator[int]:

@@ -159,7 +159,7 @@ def _kinds() -> list[Kind]:
     for place in ("tool", "thread"):
         kinds += [
             Kind(f"{place}-fails", place, "tool", _booming(place)),
-            Kind(f"{place}-exits", place, "tool", _raising(lambda: SystemExit(3))),
+            Kind(f"{place}-exits", place, "escapes", _raising(lambda: SystemExit(3))),
             Kind(f"{place}-interrupts", place, "escapes", _raising(KeyboardInterrupt)),
             Kind(f"{place}-bang", place, "escapes", _raising(lambda: Bang("for the program"))),
         ]

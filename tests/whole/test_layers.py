@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what flows, and what may be caught
     "errors": (),
     "limits": (),
+    "logs": (),
     "json_values": {"errors", "limits"},
     "calls": VALUES,
     "events": {"errors", "json_values", "calls"},
@@ -36,25 +37,25 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "sources": VOCABULARY,
     "typed": (),
     "parsing": {*VOCABULARY, "rules", "typed"},
-    "tools": VOCABULARY,
+    "tools": {*VOCABULARY, "logs"},
     "recording": {"errors", "rules"},
     # what is built of them, each on those above
-    "machine": {*VOCABULARY, "rules", "parsing", "typed"},
+    "machine": {*VOCABULARY, "logs", "rules", "parsing", "typed"},
     "history": {"limits", "json_values", "calls", "parsing"},
-    "stream": {*("errors", "limits", "calls", "events", "sources", "parsing", "tools", "machine", "history"), "typed"},
+    "stream": {*VOCABULARY, "logs", "sources", "parsing", "tools", "machine", "history", "typed"} - {"json_values"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
-    "conversation.models": {"errors", "events", "sources", "parsing", "tools", "history", "typed"},
+    "conversation.models": {"errors", "logs", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
-        *("errors", "json_values", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
+        *("errors", "json_values", "logs", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
         "conversation.models",
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "machine"},
-    "serving": {"errors", "events", "json_values", "tools", "stream", "outputs"},
+    "serving": {"errors", "logs", "events", "json_values", "tools", "stream", "outputs"},
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
-        *("rules", "conversation", "conversation.models", "outputs", "recording"),
+        *("logs", "rules", "conversation", "conversation.models", "outputs", "recording"),
         "gateway.service",  # the door hands out `app`
     },
     "gateway.counters": {"calls", "errors", "events"},
@@ -87,6 +88,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
 MAY_USE: dict[str, Collection[str]] = {
     "errors": (),
     "limits": {"msgspec"},
+    "logs": {"pydantic_core", "structlog"},
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
@@ -96,19 +98,19 @@ MAY_USE: dict[str, Collection[str]] = {
     "parsing": {"json_repair", "msgspec"},
     "tools": {
         *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
-        *("redis", "structlog", "typing_extensions"),
+        *("redis", "typing_extensions"),
     },
     "recording": {"anyio", "msgspec"},
     "recording.event_replay": (),
-    "machine": {"msgspec", "structlog"},
+    "machine": {"msgspec"},
     "history": {"msgspec"},
-    "stream": {"anyio", "msgspec", "structlog"},
-    "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "structlog", "tenacity"},
-    "conversation": {"anyio", "msgspec", "structlog"},
+    "stream": {"anyio", "msgspec"},
+    "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "tenacity"},
+    "conversation": {"anyio", "msgspec"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
-    "serving": {"anyio", "msgspec", "starlette", "structlog"},
-    "gateway": {"msgspec", "structlog"},
+    "serving": {"anyio", "msgspec", "starlette"},
+    "gateway": {"msgspec"},
     "gateway.counters": (),
     "gateway.delivery": {"anyio", "httpx", "starlette"},
     "gateway.service": {"httpx", "msgspec", "starlette"},
@@ -122,7 +124,7 @@ MAY_USE: dict[str, Collection[str]] = {
 }
 """For each row, the packages of others that it may import."""
 
-LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits"}
+LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "logs"}
 """The files of the top floor: the two doors and the vocabulary."""
 
 LONGEST = 400  # lines of a module

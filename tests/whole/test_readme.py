@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import logging
 import os
 import re
 import shlex
@@ -120,6 +121,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     structlog.configure(logger_factory=ReturnLoggerFactory())
     yield found
     structlog.reset_defaults()
+    logging.getLogger("streamtools.conversation").setLevel(logging.NOTSET)
 
 
 @pytest.mark.anyio

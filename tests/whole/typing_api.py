@@ -374,6 +374,7 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
             execute="eager",
             tool_choice={"type": "function", "function": {"name": "add"}},
             on_tool_result=save_outcome,
+            on_tool_error=lambda call, error: (assert_type(call, ToolCall), assert_type(error, BaseException)),
             native_tool_calls=False,
             concurrency=2,
             tool_timeout=10,

@@ -24,10 +24,10 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import anyio.to_thread
 import msgspec
-import structlog
 
 from streamtools.errors import StreamToolsError
 from streamtools.events import SourceError
+from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.adapter import interrupted
 from streamtools.sources.provider_terms import name_of, shown_url
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 CLOSING = 10.0
 """Seconds that a response may take to close."""

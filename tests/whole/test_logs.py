@@ -1,0 +1,175 @@
+"""Where the library logs, and what operators find there."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import Any
+
+import anyio
+import pytest
+import structlog
+from pydantic import BaseModel
+
+from streamtools import ToolCall, ToolError, ToolOutcome, ToolStream, sources
+from streamtools.errors import ToolInputError, ToolTimeout
+from streamtools.logs import without_inputs
+from streamtools.tools import Tool
+
+pytestmark = pytest.mark.anyio
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+def look_up(city: str) -> str:
+    """Fail, because of something that failed."""
+    try:
+        City.model_validate({"name": "n", "people": city})
+    except ValueError as error:
+        local = "a local"  # noqa: F841
+        raise RuntimeError("the weather is not to be had") from error
+    raise AssertionError
+
+
+async def call(tool: Any, **options: Any) -> ToolOutcome:
+    """Return what comes of a call of this tool."""
+    text = "###:" + json.dumps({"name": tool.name, "arguments": {"city": "an argument"}})
+    async with ToolStream(sources.text([text]), tools=[tool], **options) as events:
+        async for _ in events:
+            pass
+    return events.result.outcomes[0]
+
+
+async def test_a_tool_that_fails_is_found_in_the_standard_log(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Under the name of the module, at the level of errors, with the traceback and without arguments and locals."""
+    await call(Tool(look_up))
+    (record,) = caplog.records
+    assert ("streamtools.tools.runner", logging.ERROR) == (record.name, record.levelno)
+    assert "tool_call_failed tool='look_up' call_id='call_" in record.getMessage()
+    values: dict[str, Any] = record.streamtools  # type: ignore[attr-defined]
+    assert ("look_up", "tool_failed", "RuntimeError") == (values["tool"], values["code"], values["error"])
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], RuntimeError)
+    assert "City does not fit\npeople: Input should be a valid integer" in caplog.text
+    assert "RuntimeError: the weather is not to be had" in caplog.text
+    assert 'raise RuntimeError("the weather is not to be had") from error' in caplog.text
+    assert "an argument" not in caplog.text
+    assert ("", "") == capfd.readouterr()
+
+
+async def test_where_structlog_is_configured_it_logs_there(caplog: pytest.LogCaptureFixture) -> None:
+    """With the name of the logger, and the traceback as text, of which no renderer makes one with locals."""
+    out = io.StringIO()
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, structlog.processors.JSONRenderer()],
+        logger_factory=structlog.PrintLoggerFactory(out),
+    )
+    with structlog.contextvars.bound_contextvars(request_id="r1"):
+        await call(Tool(look_up))
+    entry = json.loads(out.getvalue())
+    assert ("tool_call_failed", "streamtools.tools.runner", "r1") == (
+        *(entry["event"], entry["logger"]),
+        entry["request_id"],
+    )
+    assert "RuntimeError: the weather is not to be had" in entry["exception"]
+    assert "an argument" not in out.getvalue()
+    assert "a local" not in out.getvalue().replace('local = "a local"', "")
+    assert not caplog.records
+
+
+async def test_a_level_that_is_off_costs_no_message(caplog: pytest.LogCaptureFixture) -> None:
+    """The tree of `logging` decides, for all of the library or a part of it."""
+    logging.getLogger("streamtools.tools").setLevel(logging.CRITICAL)
+    try:
+        await call(Tool(look_up))
+    finally:
+        logging.getLogger("streamtools.tools").setLevel(logging.NOTSET)
+    assert not caplog.records
+
+
+class Refused(ToolError):
+    """Of the application's own."""
+
+
+def refuse(city: str) -> str:
+    raise Refused("not this one")
+
+
+def count(city: int) -> int:
+    return city
+
+
+def give(city: str) -> Any:
+    return object()
+
+
+def echo(city: str) -> str:
+    return city
+
+
+async def wait(city: str) -> None:
+    await anyio.sleep_forever()
+
+
+async def test_what_was_raised_is_in_the_outcome_and_told() -> None:
+    """`on_tool_error` hears of faults of the tool's; a refusal, and a mistake of the model's, are in the outcome."""
+    heard: list[tuple[str, BaseException]] = []
+
+    async def hear(call: ToolCall, error: BaseException) -> None:
+        heard.append((call.name, error))
+
+    found = {
+        tool.name: (await call(tool, on_tool_error=hear)).exception
+        for tool in (Tool(look_up), Tool(refuse), Tool(count), Tool(give), Tool(wait, timeout=0.01), Tool(echo))
+    }
+    assert [RuntimeError, Refused, ToolInputError, TypeError, ToolTimeout, type(None)] == [
+        type(error) for error in found.values()
+    ]
+    assert ["look_up", "give", "wait"] == [name for name, _ in heard]
+    assert [found["look_up"], found["give"], found["wait"]] == [error for _, error in heard]
+    assert found["look_up"] is not None
+    assert found["look_up"].__traceback__ is not None
+
+
+async def test_what_hears_of_errors_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, and changes nothing."""
+
+    def hear(call: ToolCall, error: BaseException) -> None:
+        raise LookupError("no such report")
+
+    outcome = await call(Tool(look_up), on_tool_error=hear)
+    assert isinstance(outcome.exception, RuntimeError)
+    assert ["tool_call_failed", "on_tool_error_failed"] == [each.getMessage().split()[0] for each in caplog.records]
+
+
+async def test_a_result_that_cannot_be_written_is_found(caplog: pytest.LogCaptureFixture) -> None:
+    """By the tool, the line at which it is defined, and what it returned."""
+    await call(Tool(give))
+    place = f"{__file__}:{give.__code__.co_firstlineno}"
+    assert f"tool 'give' at {place} returned a value of type object" in caplog.text
+
+
+def test_inputs_are_left_out_wherever_they_stand() -> None:
+    """In causes, contexts and groups; what is logged is like what was raised, which stays as it was."""
+    try:
+        try:
+            City.model_validate({"name": 1, "people": "an input"})
+        except ValueError as error:
+            raise OSError(5, "out of order") from error
+    except OSError as error:
+        group = BaseExceptionGroup("two", [error, ValueError("b")])
+    twin = without_inputs(group)
+    assert isinstance(twin, ExceptionGroup)
+    first = twin.exceptions[0]
+    assert isinstance(first, OSError)
+    assert (5, group.exceptions[0].__traceback__) == (first.errno, first.__traceback__)
+    assert "an input" not in str(first.__cause__)
+    assert "an input" in str(group.exceptions[0].__cause__)
+    plain = ValueError("c")
+    assert plain is without_inputs(plain)
