@@ -169,7 +169,10 @@ class Tool(Generic[P, R]):
             raise type(error)(f"tool {self.name!r}: {error}") from error
         self.parameters, self.input_type, self._read, self.context = taken
         (self.output_type, self._output, self.output_schema), progress = outputs_of(function)
-        self._progress = progress.adapter
+        self.write: Callable[[Any], Written] = functools.partial(write, type_=self._output)
+        """Returns a result in the forms for the interface and for the model; raises what its serialiser raises."""
+        self.write_progress: Callable[[Any], Written] = functools.partial(write, type_=progress.adapter)
+        """Returns what a generator has yielded, as `write` does for results."""
         if examples := options.get("examples"):
             self._add_examples(examples)
 
@@ -242,14 +245,6 @@ class Tool(Generic[P, R]):
             return self._output.validate_json(to_json(value))
         except (ValidationError, ValueError):
             raise ToolOutputError(self.name, f"the result of {self.name!r} is not what the tool returns") from None
-
-    def write(self, value: Any) -> Written:
-        """Return a result in the forms for the interface and for the model; raises what its serialiser raises."""
-        return write(value, self._output)
-
-    def write_progress(self, value: Any) -> Written:
-        """Return what a generator has yielded, as `write` does for results."""
-        return write(value, self._progress)
 
     def _add_examples(self, examples: Sequence[Mapping[str, Any]]) -> None:
         for each in examples:
