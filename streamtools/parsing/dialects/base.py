@@ -337,11 +337,9 @@ def _made(reserved: frozenset[str], unmarked: tuple[tuple[str, str], ...]) -> re
 
 def _any_of(words: set[str]) -> str:
     """Return the pattern of texts that begin with one of `words`, which looks at each character once."""
-    if "" in words:
-        return ""
-    rest = {first: {word[1:] for word in words if word[0] == first} for first in sorted({word[0] for word in words})}
-    ways = [re.escape(first) + _any_of(each) for first, each in rest.items()]
-    return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+    firsts = sorted({word[:1] for word in words})  # where "" is a word, nothing more has to follow
+    ways = [re.escape(first) + _any_of({word[1:] for word in words if word[:1] == first}) for first in firsts if first]
+    return "" if "" in firsts else ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
 
 
 def _holds_joiner(value: Any) -> bool:
