@@ -194,11 +194,6 @@ class Parser:
         """Whether text behind a call (`after_call="stop"`) or a rule has ended the answer: nothing later is read."""
         return self._visible.stopped
 
-    @property
-    def stopped_by(self) -> Rule | None:
-        """The rule that has ended the answer."""
-        return None
-
     def _begin(self) -> None:
         self._closed = False
         self._ended = False
@@ -207,6 +202,8 @@ class Parser:
         self._reasoning: ReasoningText | None = None
         self._visible.reset()
         self._output.begin()
+        self.stopped_by: Rule | None = None
+        """The rule that has ended the answer."""
         self.calls = self._output.calls
         """The calls of this turn so far."""
         self.errors = self._output.errors
@@ -243,7 +240,10 @@ class Parser:
                     visible.end_call()
                 at, text = span.at, span.text
                 prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
-                text = self._in_blocks(text[at:], events) or None
+                text = text[at:]
+                if len(text) > _AGAIN:
+                    text = self._in_blocks(text, events)
+                text = text or None
             elif visible.stopped:
                 break
             elif span is not None:
@@ -372,10 +372,6 @@ class _GuardedParser(Parser):
     def stopped(self) -> bool:
         return self._guard.stopped_by is not None or super().stopped
 
-    @property
-    def stopped_by(self) -> Rule | None:
-        return self._guard.stopped_by
-
     def _begin(self) -> None:
         self._guard.begin()
         self._passed = 0, 0
@@ -395,5 +391,5 @@ class _GuardedParser(Parser):
             self.calls[calls:], self.errors[errors:] = came, failed
             self._passed = len(self.calls), len(self.errors)
         if guard.stopped_by is not None:
-            self._leaves = always
+            self.stopped_by, self._leaves = guard.stopped_by, always
         return shown
