@@ -37,6 +37,7 @@ class StreamOptions(ParserOptions, total=False):
     run_id: str | None
     output: Any
     text_judge: TextJudge | None
+    rules_in_arguments: bool
 
 
 def check_options(

@@ -61,7 +61,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
     ledger that both share.
 
     A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
-    finish reason `guard`, and no call of the turn runs.
+    finish reason `guard`, and no call of the turn runs. With `rules_in_arguments`, events show the arguments of calls
+    as the `text_rules` leave them; tools get them as they were written.
 
     `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema. The
     other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed and
@@ -98,6 +99,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         run_id: str | None = None,
         output: Any = None,
         text_judge: TextJudge | None = None,
+        rules_in_arguments: bool = False,
         **options: Unpack[ParserOptions],
     ) -> None:
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
@@ -163,6 +165,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state)
         self._looks = self._early.look if early else None
         self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
+        self._apply_to_arguments(options if rules_in_arguments else None)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
