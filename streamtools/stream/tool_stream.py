@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, Self, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.errors import ClosedError, Code, UnreadableSource, check_names
 from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
@@ -107,6 +107,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         text_judge: TextJudge | None = None,
         **options: Unpack[ParserOptions],
     ) -> None:
+        check_names("ToolStream()", options, StreamOptions.__annotations__)
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
         check_options(
