@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -215,3 +215,60 @@ def fits(value: Any, depth: int) -> bool:
         depth -= 1
         level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
     return True
+
+
+class Draft:
+    """A value that is put together from what was added; pieces of a string are joined when it is asked for."""
+
+    def __init__(self) -> None:
+        self._root: Any = None
+        self._parent: Any = None  # of what was added last; None if that is the whole value
+        self._key: str | int = 0
+        self._pieces: list[str] = []  # of the string that is open
+
+    def add(self, path: Sequence[str | int], value: Any, complete: bool) -> None:
+        """Add a value at its place."""
+        kind = type(value)
+        if kind is str and self._pieces:
+            self._pieces.append(value)
+        elif not (complete and kind in (dict, list)):
+            self._put(path, {} if kind is dict else [] if kind is list else value)
+            if kind is str:
+                self._pieces.append(value)
+        if complete and self._pieces:
+            self._join()
+            self._pieces = []
+
+    @property
+    def value(self) -> Any:
+        """The value so far, as plain data, which goes on to grow."""
+        if self._pieces:
+            self._join()
+        return self._root
+
+    def at(self, path: Sequence[str | int]) -> Any:
+        """Return what stands at a place."""
+        value = self.value
+        for key in path:
+            value = value[key]
+        return value
+
+    def _join(self) -> None:
+        self._pieces = ["".join(self._pieces)]
+        if self._parent is None:
+            self._root = self._pieces[0]
+        else:
+            self._parent[self._key] = self._pieces[0]
+
+    def _put(self, path: Sequence[str | int], value: Any) -> None:
+        if not path:
+            self._parent, self._root = None, value
+            return
+        parent = self._root
+        for key in path[:-1]:
+            parent = parent[key]
+        self._parent, self._key = parent, path[-1]
+        if isinstance(parent, list):
+            parent.append(value)
+        else:
+            parent[self._key] = value

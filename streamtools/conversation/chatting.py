@@ -46,8 +46,9 @@ from streamtools.history import (
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, armed
 from streamtools.parsing.policies import ParserOptions
+from streamtools.stream.driver import EventSource
 from streamtools.stream.options import StreamOptions
-from streamtools.stream.tool_stream import EventSource, ToolStream
+from streamtools.stream.tool_stream import ToolStream
 from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
 from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice

@@ -58,7 +58,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
             case CallDelta(call_id):
                 return CallDelta, call_id
             case Partial(path, value):
-                return (Partial, path) if isinstance(value, str) else (Partial, id(event))
+                return (Partial, (event.call_id, path)) if isinstance(value, str) else (Partial, id(event))
             case Reasoning(signature=signature):
                 block = signed
                 signed += signature is not None
@@ -94,7 +94,7 @@ def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
             members = [
                 each
                 for grows, run in itertools.groupby(
-                    members, lambda event: isinstance(event, Text) or _is_of_output(event)
+                    members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event)
                 )
                 for each in (sorted(run, key=_is_of_output) if grows else run)
             ]

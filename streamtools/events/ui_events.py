@@ -85,9 +85,9 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
 class Partial(Event, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
     """The value that was asked for by `output` has grown: `value` is what was added at `path`.
 
-    A string grows by pieces; a number, true, false and null come whole; an object or an array begins empty, and its
-    members and items follow with paths of their own. `complete`: nothing more comes at `path`, and of an object or an
-    array nothing was added.
+    With a `call_id`, it is the arguments of that call which have (`call_partials`). A string grows by pieces; a number,
+    true, false and null come whole; an object or an array begins empty, and its members and items follow with paths of
+    their own. `complete`: nothing more comes at `path`, and of an object or an array nothing was added.
     """
 
     type: ClassVar[Literal["partial"]] = "partial"
@@ -95,6 +95,7 @@ class Partial(Event, frozen=True, gc=True, dict=True, tag="partial", repr_omit_d
     value: Any
     complete: bool = False
     seq: int = 0
+    call_id: str | None = None
 
     @property
     def instance(self) -> Any:

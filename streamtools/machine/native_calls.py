@@ -214,7 +214,7 @@ class NativeCalls:
         if call.name is None:
             call.name = name
             if name.strip() and call.dropped is None:
-                if self._options.call_deltas and (written := "".join(call.pieces)):
+                if self.output.call_deltas and (written := "".join(call.pieces)):
                     call.waiting.append(written)
                 self.output.start_call(call, name)
         elif call.name != name:

@@ -15,6 +15,8 @@ class RunnableCalls(EndingRun):
 
     __slots__ = (
         *(
+            "_eager_native",
+            "_eager_text",
             "_earlier",
             "_lost",
             "_noticed",
@@ -37,6 +39,8 @@ class RunnableCalls(EndingRun):
     due: list[ToolCall]  # calls that may run now, until `take_due` returns them
     pending: list[ToolCall]  # calls that nobody has run
     usage: Usage | None  # of the turns that have ended
+    _eager_native: bool  # complete native calls may run while their turn goes on
+    _eager_text: bool  # those in text may
     _taken: list[ToolCall]
     _noticed: int  # how many calls of this turn have been added to `due` or `pending`
     _turn: Turn
@@ -68,6 +72,11 @@ class RunnableCalls(EndingRun):
     def put_back(self, calls: Sequence[ToolCall]) -> None:
         """Make calls pending that `take_due` has returned and that have not run."""
         self.pending += calls
+
+    def runs_at_once(self, call_id: str, *, native_only: bool) -> bool:
+        """Return whether a call that is being written will run as soon as it is complete, if nothing is wrong then."""
+        call = next((call for call in self._turn.native.open.values() if call.id == call_id), None)
+        return self._eager_native and call.fault is None if call is not None else self._eager_text and not native_only
 
     @property
     def has_run(self) -> bool:

@@ -77,7 +77,7 @@ class StreamMachine(RunnableCalls):
     # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
     # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_eager_native", "_eager_text", "_execute", "_flowing", "_guard", "_judge", "_malformed",
+        "_declares_native", "_execute", "_flowing", "_guard", "_judge", "_malformed",
         "_self_contained", "_started", "_streams", "_watchful", "_writing", "run_id", "source",
     )  # fmt: skip
 
@@ -103,7 +103,7 @@ class StreamMachine(RunnableCalls):
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.due, self.pending, self.usage = [], [], None
         self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output)
-        self._writing = self._turn.native.open  # native calls, to which pieces of their arguments are added
+        self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
         self._streams = options.get("call_deltas", False)
         self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute

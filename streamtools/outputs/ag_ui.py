@@ -20,7 +20,7 @@ from collections.abc import Collection
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.events import Done, Error
+from streamtools.events import Done, Error, Partial
 from streamtools.outputs.encoder import encode_part, present, to_json
 from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
 from streamtools.outputs.protected import Protected, of_call
@@ -38,7 +38,9 @@ class AGUIEncoder(PairedEncoder):
     before it would refuse: the calls that are left to the front end or wait for approval by name, the tokens of the
     run, and that it was cancelled (which is an error to them). `known_calls` are the ids of calls that the messages of
     the request hold already, of a run that resumes another, and `known_results` those whose results they hold too: a
-    second one would stand beside it.
+    second one would stand beside it. `state` is the member of the client's state under which the value of an `output`
+    grows, by `STATE_DELTA`; with None, none are sent. JSON Patch cannot add to a text, so a long one is sent again
+    whenever it has grown by a quarter, and at its end.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class AGUIEncoder(PairedEncoder):
         protocol_version: str | None = None,
         known_calls: Collection[str] = (),
         known_results: Collection[str] = (),
+        state: str | None = "output",
     ) -> None:
         super().__init__(known_calls)
         self._known_results = {known_results} if isinstance(known_results, str) else set(known_results)
@@ -57,6 +60,10 @@ class AGUIEncoder(PairedEncoder):
         declared = _version.fullmatch(protocol_version or "")
         self._current = declared is not None and int(declared[1]) >= 1
         self._messages = 0
+        self._state = state
+        self._grows = False  # the reader has been sent the beginning of the value
+        self._pieces: list[str] = []  # of the text that is open in it
+        self._size = self._sent = 0  # its characters, and how many of them the reader has
         self._parent = ""  # the assistant's message that calls belong to; "" until there is one in this step
 
     def _write_start(self, run_id: str | None) -> bytes:
@@ -108,6 +115,29 @@ class AGUIEncoder(PairedEncoder):
         if kept is None:
             return b""
         return encode_part("REASONING_ENCRYPTED_VALUE", subtype=of, entityId=id, encryptedValue=kept.as_value())
+
+    def _write_partial(self, partial: Partial) -> bytes:
+        path, value = partial.path, partial.value
+        if self._state is None or partial.call_id is not None:  # a client reads the arguments of calls itself
+            return b""
+        self._grows = self._grows or not path
+        op = "add"
+        if isinstance(value, str):
+            op = "replace" if self._pieces else "add"
+            self._pieces.append(value)
+            self._size += len(value)
+            if not partial.complete and self._sent and self._size < self._sent * 1.25:
+                return b""
+            self._sent, value = self._size, "".join(self._pieces)
+            self._pieces = [value]
+            if partial.complete:
+                self._pieces, self._size, self._sent = [], 0, 0
+        elif partial.complete and isinstance(value, dict | list):
+            return b""
+        if not self._grows:  # these events begin in the middle of a run
+            return b""
+        place = "".join(f"/{_escape(each)}" for each in (self._state, *path))
+        return encode_part("STATE_DELTA", delta=[{"op": op, "path": place, "value": value}])
 
     def _write_progress(self, known: KnownCall, data: Any) -> bytes:
         return encode_part("CUSTOM", name="tool-progress", value={"toolCallId": known.id, "progress": data})
@@ -176,3 +206,8 @@ class AGUIEncoder(PairedEncoder):
     def _new_id(self) -> str:
         self._messages += 1
         return f"{self._run_id}-{self._messages}"
+
+
+def _escape(key: str | int) -> str:
+    """Return a key as a part of a JSON pointer."""
+    return str(key).replace("~", "~0").replace("/", "~1")

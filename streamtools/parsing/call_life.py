@@ -12,14 +12,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from streamtools.calls import ReadCall, ToolCall, new_call_id, read_envelope
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, CallStart, Error, Markup, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, CallDelta, CallStart, Error, Markup, Partial, Text, Thinking, UIEvent, Warning
 from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, keeps_arguments, repair
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import RawText
+
+if TYPE_CHECKING:
+    from streamtools.parsing.value_reader import ValueReader
 
 _IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
 _unnumbered = repeat(0).__next__
@@ -30,7 +34,7 @@ class OpenCall:
 
     __slots__ = (
         "begin", "converted", "dropped", "fault", "id", "json_begin", "json_end", "name", "pieces", "provider_id",
-        "room", "started", "waiting",
+        "room", "started", "value", "waiting",
     )  # fmt: skip
 
     def __init__(self, call_id: str, begin: int = 0, provider_id: str | None = None) -> None:
@@ -46,6 +50,7 @@ class OpenCall:
         self.fault: Rejected | None = None  # why it cannot be a call, whatever comes
         self.started = ""  # the name with which its call-start has gone out
         self.waiting: list[str] = []  # arguments that came before it
+        self.value: ValueReader | None = None  # reads them as a value, if that is asked for
 
     @property
     def complete(self) -> bool:
@@ -64,7 +69,7 @@ class Output:
     def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
         """Number events by `number`, or not at all, for which the two most frequent kinds of events have makers."""
         self.options = options
-        self.call_deltas = options.call_deltas
+        self.call_deltas = options.call_deltas or options.call_partials  # somebody wants to hear of arguments
         self.number: Callable[[], int] = _unnumbered
         self.make_text: Callable[[str], Text] = Text
         self.make_delta: Callable[[str, str], CallDelta] = CallDelta
@@ -107,16 +112,26 @@ class Output:
         call.started = name
         self.events.append(CallStart(call.id, name, self.number()))
         if call.waiting:
-            self.events.append(CallDelta(call.id, "".join(call.waiting), self.number()))
+            self._tell(call, "".join(call.waiting))
             call.waiting.clear()
 
     def tell_arguments(self, call: OpenCall, text: str) -> None:
         """Report a piece of a call's arguments, as JSON text, once its name is known."""
         if self.call_deltas and text:
             if call.started:
-                self.events.append(self.make_delta(call.id, text))
+                self._tell(call, text)
             else:
                 call.waiting.append(text)
+
+    def _tell(self, call: OpenCall, text: str) -> None:
+        if self.options.call_deltas:
+            self.events.append(self.make_delta(call.id, text))
+        if self.options.call_partials:
+            if call.value is None:
+                from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
+
+                call.value = ValueReader(limits=self.options.limits)
+            self.events += [Partial(*each, self.number(), call.id) for each in call.value.feed(text)]
 
     def complete_call(self, call: OpenCall, result: ToolCall) -> None:
         """End a call well."""

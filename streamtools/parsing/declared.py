@@ -17,6 +17,7 @@ Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
 _DEPTH = 16  # references and alternatives that are followed: a schema may refer to itself
 _BY_CLASS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_BY_NAME = {kind.__name__: name for kind, name in _BY_CLASS.items()}  # as people who write Python call them
 
 
 class Schema:
@@ -144,9 +145,9 @@ def _alternatives(schema: object, root: object, depth: int) -> Iterator[Mapping[
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:
     kind = schema.get("type")
     if isinstance(kind, str):
-        yield kind.lower()  # Gemini writes them in capitals
+        yield _kind(kind)
     elif isinstance(kind, list | tuple):
-        yield from (each.lower() for each in kind if isinstance(each, str))
+        yield from (_kind(each) for each in kind if isinstance(each, str))
     elif "properties" in schema:
         yield "object"
     elif "items" in schema:
@@ -157,6 +158,11 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
     for value in [*(several if isinstance(several, list | tuple) and kind is None else ()), schema.get("const")]:
         if type(value) in _BY_CLASS:
             yield _BY_CLASS[type(value)]
+
+
+def _kind(name: str) -> str:
+    name = name.lower()  # Gemini writes them in capitals
+    return _BY_NAME.get(name, name)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

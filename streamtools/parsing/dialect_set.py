@@ -50,12 +50,14 @@ class DialectSet:
         self._entries: list[Entry] = []
         ids = {dialect.id for dialect in dialects}
         thoughts: list[Tag] = []  # tags that open reasoning
+        spaced: list[Tag] = []  # those of which a space at the start of a message is a part
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
             first_space = " " if dialect.space_at_start else ""
             for tag in dialect.tags:  # before openers: what is both is a tag
                 if tag.closings:
                     thoughts.append(tag)
+                    spaced += [tag] * dialect.space_at_start
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
                     self._add(tag, dialect, even_in_code, first_space + "\n" if tag.closings else first_space)
             for opener in _openers(dialect, signatures, names):
@@ -72,6 +74,7 @@ class DialectSet:
             [entry.marker for entry in calls if entry.marker.where != "start"],
             run,
             own=[tag for tag in thoughts if tag.where == "start"],
+            spaced=[tag for tag in spaced if tag.where == "start"],
             others=[tag for tag in thoughts if tag.where != "start"],
         )
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]

@@ -25,7 +25,9 @@ class Options:
     in_reasoning: bool = False
     """The template has already opened the reasoning, so the text starts inside it."""
     call_deltas: bool = False
-    """Report arguments while they arrive."""
+    """Report arguments while they arrive, as pieces of their JSON."""
+    call_partials: bool = False
+    """Report what each piece of them adds to the arguments as a value: `partial` events with the call's id."""
     reasoning: Literal["start", "anywhere", "off"] = "start"
     """Where tags like `<think>` count: where the text or what follows a call starts; anywhere but in code; never."""
     on_malformed: Literal["error", "text"] = "error"
@@ -96,6 +98,7 @@ class OtherOptions(TypedDict, total=False):
     after_call: Literal["show", "hide", "stop"]
     in_code: Literal["text", "call"] | None
     calls_at: Literal["start", "anywhere"]
+    call_partials: bool
     strict: bool
     repair: bool
     trim: bool

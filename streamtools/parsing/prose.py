@@ -228,10 +228,11 @@ class Prose:
             if mark is not False:
                 return at, mark
             at = self.markdown.step(before, at)
-        mark = self._marker_at(text, last)
-        if mark is False and self._thinks and self._start and text[last] == "\n":
-            found = self._dialects.tags.at(text, last + 1, self._ended, strays=True)
-            mark = found and (found[1], found[0])
+        mark = self._thought_behind(" ", text, last)
+        if mark is False:
+            mark = self._marker_at(text, last)
+        if mark is False:
+            mark = self._thought_behind("\n", text, last)
         return (self.markdown.step(text, last) if mark is False else last), mark
 
     # What begins at a place.
@@ -271,6 +272,13 @@ class Prose:
         opener, dialect, line_feeds = meaning
         assert isinstance(opener, Opener)  # tags have no such end
         return (replace(opener, body=cut_off, announces=True), dialect, line_feeds), len(text)
+
+    def _thought_behind(self, space: str, text: str, at: int) -> _Mark:
+        """Return the tag that opens reasoning, or a stray one, to which a `space` at a place belongs."""
+        if text[at] != space or not (self._thinks and self._start):
+            return False
+        found = self._dialects.tags.at(text, at + (space == "\n"), self._ended, strays=True)
+        return found and (found[1], found[0])
 
     def _thought_at(self, text: str, at: int) -> _Mark:
         if not self._thinks or text[at] not in self._dialects.tags.firsts:

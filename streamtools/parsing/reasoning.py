@@ -45,12 +45,14 @@ class ReasoningTags:
         run: RunMarkers,
         *,
         own: Iterable[Tag] = (),
+        spaced: Iterable[Tag] = (),
         others: Iterable[Tag] = (),
     ) -> None:
         """Take the tags, the markers of calls, and what calls in reasoning are made of that may count.
 
-        A dialect's `own` tags count where these tags do. The `others` count in places of their own, and are known here
-        for what closes them: where the opening tag was not seen, any of them may have been the one.
+        A dialect's `own` tags count where these tags do; some are `spaced`, with a space before them. The `others`
+        count in places of their own, and are known here for what closes them: where the opening tag was not seen, any
+        of them may have been the one.
 
         A closing tag where an opening one counts closes nothing that was seen: the template had opened it, or a call
         ended it early. It only goes away.
@@ -62,6 +64,7 @@ class ReasoningTags:
             (Pattern(opening), self.closing([closing])) for opening, closing in tags.items()
         ]
         self._tags += [(Pattern(*tag.parts), self.closing(tag.closings, tag.before)) for tag in own]
+        self._spaced = [(Pattern(" ", *tag.parts), self.closing(tag.closings, tag.before)) for tag in spaced]
         self._strays = [(Pattern(closing), None) for closing in tags.values()]
         prefilled = [*own, *others]
         self.any_closing = self.closing(
@@ -79,10 +82,11 @@ class ReasoningTags:
     ) -> tuple[int, ReasoningEnd | None] | Literal[False] | None:
         """Return where the tag at this place ends, and what closes it; None if one may yet stand here, False if not.
 
-        With `strays` it may be a closing tag, which nothing closes.
+        With `strays` it may be a closing tag, which nothing closes. A space may belong to a tag behind it.
         """
         undecided = False
-        for pattern, closing in (*self._tags, *self._strays) if strays else self._tags:
+        tags = self._spaced if text[at : at + 1] == " " else (*self._tags, *self._strays) if strays else self._tags
+        for pattern, closing in tags:
             found = pattern.match(text, at, ended)
             if found:
                 return found, closing

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import TypeAlias
 
 from streamtools.errors import Code
@@ -136,7 +137,9 @@ class Span(WrittenCalls):
                     if want == FIELD:
                         self.take = scanner.kept.append if self.stores else scanner.take
                     elif want and call is not None and self._output.call_deltas:
-                        if call.started:
+                        if self._output.options.call_partials:
+                            self.take = partial(self._output.tell_arguments, call)
+                        elif call.started:
                             self.call_id = call.id
                         else:
                             self.take = call.waiting.append

@@ -41,6 +41,11 @@ def close_lost(run_id: str, said: Iterable[UIEvent], known: Known) -> list[UIEve
     return lost.close(run_id, known)
 
 
+def is_untouched(said: Iterable[UIEvent]) -> bool:
+    """Return whether a run has shown nothing."""
+    return all(isinstance(event, Start | StepStart) for event in said)
+
+
 class _Lost:
     def __init__(self) -> None:
         self._begun = self._failed = self._waits = self._refused = False

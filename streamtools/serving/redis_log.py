@@ -8,13 +8,13 @@ further behind reads the stream by itself, so that nobody's slowness takes memor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple, Protocol, Self
 
 import anyio
 
 from streamtools.errors import RunNotFound
-from streamtools.events import Done, UIEvent
+from streamtools.events import Done, UIEvent, read_ui_event
 from streamtools.serving.event_log import resync
 
 WINDOW = 512  # events of a run that the readers of a process share
@@ -38,29 +38,33 @@ class Settings(NamedTuple):
 class Tail:
     """What the owner of a run has to write, and the token under which it does."""
 
-    def __init__(self, key: str, run_id: str, owner: str, epoch: int, worker: str, on_loss: Callable[[], object]):
+    def __init__(self, key: str, run_id: str, owner: str, epoch: int, worker: str, place: str) -> None:
         self.key = key
         self.run_id = run_id
         self.owner = owner
         self.epoch = epoch
-        self.place = ""
+        self.place = place
+        """The key under which its token stands."""
         self.written = 0
         """The seq of the last event that the server has."""
         self.final: tuple[int, bytes, bytes] | None = None
         """The seq of `done`, `done`, and what the run has come to."""
         self.settled = anyio.Event()
         """All is written, or nothing more will be."""
+        self.ended: float | None = None
+        """When the server had all of it."""
         self.is_fenced = False
         self.may_gap = False
         self.is_doubtful = False
         """Whether the server seems to have lost something of it."""
         self.will_end = False
         """Whether its run is driven here, and comes to an end."""
+        self.on_loss: Callable[[], object] = lambda: None
+        """Ends the run: it cannot be written any more."""
         self.on_read: Callable[[], object] = lambda: None
         """Called now and again while another process says that it is read there."""
         self._moved = anyio.Event()
         self._worker = worker
-        self._on_loss = on_loss
         self._pending: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._kept: deque[tuple[float, int, bytes]] = deque()
@@ -78,7 +82,7 @@ class Tail:
     @property
     def is_at_end(self) -> bool:
         """Whether only the end is to be written."""
-        return self.final is not None and not self._pending and not self.settled.is_set()
+        return self.final is not None and not self._pending and self.ended is None and not self.is_fenced
 
     @property
     def is_dirty(self) -> bool:
@@ -113,6 +117,16 @@ class Tail:
         self._moved.set()
         self.forget()
 
+    def end(self) -> None:
+        """Note that the server has the end as well."""
+        self.ended = anyio.current_time()
+        self.settled.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is to be written, not even again."""
+        return self.ended is not None and self.ended < anyio.current_time() - _KEPT
+
     async def wait_for(self, seq: int) -> None:
         """Wait until the server has the event of this number, or the run is another's."""
         while self.written < seq and not self.is_fenced:
@@ -127,6 +141,7 @@ class Tail:
 
     def rewind(self, last: int, epoch: int) -> None:
         """Write again what the server has lost, which has nothing behind `last`, under a new epoch."""
+        self.ended = None
         while self._pending and self._pending[0][0] <= last:
             self._size -= len(self._pending.popleft()[1])
         again = [(seq, data) for _, seq, data in self._kept if seq > last]
@@ -137,10 +152,6 @@ class Tail:
         first = self._pending[0][0] if self._pending else self.final[0] if self.final else last + 1
         self.may_gap = first > last + 1
 
-    def lose(self) -> None:
-        """End the run: it cannot be written any more."""
-        self._on_loss()
-
     def fence(self) -> None:
         """Note that the run is another's: nothing more is written, and it ends here."""
         self.is_fenced = True
@@ -149,17 +160,21 @@ class Tail:
         self._size = 0
         self.settled.set()
         self._moved.set()
-        self.lose()
+        self.on_loss()
 
 
 class Look(NamedTuple):
-    """How a run stands; `token` is empty where there is none, and `since` is the last seq before its owner."""
+    """How a run stands; `token` is empty where there is none, and `since` is the last seq before its owner.
+
+    `written` is the number of the owner who has written the event that was asked about, or 0 where that is not there.
+    """
 
     first: int
     last: int
     token: str
     since: int
     is_over: bool
+    written: int
 
 
 class Feed:
@@ -169,7 +184,7 @@ class Feed:
         self.key = key
         self.last = look.last
         """The seq up to which the server has been read."""
-        self.epoch = look.token
+        self.written = look.written  # by which owner that is
         self.readers = 0
         self.turns = 0
         """How often the server has come back with less than was read."""
@@ -177,10 +192,10 @@ class Feed:
         self._events: deque[tuple[int, UIEvent]] = deque(maxlen=WINDOW)
         self._news: anyio.Event | None = None
 
-    def add(self, events: list[tuple[int, UIEvent]]) -> None:
-        """Take what the server has sent."""
+    def add(self, events: list[tuple[int, UIEvent]], written: int) -> None:
+        """Take what the server has sent, the last of it by this owner."""
         self._events += events
-        self.last = events[-1][0]
+        self.last, self.written = events[-1][0], written
         self.wake()
 
     def after(self, position: int) -> list[tuple[int, UIEvent]] | None:
@@ -193,14 +208,18 @@ class Feed:
         return [each for each in self._events if each[0] > position] or None
 
     def check(self, look: Look) -> None:
-        """Compare it with the server, which has come back: what was read may be gone there, or told otherwise."""
-        sure = look.last if look.token == self.epoch else min(look.since, look.last)
-        self.epoch = look.token
-        if sure < self.last:
-            self._events.clear()
-            self.last = sure
-            self.turns += 1
-            self.wake()
+        """Compare it with the server, which has come back: what was read may be gone there, or told otherwise.
+
+        `look` is about the last event here. If that is still by the same owner, so is all before it.
+        """
+        if not self.last or look.written == self.written or look.first > self.last:
+            return
+        owner = int(look.token.partition(":")[0] or 0)
+        is_next = owner == self.written + 1  # or else there may have been less between them than `since` says
+        self.last = look.last if owner == self.written else min(look.since, look.last) if is_next else 0
+        self._events.clear()
+        self.turns += 1
+        self.wake()
 
     async def wait(self) -> None:
         """Wait for more."""
@@ -237,11 +256,17 @@ class Link(Protocol):
 
 
 class RedisReader:
-    """Reads one run from a position, as `EventLog.read` says. A read that is cancelled has taken nothing."""
+    """Reads one run from a position, as `EventLog.read` says. A read that is cancelled has taken nothing.
 
-    def __init__(self, link: Link, key: str, after: int) -> None:
+    Before `done` is handed out, `before_end` is waited for.
+    """
+
+    def __init__(
+        self, link: Link, key: str, after: int, before_end: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         self._link = link
         self._key = key
+        self._before_end = before_end
         self._position = after
         self._feed: Feed | None = None
         self._turns = 0
@@ -259,6 +284,10 @@ class RedisReader:
             if self._is_over:
                 raise StopAsyncIteration
             await self._fill()
+        if type(self._ready[0][1]) is Done and self._before_end is not None:
+            await self._before_end()
+            if not self._ready:  # another task has read it meanwhile
+                raise StopAsyncIteration
         self._position, event = self._ready.popleft()
         if type(event) is Done:
             await self.aclose()
@@ -325,3 +354,8 @@ class RedisReader:
 
     def __del__(self) -> None:
         self._leave()
+
+
+def read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:
+    """Return the events in entries of a stream, each with its `seq`."""
+    return [(int(id.partition(b"-")[0]), read_ui_event(data)) for id, (_, data) in entries]

@@ -8,22 +8,22 @@ with. One renews the leases of its runs, and takes over those whose owner does n
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from streamtools.errors import OwnerUnreachable
-from streamtools.events import UIEvent, read_ui_event
+from streamtools.errors import ClosedError, OwnerUnreachable
+from streamtools.events import UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
-from streamtools.serving.redis_log import Feed, Look, Settings, Tail
+from streamtools.serving.redis_log import Feed, Look, Settings, Tail, read_entries
 from streamtools.serving.redis_scripts import Keys, run_keys
+from streamtools.serving.redis_talking import Talking
 from streamtools.tools.redis_client import RedisClient, Word
 
 log = Logger(__name__)
@@ -35,20 +35,16 @@ SETTLING = 10.0  # seconds in which the end of a run has to be written: whoever 
 _LONGEST = 1.0  # seconds between two attempts to reach the server
 
 
-class RedisProcess:
+class RedisProcess(Talking):
     """Everything that one process does in Redis. `on_message` answers another, `on_expired` takes a run over."""
 
     def __init__(self, client: RedisClient, tasks: TaskGroup, settings: Settings) -> None:
-        self.id = secrets.token_hex(8)
+        super().__init__(client, tasks, settings)
         self.tails: dict[str, Tail] = {}
         """Of the runs that this process drives."""
         self.read = Counter[str]()
         """How many read a run here that another may stop when nobody does."""
-        self.on_message: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
         self.on_expired: Callable[[str], Awaitable[object]]
-        self._client = client
-        self._tasks = tasks
-        self._set = settings
         self._feeds: dict[str, Feed] = {}
         self._dirty: dict[str, Tail] = {}
         self._more = anyio.Event()
@@ -57,8 +53,8 @@ class RedisProcess:
         self._deaf: float | None = None  # and since when nothing is heard of it
         self._heard = "0-0"
         self._is_woken = False
-        self._answers: dict[str, tuple[anyio.Event, dict[str, Any]]] = {}
         self._claiming: set[str] = set()
+        self._closed: ClosedError | None = None
 
     def start(self) -> None:
         """Begin its tasks, which outlive a cancellation until what the runs say at their end is written."""
@@ -70,23 +66,22 @@ class RedisProcess:
             async with anyio.create_task_group() as group:
                 for task in (self._write, self._listen, self._tend):
                     group.start_soon(task)
+        self._closed = ClosedError("the runs have been left: another process may still read them")
+        for feed in self._feeds.values():
+            feed.fail(self._closed)
 
     async def _end_with(self, whole: anyio.CancelScope) -> None:
         try:
             await anyio.sleep_forever()
         finally:
             with anyio.move_on_after(SETTLING, shield=True):
-                while ending := [tail for tail in self.tails.values() if tail.will_end or tail.final]:
-                    await ending[0].settled.wait()
+                for tail in [each for each in self.tails.values() if each.will_end or each.final]:
+                    await tail.settled.wait()
             whole.cancel()
 
     def keys(self, key: str) -> Keys:
         """Return the keys of a run."""
         return run_keys(self._set.prefix, key)
-
-    def shared(self, *names: str) -> str:
-        """Return a key that is none of a run's."""
-        return ":".join((self._set.prefix, *names))
 
     def of_owner(self, owner: str) -> tuple[str, str, str]:
         """Return the keys of an owner: all runs, the last of each conversation, and those that go on."""
@@ -96,7 +91,7 @@ class RedisProcess:
     async def patiently(self, *args: Word, seconds: float | None = None) -> Any:
         """Return the reply to a command that may be sent twice; while the server is away, try again for a while."""
         pause, until = 0.05, anyio.current_time() + (self._set.lease / 3 if seconds is None else seconds)
-        while True:
+        while self._closed is None:
             try:
                 return await self._client.execute(*args)
             except Exception as error:
@@ -104,17 +99,18 @@ class RedisProcess:
                     raise OwnerUnreachable("the server that holds the runs does not answer") from error
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST)
-
-    async def run_script(self, script: str, keys: Iterable[str], *args: Word) -> Any:
-        """Return what a script returns."""
-        names = list(keys)
-        return await self._client.execute("EVAL", script, len(names), *names, *args)
+        raise self._closed
 
     # Writing.
 
     def own(self, tail: Tail) -> None:
         """Drive a run from now on."""
         self.tails[tail.key] = tail
+
+    def forget(self, tail: Tail) -> None:
+        """Take note that nothing more is written of a run here."""
+        if self.tails.get(tail.key) is tail:
+            del self.tails[tail.key]
 
     def press(self, tail: Tail) -> None:
         """Have written what is new in a tail."""
@@ -167,8 +163,7 @@ class RedisProcess:
         )
         await self._settle(tail, word, last)
         if word == b"ok":
-            tail.settled.set()
-            self.tails.pop(tail.key, None)
+            tail.end()
 
     async def _settle(self, tail: Tail, word: bytes, last: int) -> None:
         if word == b"ok":
@@ -184,13 +179,11 @@ class RedisProcess:
             log.warning("events_written_again", run_id=tail.run_id, behind=last)
             tail.rewind(last, epoch)
             self.press(tail)
-        else:
-            self._lose(tail)
-
-    def _lose(self, tail: Tail) -> None:
-        if not tail.is_fenced:
+        elif tail.ended is not None:  # and it is kept no more, or another has ended it as well
+            self.forget(tail)
+        elif not tail.is_fenced:
             log.warning("run_taken_over", run_id=tail.run_id)
-            self.tails.pop(tail.key, None)
+            self.forget(tail)
             tail.fence()
 
     def _note_away(self, error: Exception) -> None:
@@ -201,7 +194,7 @@ class RedisProcess:
             log.warning("redis_away", **loggable(error))
         for tail in self.tails.values():
             if tail.is_full or (now - self._away > self._set.patience and tail.batch()):
-                tail.lose()
+                tail.on_loss()
 
     async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int]:
         """Take a run over, or with its token go on with one's own; returns what `CLAIM` does."""
@@ -212,17 +205,17 @@ class RedisProcess:
 
     # Reading.
 
-    async def look(self, key: str) -> Look:
-        """Return how a run stands."""
+    async def look(self, key: str, at: int | None = None) -> Look:
+        """Return how a run stands, and who has written the event of this `seq`, or the last."""
         keys = self.keys(key)
-        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta)
-        first, last, token, since, over = await self.patiently(*args, seconds=self._set.patience)
-        return Look(first, last, token.decode(), since, bool(over))
+        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta, "" if at is None else at)
+        first, last, token, since, over, written = await self.patiently(*args, seconds=self._set.patience)
+        return Look(first, last, token.decode(), since, bool(over), written)
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
         """Return the next events behind a seq."""
         args = ("XRANGE", self.keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
-        return _read_entries(await self.patiently(*args, seconds=self._set.patience))
+        return read_entries(await self.patiently(*args, seconds=self._set.patience))
 
     async def follow(self, key: str, look: Look) -> Feed:
         """Return the feed of a run, for one reader more."""
@@ -253,7 +246,7 @@ class RedisProcess:
             try:
                 async with self._client.connection() as connection:
                     for feed in list(self._feeds.values()):
-                        feed.check(await self.look(feed.key))
+                        feed.check(await self.look(feed.key, feed.last))
                     while True:
                         await self._hear(connection.execute)
                         self._deaf, pause = None, 0.05
@@ -284,52 +277,7 @@ class RedisProcess:
                 for _, (_, message) in entries:
                     self._take(msgspec.json.decode(message))
             elif (feed := feeds[name]).readers:
-                feed.add(_read_entries(entries))
-
-    # Talking.
-
-    async def ask(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
-        """Return what the owner of a run answers, `over` for one that has ended.
-
-        Raises `OwnerUnreachable` where it does not, within a lease.
-        """
-        answer = dict[str, Any]()
-        id, heard = secrets.token_hex(8), anyio.Event()
-        self._answers[id] = heard, answer
-        try:
-            with anyio.fail_after(self._set.lease):
-                look = await self.look(key)
-                if look.is_over or not look.token:
-                    return {"over": True}
-                await self._send(look.token.partition(":")[2], {**message, "key": key, "id": id, "from": self.id})
-                await heard.wait()
-        except Exception as error:
-            raise OwnerUnreachable("the process that drives the run does not answer") from error
-        finally:
-            del self._answers[id]
-        return answer
-
-    async def _send(self, process: str, message: dict[str, Any]) -> None:
-        kept = self._ms(max(self._set.keep, 4 * self._set.lease))
-        await self.run_script(scripts.SEND, (self._stream(process),), kept, msgspec.json.encode(message))
-
-    def _take(self, message: dict[str, Any]) -> None:
-        match message["kind"]:
-            case "wake":
-                pass
-            case "answer":
-                if (waiting := self._answers.get(message["id"])) is not None:
-                    waiting[1].update(message["answer"])
-                    waiting[0].set()
-            case _:
-                self._tasks.start_soon(self._answer, message)
-
-    async def _answer(self, message: dict[str, Any]) -> None:
-        try:
-            answer = await self.on_message(message["key"], message)
-            await self._send(message["from"], {"kind": "answer", "id": message["id"], "answer": answer})
-        except Exception as error:
-            log.warning("message_not_answered", kind=message["kind"], **loggable(error))
+                feed.add(read_entries(entries), int(entries[-1][1][0]))
 
     # Living.
 
@@ -337,7 +285,8 @@ class RedisProcess:
         while True:
             try:
                 await self._renew()
-                await self._say_read()
+                for key in list(self.read):  # and its owner gets to know of it
+                    await self._client.execute("SET", self.keys(key).readers, 1, "PX", self._ms(self._set.lease))
                 if anyio.current_time() >= self._sweeps:
                     for key in await self.run_script(scripts.EXPIRED, (self.shared("running"),)):
                         self._tasks.start_soon(self._take_over, key.decode())
@@ -358,21 +307,15 @@ class RedisProcess:
             told = await self.run_script(scripts.RENEW, names, self._ms(self._set.lease), *args)
             for tail, (token, written), (is_ours, last, is_read) in zip(some, before, told, strict=True):
                 tail.forget()
-                if token != tail.token or tail.settled.is_set():
-                    continue  # meanwhile it was claimed anew, or has ended
+                if tail.is_done:
+                    self.forget(tail)
+                if token != tail.token or tail.is_fenced:
+                    continue  # meanwhile it was claimed anew, or is another's
                 if not is_ours or last < written:
                     tail.is_doubtful = True
                     self.press(tail)
                 elif is_read:
                     tail.on_read()
-
-    async def say_read(self, key: str) -> None:
-        """Tell the owner of a run that it is read here."""
-        await self._client.execute("SET", self.keys(key).readers, 1, "PX", self._ms(self._set.lease))
-
-    async def _say_read(self) -> None:
-        for key in list(self.read):
-            await self.say_read(key)
 
     async def _take_over(self, key: str) -> None:
         if key in self.tails or key in self._claiming:
@@ -384,13 +327,3 @@ class RedisProcess:
             log.warning("run_not_taken_over", **loggable(error))
         finally:
             self._claiming.discard(key)
-
-    def _stream(self, process: str) -> str:
-        return self.shared("process", process)
-
-    def _ms(self, seconds: float) -> int:
-        return max(1, int(seconds * 1000))
-
-
-def _read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:
-    return [(int(id.partition(b"-")[0]), read_ui_event(data)) for id, (_, data) in entries]

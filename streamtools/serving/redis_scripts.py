@@ -6,7 +6,8 @@ outlives the lease. The lease tells only whether the owner still comes back: onc
 run, which changes the token, and from then on nothing is written under the old one.
 
 Each script looks first and writes then, so that one that was sent twice, because its answer was lost, changes nothing.
-An event is appended under the id `<seq>-0`: the position of a reader is an id of the stream.
+An event is appended under the id `<seq>-0`: the position of a reader is an id of the stream. The name of its field is
+the number of the owner who has written it, by which a reader knows it again.
 """
 
 from __future__ import annotations
@@ -79,10 +80,11 @@ for run = 0, #KEYS / 2 - 1 do
   elseif first <= tonumber(kept[2]) then
     told[#told + 1] = {'fenced', last}
   else
+    local by = string.match(token, '^%d+')
     for i = 1, count do
       local seq = first + i - 1
       if seq > last then
-        redis.call('XADD', log, 'MAXLEN', '~', ARGV[1], string.format('%d-0', seq), 'e', ARGV[place + 3 + i])
+        redis.call('XADD', log, 'MAXLEN', '~', ARGV[1], string.format('%d-0', seq), by, ARGV[place + 3 + i])
       end
     end
     told[#told + 1] = {'ok', math.max(last, first + count - 1)}
@@ -108,7 +110,7 @@ local last, seq = last_of(KEYS[1]), tonumber(ARGV[5])
 if kept[1] ~= ARGV[1] or seq <= tonumber(kept[2]) then return {'fenced', last} end
 if kept[3] then return {'ok', last} end
 if seq > last + 1 and ARGV[7] == '0' then return {'gap', last} end
-if seq > last then redis.call('XADD', KEYS[1], string.format('%d-0', seq), 'e', ARGV[6]) end
+if seq > last then redis.call('XADD', KEYS[1], string.format('%d-0', seq), string.match(ARGV[1], '^%d+'), ARGV[6]) end
 redis.call('HSET', KEYS[2], 'ended', ARGV[8])
 redis.call('DEL', KEYS[3])
 redis.call('ZREM', KEYS[4], ARGV[3])
@@ -183,16 +185,19 @@ EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMI
 LOOK = (
     _LAST
     + """
--- KEYS log, meta
+-- KEYS log, meta; ARGV a seq, or '' for the last
 local kept = redis.call('HMGET', KEYS[2], 'token', 'since', 'ended')
-if not kept[1] then return {0, 0, '', 0, 0} end
+if not kept[1] then return {0, 0, '', 0, 0, 0} end
 local head = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
 local first = #head > 0 and tonumber(string.match(head[1][1], '^%d+')) or 0
-return {first, last_of(KEYS[1]), kept[1], tonumber(kept[2]), kept[3] and 1 or 0}
+local last = last_of(KEYS[1])
+local at = string.format('%d-0', ARGV[1] == '' and last or tonumber(ARGV[1]))
+local entry = redis.call('XRANGE', KEYS[1], at, at)
+return {first, last, kept[1], tonumber(kept[2]), kept[3] and 1 or 0, #entry > 0 and tonumber(entry[1][2][1]) or 0}
 """
 )
-"""Return of a run its first and last `seq`, its token ('': there is no run), the last `seq` before this owner, and
-whether it has ended."""
+"""Return of a run its first and last `seq`, its token ('': there is no run), the last `seq` before this owner, whether
+it has ended, and which owner has written the event of that `seq`, 0 where there is none."""
 
 SEND = """
 -- KEYS a stream; ARGV how long it is kept, and a message

@@ -9,30 +9,39 @@ Who drives a run holds a lease on it. If it does not come back, another process 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns
+from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
 from streamtools.events import Done, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
-from streamtools.serving.event_log import Journal, log_key
-from streamtools.serving.lost_run import close_lost
-from streamtools.serving.redis_log import Look, RedisReader, Settings, Tail
+from streamtools.serving.event_log import log_key
+from streamtools.serving.lost_run import close_lost, is_untouched
+from streamtools.serving.redis_log import RedisReader, Settings, Tail
 from streamtools.serving.redis_process import SETTLING, RedisProcess
-from streamtools.serving.run import Attachment, Run
+from streamtools.serving.run import Run
+from streamtools.serving.stored_run import RedisJournal, StoredRun
 from streamtools.stream import stored_result
+from streamtools.stream.driver import Startable, close
 from streamtools.stream.result import Collector, TurnResult
-from streamtools.tools import CallLedger, Decision, Question, ToolOutcome
+from streamtools.tools import CallLedger, Decision, ToolOutcome
 from streamtools.tools.redis_client import RedisClient, open_client
 
 log = Logger(__name__)
+
+
+BeginAgain: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
+"""Returns a stream that answers a run anew, or None."""
+
+TakeUp: TypeAlias = Callable[[Startable, Run, Callable[[Run], object]], object]
+"""Drives a stream as a run that was found; the last is what the new run is given to first."""
 
 
 class RedisStore:
@@ -44,7 +53,9 @@ class RedisStore:
 
     Who drives a run holds a lease of `lease` seconds and renews it at a third of that; when it has expired, any other
     process ends the run: its calls that may have begun are `outcome_unknown`, and `done` says `failed`. With the
-    `ledger` that the tools have, it says of each call what is written there, and first fences off the owner. A run is
+    `ledger` that the tools have, it says of each call what is written there, and first fences off the owner. A run of
+    which nothing was shown and no call had begun may be answered anew: by the stream that `on_owner_lost(run)` returns,
+    which has the `run_id` of the run, once, and not where that is None. A run is
     kept for `keep` seconds behind its end, in place of what `Runs` says, and its log holds the last `length` events or
     a few more. While the server is away, runs go on for `patience` seconds, and readers wait as long.
     Processes that share a prefix share these values.
@@ -60,6 +71,7 @@ class RedisStore:
         length: int = 50_000,
         patience: float = 30.0,
         ledger: CallLedger | None = None,
+        on_owner_lost: BeginAgain | None = None,
     ) -> None:
         for name, value in {"lease": lease, "keep": keep, "length": length, "patience": patience}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -69,9 +81,11 @@ class RedisStore:
         self._given = url_or_client
         self._settings = Settings(prefix, lease, keep, length, patience)
         self._ledger = ledger
+        self._on_owner_lost = on_owner_lost
         self._client: RedisClient | None = None
         self._process: RedisProcess | None = None
         self._running: Mapping[str, Run] = {}
+        self._take_up: TakeUp
 
     @property
     def lease(self) -> float:
@@ -95,10 +109,11 @@ class RedisStore:
             self._client = client
             yield
 
-    def start(self, tasks: TaskGroup, running: Mapping[str, Run]) -> None:
-        """Share the runs that are `running`, by their keys, and end those whose owner is gone."""
+    def start(self, tasks: TaskGroup, running: Mapping[str, Run], take_up: TakeUp) -> None:
+        """Share the runs that are `running`, by their keys, and end or `take_up` those whose owner is gone."""
         assert self._client is not None
         self._running = running
+        self._take_up = take_up
         self._process = RedisProcess(self._client, tasks, self._settings)
         self._process.on_message = self._answer
         self._process.on_expired = self._take_over
@@ -111,7 +126,7 @@ class RedisStore:
         process = self.process
         if (tail := process.tails.get(key)) is None:
             owner, _, run_id = key.partition("/")
-            tail = await self._begin(key, owner, run_id, lambda: None)
+            tail = await self._begin(key, owner, run_id)
         if event.seq > tail.written:
             data = event.to_json().encode()
             if type(event) is Done:
@@ -137,16 +152,17 @@ class RedisStore:
         """
         key = log_key(run.owner, run.id)
         of = {"conversation": run.conversation, "note": run.note}
-        tail = await self._begin(key, run.owner, run.id, run.cancel, most=most, **of)
-        tail.on_read, tail.will_end = run.put_off, True
-        run.write_into(RedisJournal(self, run, tail))
+        self._write(run, await self._begin(key, run.owner, run.id, most=most, **of))
+
+    def _write(self, run: Run, tail: Tail, said: Iterable[UIEvent] = ()) -> None:
+        tail.on_loss, tail.on_read, tail.will_end = run.cancel, run.put_off, True
+        run.write_into(RedisJournal(self, run, tail, said))
 
     async def _begin(
         self,
         key: str,
         owner: str,
         run_id: str,
-        on_loss: Any,
         *,
         most: int | None = None,
         conversation: str | None = None,
@@ -154,8 +170,7 @@ class RedisStore:
     ) -> Tail:
         process = self.process
         keys = process.keys(key)
-        tail = Tail(key, run_id, owner, 1, process.id, on_loss)
-        tail.place = keys.meta
+        tail = Tail(key, run_id, owner, 1, process.id, keys.meta)
         meta = ("owner", owner, "run_id", run_id, "note", json.dumps(note))
         names = (keys.meta, keys.lease, process.shared("running"), *process.of_owner(owner))
         said = await process.patiently(
@@ -178,7 +193,8 @@ class RedisStore:
         if meta[0] is None:
             raise RunNotFound(f"there is no run {run_id[:64]!r}")
         run = StoredRun(self, run_id, owner, conversation=meta[1].decode() or None, note=json.loads(meta[2]))
-        run.take_end(meta[3])
+        if run.take_end(meta[3]):
+            run.end()
         return run
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
@@ -218,6 +234,9 @@ class RedisStore:
         match message["kind"]:
             case "stop":
                 run.cancel()
+            case "wait":
+                with suppress(Exception):  # which is raised by its own `wait`
+                    await run.wait()
             case "questions":
                 return {"questions": msgspec.to_builtins(await run.questions())}
             case "decide":
@@ -238,7 +257,7 @@ class RedisStore:
             each.decode() for each in await process.patiently("HMGET", process.keys(key).meta, "owner", "run_id")
         )
         log.warning("run_taken_over", run_id=run_id, epoch=epoch)
-        tail = Tail(key, run_id, owner, epoch, process.id, lambda: None)
+        tail = Tail(key, run_id, owner, epoch, process.id, process.keys(key).meta)
         tail.written = last
         process.own(tail)
         try:
@@ -246,9 +265,12 @@ class RedisStore:
             said = list[UIEvent]()
             while more := await process.fetch(key, said[-1].seq if said else 0):
                 said += (event for _, event in more)
-            end = [replace(event, seq=last + at) for at, event in enumerate(close_lost(run_id, said, known), 1)]
+            if is_untouched(said) and not known and await self._begin_anew(run_id, owner, tail, said):
+                return
+            told = close_lost(run_id, said, lambda id: None if known is None else known.get(id, False))
+            end = [replace(event, seq=last + at) for at, event in enumerate(told, 1)]
         except BaseException:
-            process.tails.pop(key, None)  # and the lease expires once more
+            process.forget(tail)  # and the lease expires once more
             raise
         collector = Collector(())
         collector.add((*said, *end))
@@ -258,139 +280,34 @@ class RedisStore:
         tail.final = done.seq, done.to_json().encode(), stored_result.store(collector.read())
         process.press(tail)
 
-    async def _look_up(self, run_id: str, epoch: int) -> Any:
-        """Fence the calls of a run off from its owner, and return what is known of them."""
-        if self._ledger is None:
-            return lambda call_id: None
-        ledger = self._ledger
-        await ledger.fence(run_id, epoch)
-        found: dict[str, ToolOutcome | bool] = {}
-        entry, page = None, await ledger.entries(run_id)
-        while page:
-            found |= {entry.call.id: entry.outcome or True for entry in page}
-            entry = page[-1]
-            page = await ledger.entries(run_id, after=entry)
-        return lambda call_id: found.get(call_id, False)
-
-
-class RedisJournal(Journal):
-    """Writes a run into Redis, at its own pace: the run waits only for its end to be there."""
-
-    def __init__(self, store: RedisStore, run: Run, tail: Tail) -> None:
-        super().__init__(store, run.owner, run.id)
-        self.tail = self.driven = tail
-        self._store = store
-        self._run = run
-        self.begun.set()
-
-    async def _try(self, event: UIEvent) -> None:
-        data = event.to_json().encode()
-        if type(event) is Done:
-            self.tail.final = event.seq, data, self._store_end()
-        else:
-            self.tail.add(event.seq, data)
-        self._store.process.press(self.tail)
-        if self.tail.is_full:
-            self._run.cancel()
-
-    def _store_end(self) -> bytes:
-        run = self._run
-        try:
-            return stored_result.store(run.result, run.suspension, run.history)
-        except Exception as error:  # and those who find it elsewhere get what the events tell
-            log.warning("result_not_stored", run_id=run.id, **loggable(error))
-            return stored_result.store(TurnResult(reason=self.done.reason if self.done else None))
-
-    async def look(self) -> tuple[int, bool]:
-        return await self._store.tail(self.key)
-
-    async def settle(self) -> TurnResult | None:
-        """Wait until all is written; return what the run has come to, if another process has ended it."""
-        with anyio.move_on_after(SETTLING) as scope:
-            await self.tail.settled.wait()
-        if scope.cancelled_caught:
-            log.warning("end_not_written_yet", run_id=self.tail.run_id)
-        if not self.tail.is_fenced:
-            return None
-        with anyio.move_on_after(SETTLING):
-            try:
-                ended = await self._store.read_end(self.key)
-                return None if ended is None else stored_result.read(ended).result
-            except Exception as error:
-                log.debug("end_not_read", **loggable(error))
-        return None
-
-
-class StoredRun(Run):
-    """A run that another process drives, or has driven."""
-
-    def __init__(self, store: RedisStore, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
-        super().__init__(None, run_id, owner, store, conversation=conversation, note=note)
-        self._store = store
-        self._journal.begun.set()
-        self._key = self._journal.key
-
-    def take_end(self, ended: bytes | None) -> bool:
-        """Take note of what it has come to, if it has."""
-        if ended is None:
+    async def _begin_anew(self, run_id: str, owner: str, tail: Tail, said: Iterable[UIEvent]) -> bool:
+        """Drive a run here that has shown nothing, if somebody wants that, and for the first time."""
+        if self._on_owner_lost is None or tail.epoch > 2:
             return False
-        self._result, suspension, history = stored_result.read(ended)
-        self._waiting = None if suspension is None else (suspension, history)
-        self._over.set()
+        lost = await self.find(run_id, owner=owner)
+        stream: Startable | None = None
+        try:
+            stream = await self._on_owner_lost(lost)
+            if stream is None or tail.is_fenced:  # meanwhile
+                await close(stream)
+                return tail.is_fenced
+            self._take_up(stream, lost, lambda run: self._write(run, tail, said))
+        except Exception as error:
+            log.warning("run_not_begun_anew", run_id=run_id, **loggable(error))
+            await close(stream)
+            return False
         return True
 
-    def attach(self, after: int = 0) -> Attachment:
-        attachment = super().attach(after)
-        if not self.ended:
-            self._store.process.read[self._key] += 1
-        return attachment
-
-    def _lose_reader(self, attachment: Attachment) -> None:
-        if id(attachment) in self._readers:
-            self._readers.discard(id(attachment))
-            read = self._store.process.read
-            read[self._key] -= 1
-            if read[self._key] <= 0:
-                del read[self._key]
-
-    async def tail(self) -> tuple[int, bool]:
-        return await self._store.tail(self._key)
-
-    async def wait(self) -> TurnResult:
-        while not self.ended:
-            look: Look = await self._store.process.look(self._key)
-            if not look.token:
-                raise RunNotFound(f"the run {self.id[:64]!r} is kept no more")
-            if not look.is_over:
-                async for _ in self._store.read(self._key, look.last):
-                    pass
-            self.take_end(await self._store.read_end(self._key))
-        return self._result
-
-    async def stop(self) -> None:
-        fault: Exception | None = None
-        with anyio.move_on_after(3 * self._store.lease):  # in which the run of an owner that is gone is ended as well
-            while not self.ended:
-                try:
-                    await self._store.process.ask(self._key, {"kind": "stop"})
-                except OwnerUnreachable as error:
-                    fault = error
-                with anyio.move_on_after(self._store.lease):
-                    await self.wait()
-        if not self.ended:
-            raise OwnerUnreachable("the run was told to stop, and has not ended yet") from fault
-
-    def cancel(self, *, leaving: bool = False) -> None:
-        raise NotImplementedError("a run that another process drives is stopped with `await run.stop()`")
-
-    async def questions(self) -> list[Question]:
-        answer = {} if self.ended else await self._store.process.ask(self._key, {"kind": "questions"})
-        return msgspec.convert(answer.get("questions", []), list[Question])
-
-    async def decide(self, call_id: str, decision: Decision) -> None:
-        said = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
-        answer = {"over": True} if self.ended else await self._store.process.ask(self._key, said)
-        if answer.get("over"):
-            raise DecisionRefused(f"call {call_id!r} waits for no decision: the run has ended")
-        if "refused" in answer:
-            raise DecisionRefused(answer["refused"])
+    async def _look_up(self, run_id: str, epoch: int) -> dict[str, ToolOutcome | bool] | None:
+        """Fence the calls of a run off from its owner, and return what is known of them: how each has ended, True for
+        one that had begun; None where there is no ledger.
+        """
+        if self._ledger is None:
+            return None
+        await self._ledger.fence(run_id, epoch)
+        found: dict[str, ToolOutcome | bool] = {}
+        page = await self._ledger.entries(run_id)
+        while page:
+            found |= {entry.call.id: entry.outcome or True for entry in page}
+            page = await self._ledger.entries(run_id, after=page[-1])
+        return found

@@ -92,7 +92,7 @@ class Runs:
             await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
         if self._store is not None:
-            self._store.start(self._tasks, self._running)
+            self._store.start(self._tasks, self._running, self._take_up)
         return self
 
     async def __aexit__(
@@ -155,6 +155,13 @@ class Runs:
         assert self._tasks is not None
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
         return run
+
+    def _take_up(self, stream: Startable, lost: Run, prepare: Callable[[Run], object]) -> None:
+        """Go on with a run of another process that is gone; raises what `start` does."""
+        run = self._admit(stream, lost.owner, lost.conversation, lost.note, run_id=lost.id)
+        prepare(run)
+        assert self._tasks is not None
+        self._tasks.start_soon(run.drive, name=f"run {run.id}")
 
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run that goes on or is kept. Raises `RunNotFound`, for the run of another owner as for none."""
@@ -237,7 +244,9 @@ class Runs:
                     await run.wait()
             group.cancel_scope.cancel()
 
-    def _admit(self, stream: Startable, owner: str, conversation: str | None, note: Any) -> Run:
+    def _admit(
+        self, stream: Startable, owner: str, conversation: str | None, note: Any, *, run_id: str | None = None
+    ) -> Run:
         if self._is_closed or (self._shutdown is not None and self._shutdown.begun):
             raise Draining("the server is about to end, and starts no run any more")
         if self._tasks is None:
@@ -250,7 +259,10 @@ class Runs:
         most = self._max_per_owner
         if most is not None and sum(not run.ended for run in self._owned.get(owner, {}).values()) >= most:
             raise TooManyRuns(f"{most} runs of this owner's are going on, and no more are allowed at the same time")
-        run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
+        of_stream = getattr(stream, "run_id", None)
+        if run_id is not None and of_stream != run_id:
+            raise ValueError(f"the stream goes on with another run: its run_id is {of_stream!r}, and not {run_id!r}")
+        run_id = of_stream or "run_" + secrets.token_urlsafe(16)
         key = log_key(owner, run_id)
         if key in self._running or key in self._kept:
             raise ValueError(f"there is a run {run_id!r} already")

@@ -10,14 +10,14 @@ which closes the source behind it within a bounded time.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from streamtools.events import UIEvent
+from streamtools.events import SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.tools.call import is_failure
 
@@ -27,6 +27,15 @@ Item = TypeVar("Item")
 
 Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
 """What can be run: a `ToolStream`, a chat, a replay, or a function with `@asynccontextmanager` that yields one."""
+
+
+class EventSource(Protocol):
+    """What a stream reads from: batches of source events, and a way to stop."""
+
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> Sequence[SourceEvent]: ...
+    async def aclose(self) -> None: ...
+
 
 YIELD_EVERY = 256  # items of an iterable that never waits, between two checkpoints
 CLOSING = 10.0  # seconds that closing may take

@@ -11,7 +11,7 @@ costs nothing; events that are taken are not subtracted, but the buffer is count
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import anyio
@@ -49,6 +49,7 @@ class Handover:
         self._room: anyio.Event | None = None  # for the producer, when the buffer is full
         self._low = 0  # the number of events at which there is room again
         self._held = 0  # bytes of the events that wait, or more: of all since the last count
+        self._looks: Callable[[Sequence[UIEvent]], bool] | None = None  # sees events first; whether the provider waits
         self._over = False
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
@@ -158,6 +159,8 @@ class Handover:
             behind = self._judging.is_behind
         if not events:
             return behind
+        if self._looks is not None:
+            behind = self._looks(events) or behind
         collector = self._collector  # as its `add` does; a call fewer for each event
         collector.new += events
         if len(collector.new) >= TOGETHER:

@@ -38,6 +38,7 @@ from streamtools.events import (
 )
 from streamtools.events.event import weigh
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
+from streamtools.json_values import Draft
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.call_life import BROKEN_OFF
@@ -45,7 +46,6 @@ from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources.detection import finished
 from streamtools.stream.step_parts import Pieces, StepParts
-from streamtools.stream.typed_output import Draft
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
@@ -265,7 +265,7 @@ class Collector:
                 said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
                 result.steps.append(Step(said, results, id))
                 self._begin_step()
-            case Partial(path, value, complete):
+            case Partial(path, value, complete, call_id=None):
                 self.draft.add(path, value, complete)
                 if event.instance is not None:
                     result.output = event.instance

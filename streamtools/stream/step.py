@@ -25,7 +25,7 @@ from streamtools.parsing.dialects.base import restore
 from streamtools.tools import Runner, ToolOutcome
 from streamtools.tools.approval import Approvals, Resumption, Suspension
 from streamtools.tools.call_rules import Watch
-from streamtools.tools.runner import Send
+from streamtools.tools.runner import Begun, Send, not_begun
 
 _id_of = attrgetter("id")
 
@@ -55,11 +55,11 @@ class StepCalls:
         self.machine = make_machine(guard=self._find_bound)
         """The machine, which calls `_find_bound` at the end of each step; the stream feeds it."""
         self._executes = executes
-        self._watch = watch
+        self.watch = watch
         self._counts_tokens = watch.guards.tokens is not None
         self._approvals = approvals
         self._resumed = resumed
-        self._dialects = dialects
+        self.dialects = dialects
         self._trusted = {dialect.id for dialect in dialects if dialect.has_nonce}
         self._make_runner = make_runner
         self._note = note
@@ -68,13 +68,19 @@ class StepCalls:
         self._last_outcomes: list[ToolOutcome] = []  # of the step that has ended
         self._beside = 0  # runs of tools beside the stream
         self._all_run: anyio.Event | None = None
+        self.begun: Begun = not_begun
+        """What the runner asks for calls whose tools have begun early."""
 
     @property
     def runner(self) -> Runner:
         """What runs the calls of all steps."""
         if self._runner is None:  # made late: it refers to us, and a run without calls is then freed at once
             self._runner = self._make_runner(
-                number=self.machine.number, approvals=self._approvals, trusted=self._trusts, scope=self._run_of
+                number=self.machine.number,
+                approvals=self._approvals,
+                trusted=self._trusts,
+                scope=self._run_of,
+                begun=self.begun,
             )
         return self._runner
 
@@ -84,13 +90,13 @@ class StepCalls:
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_due()
-        admitted = self._watch.admit(calls, machine.spent if self._counts_tokens else None)
+        admitted = self.watch.admit(calls, machine.spent if self._counts_tokens else None)
         if admitted < len(calls):
             machine.put_back(calls[admitted:])
             calls = calls[:admitted]
         self.running += calls
         # The model may have repeated, in its arguments, what was done to texts that looked like calls.
-        calls = [replace(call, arguments=restore(call.arguments, dialects=self._dialects)) for call in calls]
+        calls = [replace(call, arguments=restore(call.arguments, dialects=self.dialects)) for call in calls]
         if not machine.waiting:
             self._beside += 1
             beside.start_soon(self._run_beside, runner, calls, send)
@@ -130,11 +136,11 @@ class StepCalls:
         So many of its calls were `malformed`, and the run `goes_on` with another turn if nothing stops it.
         """
         if self._executes:
-            self._watch.end_turn(self._last_outcomes, malformed)
+            self.watch.end_turn(self._last_outcomes, malformed)
             self._last_outcomes = []
         if goes_on:
-            self._watch.count_tokens(self.machine.spent if self._counts_tokens else None)
-        return self._watch.why
+            self.watch.count_tokens(self.machine.spent if self._counts_tokens else None)
+        return self.watch.why
 
     def suspend(self, pending: Sequence[ToolCall]) -> Suspension | None:
         """Return what a run waits for that has ended with these calls pending; None if it waits for nobody."""
@@ -163,7 +169,7 @@ class StepCalls:
         for outcome in outcomes:
             self._outcomes[outcome.call.id] = outcome
         if runner.stopped:
-            self._watch.trip("tool_stop")
+            self.watch.trip("tool_stop")
         if len(outcomes) < len(calls):
             self._put_back([call for call in calls if call.id not in self._outcomes])
 

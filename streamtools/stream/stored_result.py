@@ -1,7 +1,8 @@
 """What a run has come to, as JSON: for another process, which did not see it come.
 
-All that a `TurnResult` tells is kept, and what a chat goes on with. Dialects are kept by their ids; one of the user's
-own is none of the table's and is left out, and then results of calls in its form are written in no form at all.
+All that a `TurnResult` tells is kept, and what a chat goes on with. Its `output` is kept as plain data, because another
+process need not know its type. Dialects are kept by their ids; one of the user's own is none of the table's and is left
+out, and then results of calls in its form are written in no form at all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from streamtools.parsing.dialects import DIALECTS
 from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolOutcome
 from streamtools.tools.approval import Suspension
+from streamtools.tools.call import write
 
 
 class Ended(NamedTuple):
@@ -85,6 +87,7 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     conversation_id: str | None = None
     response_id: str | None = None
     model: str | None = None
+    output: Any = None
     resumed: list[ToolCall] = []
     steps: list[_Step] = []
     dialects: list[str] = []
@@ -105,6 +108,7 @@ def store(result: TurnResult, suspension: Suspension | None = None, history: Ite
     outcomes = [replace(each, exception=None) for each in result.outcomes]
     stored = _Stored(
         **{name: getattr(result, name) for name in _PLAIN} | {"outcomes": outcomes},
+        output=_plain(result.output),
         steps=[_Step(_take_apart(each.said), each.results, each.response_id) for each in result.steps],
         dialects=[each.id for each in result.dialects],
         suspension=suspension,
@@ -117,11 +121,19 @@ def read(data: bytes) -> Ended:
     """Return what `store` wrote. Raises ValueError for anything else."""
     stored = _decode(data)
     result = TurnResult(
+        output=stored.output,
         **{name: getattr(stored, name) for name in _PLAIN},
         steps=[Step(_put_together(each.said), each.results, each.response_id) for each in stored.steps],
         dialects=tuple(DIALECTS[id] for id in stored.dialects if id in DIALECTS),
     )
     return Ended(result, stored.suspension, [_read(each) for each in stored.history])
+
+
+def _plain(output: Any) -> Any:
+    try:
+        return write(output).value
+    except Exception:  # a type of the user's, which cannot be written: its text is there
+        return None
 
 
 def _take_apart(said: Assistant) -> _Said:

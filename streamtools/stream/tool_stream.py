@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,7 +24,8 @@ from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.driver import close, read_into
+from streamtools.stream.driver import EventSource, close, read_into
+from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.judging import Judging, TextJudge
 from streamtools.stream.options import check_options
@@ -38,14 +39,6 @@ from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
-
-
-class EventSource(Protocol):
-    """What a stream reads from: batches of source events, and a way to stop."""
-
-    def __aiter__(self) -> Self: ...
-    async def __anext__(self) -> Sequence[SourceEvent]: ...
-    async def aclose(self) -> None: ...
 
 
 class ToolStream(Handover, Decidable, TypedOutput):
@@ -134,6 +127,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._most = self._watch.guards.size
         self._executes = execute != "never"
         self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
+        if early := execute == "eager" and any(each.begins_early for each in registry):
+            options["call_partials"] = True
         self._step = StepCalls(
             partial(
                 StreamMachine,
@@ -166,6 +161,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
+        self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state)
+        self._looks = self._early.look if early else None
         self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -181,9 +178,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     @property
     def threads(self) -> Threads:
-        """How many threads of tools have been left behind because they could not be stopped: `left` are still at work,
-        `dropped` came to an end too late.
-        """
+        """How many threads of tools could not be stopped: `left` are still at work, `dropped` ended too late."""
         return self._step.runner.threads
 
     @property
@@ -322,6 +317,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         """
         machine, step = self._machine, self._step
         feed, hand_out = machine.feed, self._hand_out
+        self._early.tasks = tools
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
@@ -361,6 +357,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
         async def wait() -> bool:
             await self._wait_for_room()
+            await self._early.wait_for_room()
             return machine.stopped
 
         return take

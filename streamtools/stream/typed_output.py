@@ -8,66 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import msgspec
 
 from streamtools.events import Partial, UIEvent
+from streamtools.json_values import Draft
 
 if TYPE_CHECKING:
     from streamtools.typed import OutputType
-
-
-class Draft:
-    """A value that is put together from what was added; pieces of a string are joined when it is asked for."""
-
-    def __init__(self) -> None:
-        self._root: Any = None
-        self._parent: Any = None  # of what was added last; None if that is the whole value
-        self._key: str | int = 0
-        self._pieces: list[str] = []  # of the string that is open
-
-    def add(self, path: Sequence[str | int], value: Any, complete: bool) -> None:
-        """Add a value at its place."""
-        kind = type(value)
-        if kind is str and self._pieces:
-            self._pieces.append(value)
-        elif not (complete and kind in (dict, list)):
-            self._put(path, {} if kind is dict else [] if kind is list else value)
-            if kind is str:
-                self._pieces.append(value)
-        if complete and self._pieces:
-            self._join()
-            self._pieces = []
-
-    @property
-    def value(self) -> Any:
-        """The value so far, as plain data, which goes on to grow."""
-        if self._pieces:
-            self._join()
-        return self._root
-
-    def at(self, path: Sequence[str | int]) -> Any:
-        """Return what stands at a place."""
-        value = self.value
-        for key in path:
-            value = value[key]
-        return value
-
-    def _join(self) -> None:
-        self._pieces = ["".join(self._pieces)]
-        if self._parent is None:
-            self._root = self._pieces[0]
-        else:
-            self._parent[self._key] = self._pieces[0]
-
-    def _put(self, path: Sequence[str | int], value: Any) -> None:
-        if not path:
-            self._parent, self._root = None, value
-            return
-        parent = self._root
-        for key in path[:-1]:
-            parent = parent[key]
-        self._parent, self._key = parent, path[-1]
-        if isinstance(parent, list):
-            parent.append(value)
-        else:
-            parent[self._key] = value
 
 
 def output_type(kind: Any) -> OutputType | None:
@@ -106,7 +50,7 @@ class TypedOutput:
         """
         of, draft, place = output_type(kind), Draft(), None if path is None else list(path)
         async for event in self:
-            if type(event) is not Partial or of is None:
+            if type(event) is not Partial or event.call_id is not None or of is None:
                 continue
             draft.add(event.path, event.value, event.complete)
             if not event.complete:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from streamtools.errors import Code, EventOrderError
 from streamtools.events import ProviderCompleted, TextDelta, UIEvent, ui_events
 from streamtools.events.coalescing import coalesce
+from streamtools.json_values import Draft
 from streamtools.limits import Limits
 from streamtools.machine.event_order import validate
 from streamtools.machine.state_machine import StreamMachine
@@ -168,14 +169,22 @@ def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
 
 
 def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:
-    """With `call_deltas`, the pieces of a good call's arguments are together the JSON of its arguments."""
+    """With `call_deltas`, the pieces of a good call's arguments are together the JSON of its arguments; with
+    `call_partials`, what they add is together the arguments.
+    """
     written: dict[str, str] = defaultdict(str)
+    drafts: dict[str, Draft] = defaultdict(Draft)
     for event in events:
         if isinstance(event, ui_events.CallDelta):
             written[event.call_id] += event.text
+        elif isinstance(event, ui_events.Partial):
+            assert event.call_id is not None
+            drafts[event.call_id].add(event.path, event.value, event.complete)
         elif isinstance(event, ui_events.Call):
             text = written[event.call.id]
             assert event.call.arguments == (json.loads(text, strict=False) if text else {})
+            if event.call.id in drafts:
+                assert event.call.arguments == (drafts[event.call.id].value or {})
 
 
 _LINE_ENDS = OneOf(("\n", "\r\n"))
@@ -330,7 +339,7 @@ class _Laws:
                 assert silent or pending == step.held, f"neither shown nor held: {pending!r}"
 
     def paired_lifecycle(self, text: str, places: list[int]) -> None:
-        events = feed(cut(text, places), call_deltas=True, **self._options)
+        events = feed(cut(text, places), call_deltas=True, call_partials=True, **self._options)
         assert_in_order(events, run=False)
         assert_deltas_tell_the_arguments(events)
 

@@ -174,6 +174,11 @@ class Watch:
             self._began = now
         return None if self.guards.seconds is None else max(0.0, self._began + self.guards.seconds - now)
 
+    @property
+    def admits(self) -> bool:
+        """Whether a call may run, as far as that is known before it is complete."""
+        return self.why is None and not self.last_turn
+
     def trip(self, why: Stop) -> None:
         """Take note that something has ended the run."""
         self.why = self.why or why

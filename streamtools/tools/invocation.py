@@ -19,7 +19,7 @@ import inspect
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,18 +48,20 @@ async def invoke(
     *,
     timeout: float = TIMEOUT,
     thread: Thread | None = None,
+    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
 ) -> Written:
     """Return what the tool makes of the arguments, in the forms for the interface and for the model.
 
-    `timeout` is in seconds, for tools without their own; while the context's `report` waits, the clock stands still.
-    Raises `ToolCallFailed`, of the kind that tells what happened, and whatever `report` raises: progress that cannot be
-    told ends the call, also where the tool takes no notice. `context` and `thread` serve one call; afterwards `thread`
-    tells whether the tool has been left behind at work.
+    `given` are those of the function, where they have been read already. `timeout` is in seconds, for tools without
+    their own; while the context's `report` waits, the clock stands still. Raises `ToolCallFailed`, of the kind that
+    tells what happened, and whatever `report` raises: progress that cannot be told ends the call, also where the tool
+    takes no notice. `context` and `thread` serve one call; afterwards `thread` tells whether the tool has been left
+    behind at work.
     """
     context = ToolContext(name=tool.name) if context is None else context
     thread = Thread(Threads(), tool.name) if thread is None else thread
     try:
-        args, kwargs = tool.read(arguments)
+        args, kwargs = tool.read(arguments) if given is None else given
     except ToolInputError:
         raise
     except Exception as error:  # a validator of the user's own that breaks
@@ -69,6 +71,7 @@ async def invoke(
     seconds = timeout if tool.timeout is None else tool.timeout
     scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
     report = context.report = _Reporting(tool, context, scope)
+    context.pause = report.pause
     context.deadline = time.monotonic() + seconds
     value: Any = None
     cause: BaseException | None = None
@@ -103,15 +106,22 @@ class _Reporting:
         self._left = math.inf
 
     async def __call__(self, progress: Any) -> None:
+        with self.pause():
+            try:
+                await self._report(_write(self._tool, self._tool.write_progress, progress).value)
+            except Exception as error:
+                self.failure = error
+                raise
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Let the clock of the call stand still in a block."""
         if not self._waiting:
             self._left = self._scope.deadline - anyio.current_time()
             self._scope.deadline = self._context.deadline = math.inf
         self._waiting += 1
         try:
-            await self._report(_write(self._tool, self._tool.write_progress, progress).value)
-        except Exception as error:
-            self.failure = error
-            raise
+            yield
         finally:
             self._waiting -= 1
             if not self._waiting:

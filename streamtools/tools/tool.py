@@ -90,6 +90,10 @@ class ToolOptions(TypedDict, total=False):
     client: bool
     """Whether the call is carried out elsewhere, in the front end say. The function is never run: its signature says
     what goes there, and its return type what comes back."""
+    begins_early: bool
+    """Whether the function may begin while its call is being written, with `execute="eager"`. It takes a list as an
+    `AsyncIterator`, has no other parameters with defaults, and only reads: it may be cancelled, and what it returns
+    counts only if the call turns out to be good."""
     examples: Sequence[Mapping[str, Any]]
     """Arguments as a model might give them; they are checked, and published with the schema."""
 
@@ -167,7 +171,12 @@ class Tool(Generic[P, R]):
                 taken = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self.input_type, self._read, self.context = taken
+        self.parameters, self.input_type, self._read, self.context, self.items = taken
+        self.begins_early = options.get("begins_early", False)
+        if self.items is not None and not self.is_async:
+            raise TypeError(f"tool {self.name!r}: only an async function can take an AsyncIterator")
+        if self.begins_early:
+            self._check_early()
         (self.output_type, self._output, self.output_schema), progress = outputs_of(function)
         self._progress = progress.adapter
         if examples := options.get("examples"):
@@ -250,6 +259,20 @@ class Tool(Generic[P, R]):
     def write_progress(self, value: Any) -> Written:
         """Return what a generator has yielded, as `write` does for results."""
         return write(value, self._progress)
+
+    def _check_early(self) -> None:
+        """Raise TypeError for a tool that cannot begin before its call is complete."""
+        why = None
+        if self.items is None:
+            why = "none of its parameters takes an AsyncIterator"
+        elif self.parameters["properties"].keys() != set(self.parameters.get("required", ())):
+            why = "one of its parameters has a default, and may come behind the list"
+        elif self.parameters.get("additionalProperties") is not False:
+            why = "it takes parameters of any name, which may come behind the list"
+        elif self.requires_approval or self.client or self.sequential:
+            why = "it waits for somebody, or for other tools"
+        if why is not None:
+            raise TypeError(f"tool {self.name!r} cannot begin early: {why}")
 
     def _add_examples(self, examples: Sequence[Mapping[str, Any]]) -> None:
         for each in examples:

@@ -21,12 +21,16 @@ const agent = new HttpAgent({
   initialMessages: [{ id: "q-1", role: "user", content: "What is the weather?" }],
 });
 const events = [];
+const states = []; // as they were when the value had grown
 let failure;
 let pending;
 const subscriber = {
   onEvent: ({ event }) => {
     events.push(event);
     tell("event", event.type);
+  },
+  onStateChanged: ({ state }) => {
+    states.push(structuredClone(state));
   },
   onRunFailed: ({ error }) => {
     failure = nameOf(error);
@@ -55,4 +59,4 @@ try {
 } catch (error) {
   failure ??= nameOf(error);
 }
-tell("end", { messages: agent.messages, result: answer.result, events, failure, pending });
+tell("end", { messages: agent.messages, state: agent.state, states, result: answer.result, events, failure, pending });

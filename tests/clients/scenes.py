@@ -57,6 +57,7 @@ SCENES: dict[str, Sequence[ScriptedReply]] = {
     "own": ["Let me see.\n" + PICK, "It is booked."],
     "both": [PAY + PICK, "So be it."],
     "left": [["Let me see.\n" + WEATHER], "It is sunny."],
+    "typed": [['{"title": "Two ', 'cities", "rows": [{"n', '": 1}, ', '{"n": null}]}']],
     "cut": [[TextDelta("Let me see.\n" + WEATHER + "And"), ProviderCompleted(finish_reason="length")]],
 }
 
@@ -146,6 +147,8 @@ class Stage:
                 decisions={call_id: said[call_id] for call_id in self.decided if call_id in said},
             )
             return self.asking
+        if scene == "typed":
+            return chat(model, question, output=dict[str, Any])
         tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, count, self.wait]
         return chat(model, question, tools=tools, call_deltas=True, teach="never")
 

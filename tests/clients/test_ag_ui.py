@@ -203,3 +203,14 @@ async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
     assert not end["pending"]
     assert {"reason": "truncated", "finishReason": "length"} == end["result"]
     assert "Not run: the answer was cut off." in [each["content"] for each in end["messages"]]
+
+
+async def test_a_value_that_grows(front: Front) -> None:
+    """The client's state holds it, and has held its beginnings."""
+    end = await front("typed")
+
+    assert "failure" not in end
+    whole = {"title": "Two cities", "rows": [{"n": 1}, {"n": None}]}
+    assert {"output": whole} == end["state"]
+    assert {"output": {"title": "Two "}} in end["states"]
+    assert {"output": {"title": "Two cities", "rows": [{"n": 1}]}} in end["states"]

@@ -276,3 +276,15 @@ async def test_a_chat_that_comes_back(front: Front) -> None:
     ]
     assert end["before"][-1]["id"] == resumed["id"] == loaded["id"]
     assert (["user"], "ready") == ([each["role"] for each in end["other"]["messages"]], end["other"]["status"])
+
+
+async def test_a_value_that_grows(front: Front) -> None:
+    """What each delta adds comes to `onData`, and is no part of the message."""
+    end = await front("chat", "typed")
+
+    assert "error" not in end
+    assert {"data-partial"} == {part["type"] for part in end["data"]}
+    added = [part["data"] for part in end["data"]]
+    assert [[], ["title"], ["title"], ["rows"]] == [each["path"] for each in added[:4]]
+    assert ["Two ", "cities"] == [each["value"] for each in added if each["path"] == ["title"]]
+    assert [STEP["type"], "text"] == [part["type"] for part in end["messages"][-1]["parts"]]

@@ -6,7 +6,7 @@ from typing import Any
 
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.redis_log import Tail
-from streamtools.serving.redis_process import RedisProcess
+from streamtools.serving.redis_talking import Talking
 
 _TOKEN = "kept[1] ~= token"
 
@@ -42,15 +42,15 @@ def _duplicate_append() -> None:
 
 def _lost_message() -> None:
     """Every third message to a process is lost."""
-    take, count = RedisProcess._take, 0
+    take, count = Talking._take, 0
 
-    def lossy(self: RedisProcess, message: dict[str, Any]) -> None:
+    def lossy(self: Talking, message: dict[str, Any]) -> None:
         nonlocal count
         count += message["kind"] in ("stop", "decide")
         if message["kind"] not in ("stop", "decide") or count % 3:
             take(self, message)
 
-    RedisProcess._take = lossy  # type: ignore[method-assign]
+    Talking._take = lossy  # type: ignore[method-assign]
 
 
 def _replaced(script: str, *changes: tuple[str, str]) -> str:

@@ -62,7 +62,7 @@ class Tag(NamedTuple):
     line_feeds: int = 0
 
 
-SPACE_AT_START = frozenset({"harmony"})
+SPACE_AT_START = frozenset({"harmony", "atem_xml"})
 """The dialects of which a space before the first marker or tag of a message is markup."""
 
 

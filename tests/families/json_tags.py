@@ -14,6 +14,12 @@ _INTERN = (
     "<|action_end|>", "<|action", "<|action_end", "<|action_start|><|interpreter|>",
 )  # fmt: skip
 
+
+def _on_lines(opening: str, close: str) -> tuple[Tag, ...]:
+    """Tags around an answer, with the line feeds that belong to them."""
+    return Tag((opening, Either(("\n", "")))), Tag((close, Either(("\n", ""))), line_feeds=1)
+
+
 FAMILY = Family(
     markup={
         "granite_list": (
@@ -98,15 +104,15 @@ FAMILY = Family(
         "interns1": ends_of_turn("<|im_end|>"),
         "tool_calls_list": (
             Tag(("Here are my reasoning steps:",), closings=("[BEGIN FINAL RESPONSE]",), where="start"),
-            *(Tag((f"[{which} FINAL RESPONSE]",)) for which in ("BEGIN", "END")),
+            Tag(("[BEGIN FINAL RESPONSE]",)), Tag(("[END FINAL RESPONSE]",), line_feeds=1),
             *ends_of_turn("<|end|>"),
         ),
         "toolcall_list": ends_of_turn("<SPECIAL_12>"),
         "functools_list": ends_of_turn("<|end|>", "<|endoftext|>", "<|eot_id|>"),
         "cohere_legacy_action": ends_of_turn("<|END_OF_TURN_TOKEN|>"),
-        "hunyuan_a13b_list": (Tag(("<answer>",)), Tag(("</answer>",)), *ends_of_turn("<|eos|>")),
+        "hunyuan_a13b_list": (*_on_lines("<answer>", "</answer>"), *ends_of_turn("<|eos|>")),
         "ernie45_json": (
-            Tag(("<response>",)), Tag(("</response>",)), Tag(("<|role_end|>",)),
+            *_on_lines("<response>", "</response>"), Tag(("<|role_end|>",)),
             *ends_of_turn("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
         ),
         "hyperclovax_think": (

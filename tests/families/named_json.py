@@ -197,7 +197,9 @@ FAMILY = Family(
     },
     tags={
         "mistral_list": (Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
-        "mistral_args": (Tag(("[THINK]",), closings=("[/THINK]",)), *ends_of_turn("</s>")),
+        "mistral_args": (
+            Tag(("[THINK]",), closings=("[/THINK]",)), Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>"),
+        ),
         "deepseek_v3": _DEEPSEEK_TAGS,
         "deepseek_v31": _DEEPSEEK_TAGS,
         "kimi_k2": (

@@ -102,6 +102,7 @@ FAMILY = Family(
         ),
         "minicpm4_python": (
             Marker(("<|tool_call_start|>", SPACES, "```", Either(("python", "")), SPACES, NAME, "(")),
+            Marker(("<|tool_call_start|>", SPACES, NAME, "(")),
         ),
         "tool_code": tuple(
             Marker(("```tool_code", BLANKS, end, SPACES, LISTED, "("), where="line_start") for end in ("\n", "\r\n")

@@ -153,7 +153,9 @@ FAMILY = Family(
         ),
     },
     tags={
-        "step3_xml": (*(Tag((tag,)) for tag in _STEP_TOKENS[1:]), *ends_of_turn("<|EOT|>")),
+        "step3_xml": (
+            Tag((_STEP_TOKENS[1], Either(("\n", "")))), Tag((_STEP_TOKENS[2],)), *ends_of_turn("<|EOT|>"),
+        ),
         "k2_horizon": (
             Tag(("</ifm|tool_calls>",)),
             *(Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start") for each in _K2_THOUGHTS),

@@ -18,6 +18,7 @@ from streamtools.events import (
     Error,
     Executed,
     Executing,
+    Partial,
     Progress,
     Reasoning,
     Start,
@@ -37,7 +38,7 @@ TIME = ToolCall(id="c2", name="time", arguments={}, dialect="native")
 FINISHED = Done("finished", "stop", "stop", [])
 
 
-def body(*events: UIEvent, version: str | None = "1.0", **ids: str) -> list[Part]:
+def body(*events: UIEvent, version: str | None = "1.0", **ids: Any) -> list[Part]:
     """Return all events of a run, once they have been checked."""
     encoder = outputs.ag_ui(protocol_version=version, **ids)
     told = read_body(b"".join(map(encoder.encode, events)) + encoder.close(), done=False)
@@ -276,6 +277,29 @@ def test_a_version_is_two_numbers(version: str, current: bool) -> None:
     told = read_body(encoder.encode(Done("cancelled", None, None, [])), done=False)
 
     assert current == (told[-1]["type"] == "RUN_FINISHED")
+
+
+def test_a_value_that_grows() -> None:
+    """Each place is added to the state; a text is sent again when it has grown by a quarter, and at its end."""
+    words = ["word " * 2] * 40
+    added: list[UIEvent] = [Partial([], {}), Partial(["a/b~"], []), Partial(["a/b~", 0], None, True)]
+    added += [Partial(["t"], each) for each in words]
+    added += [Partial(["t"], "", True), Partial(["e"], "", True), Partial([], {}, True)]
+    deltas = [part["delta"][0] for part in inside(*added) if part["type"] == "STATE_DELTA"]
+
+    assert deltas[:3] == [
+        {"op": "add", "path": "/output", "value": {}},
+        {"op": "add", "path": "/output/a~1b~0", "value": []},
+        {"op": "add", "path": "/output/a~1b~0/0", "value": None},
+    ]
+    *texts, empty = deltas[3:]
+    assert [each["op"] for each in texts] == ["add", *["replace"] * (len(texts) - 1)]
+    assert texts[-1]["value"] == "".join(words)
+    assert sum(len(each["value"]) for each in texts) < 6 * len("".join(words))
+    assert empty == {"op": "add", "path": "/output/e", "value": ""}
+    assert not [each for each in inside(*added, state=None) if each["type"] == "STATE_DELTA"]
+    assert not [each for each in inside(*added[1:3]) if each["type"] == "STATE_DELTA"]  # their beginning is gone
+    assert not [each for each in inside(Partial([], {}, call_id="c")) if each["type"] == "STATE_DELTA"]
 
 
 def test_a_body_that_breaks_off_is_an_error() -> None:

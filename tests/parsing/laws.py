@@ -125,7 +125,7 @@ class Case:
     @cached_property
     def told(self) -> Reading:
         """Each character by itself, as an interface reads that shows calls while they are written: without markup."""
-        return Reading(list(self.text), self.how | {"call_deltas": True})
+        return Reading(list(self.text), self.how | {"call_deltas": True, "call_partials": True})
 
     @cached_property
     def reported(self) -> Reading:

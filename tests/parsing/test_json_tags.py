@@ -106,7 +106,7 @@ def test_an_array_that_nothing_closes(dialect: str) -> None:
         pytest.param(
             "ernie45_json",
             '<think>t</think>\n\n<response>\na\n</response>\n\n<tool_call>\n{"name":"f"}\n</tool_call>\n',
-            [thought("t"), "\na\n\n", f, "\n"],
+            [thought("t"), "a", f, "\n"],
             id="ERNIE's response stands in a tag",
         ),
         pytest.param(

@@ -253,7 +253,7 @@ def test_calls_gone_bad(form: Form) -> None:
         pytest.param(f"{CALL}f{{}}{END}.", [error("unrecognised_tool_call"), "."], id="V3.1 without its separator"),
         pytest.param(
             f"{CALLS}{FENCED.write('f')}{V31.write('g')}{END_OF_CALLS}",
-            [f, error("unrecognised_tool_call")],
+            [f, g],
             id="a call of the other form in one wrapper",
         ),
         pytest.param(
@@ -271,6 +271,19 @@ def test_calls_gone_bad(form: Form) -> None:
 def test_both_forms_of_deepseek_at_once(text: str, expected: list[Brief]) -> None:
     """What stands behind the token of a call tells the two apart."""
     assert expected == read(text, dialects=["deepseek_v3", "deepseek_v31"])
+
+
+@pytest.mark.parametrize("form", [FENCED, V31], ids=["V3", "V3.1"])
+def test_one_form_of_deepseek_alone_reads_both(form: Form) -> None:
+    """Its token is certain then, whatever follows; where both are armed, as in "auto", prose about it stays prose."""
+    for other in (FENCED, V31):
+        for text, expected in [
+            (f"a{other.begin}{other.write('f')}{other.write('g')}{other.end}b", ["a", f, g, "b"]),
+            (f"a{other.write('f')}b", ["a", f, "b"]),
+            (f"a{other.begin}{other.write('f', '[1]')}{other.end}b", ["a", error("invalid_arguments"), "b"]),
+            (f"a{CALL} no call {END}b", ["a", error("unrecognised_tool_call"), "b"]),
+        ]:
+            assert expected == read(text, dialects=[form.dialect])
 
 
 @pytest.mark.parametrize("form", [FENCED, V31], ids=["V3", "V3.1"])

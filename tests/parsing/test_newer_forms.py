@@ -119,6 +119,10 @@ CODE = "```tool_code\n{}\n```".format
         pytest.param(
             "minicpm4_python", "<|tool_call_start|>```g()```<|tool_call_end|>a", [g, "a"], id="MiniCPM on one line"
         ),
+        pytest.param(
+            "minicpm4_python", f"<|tool_call_start|>\n{F}\ng()\n<|tool_call_end|>a", [f, g, "a"],
+            id="MiniCPM without its fence",
+        ),
         pytest.param("minicpm4_python", MINICPM("f(a=x)") + "a", [invalid, "a"], id="MiniCPM, no literal"),
         pytest.param("minicpm4_python", MINICPM("g()")[:-17], [g, unclosed], id="MiniCPM, not closed"),
         pytest.param(

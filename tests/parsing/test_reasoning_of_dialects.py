@@ -251,7 +251,7 @@ def test_prose_that_the_prompt_has_begun() -> None:
         pytest.param(
             "tool_calls_list",
             "Here are my reasoning steps:\na\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]\n",
-            [thought("a"), "b\n\n"],
+            [thought("a"), "b\n"],
             id="Apriel",
         ),
         pytest.param(

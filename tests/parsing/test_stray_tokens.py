@@ -30,6 +30,22 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
         pytest.param("lfm2_pythonic", "a<|tool_call_start|>[ ]<|tool_call_end|>b", ["ab"], id="LFM's empty list"),
         pytest.param("lfm2_pythonic", "a<|tool_call_start|><|tool_call_end|>", ["a"], id="LFM's tags around nothing"),
         pytest.param("kimi_k2", "a<|tool_calls_section_begin|>\n<|tool_calls_section_end|>b", ["ab"], id="Kimi's"),
+        pytest.param("mistral_args", "[TOOL_CALLS]f[ARGS]{}[/TOOL_CALLS]b", [f, "b"], id="the end of Mistral's calls"),
+        pytest.param(
+            "step3_xml",
+            f"a<｜tool_calls_begin｜>\n{STEP.format('')}\n{STEP.format('')}\n<｜tool_calls_end｜>\nb",
+            ["a", f, f, "\nb"],
+            id="line feeds between Step's tags",
+        ),
+        pytest.param(
+            "hunyuan_a13b_list",
+            "<think>\nHm\n</think>\n<answer>\na\n</answer>",
+            [thought("Hm"), "a"],
+            id="line feeds inside Hunyuan's answer",
+        ),
+        pytest.param("hunyuan_a13b_list", "<answer>\n\na\n\n</answer>", ["\na\n"], id="two of them"),
+        pytest.param("ernie45_json", "<response>\na\n</response>\n", ["a"], id="line feeds around ERNIE's answer"),
+        pytest.param("tool_calls_list", "[BEGIN FINAL RESPONSE]\na\n[END FINAL RESPONSE]", ["\na"], id="Apriel's end"),
     ],
 )
 def test_tokens_that_go_away(dialect: str, text: str, expected: list[Brief]) -> None:
@@ -62,6 +78,10 @@ def test_a_call_that_is_closed_twice() -> None:
         pytest.param("to=f<|message|>what?<|eom|>a", [error("unrecognised_tool_call"), "a"], id="text to a tool"),
         pytest.param("to=f<|message|><atem:fun", [error("truncated")], id="cut in the wrapper"),
         pytest.param("to=f<|message|>", [error("truncated")], id="cut behind the header"),
+        pytest.param(" to=f<|message|>" + ATEM, [call("f", a="x")], id="the prompt's header goes on"),
+        pytest.param(" to=self<|message|>Hm<|eom|>", [thought("Hm")], id="the same, thoughts"),
+        pytest.param(" to=user<|message|> a", [" a"], id="the same, an answer"),
+        pytest.param(" to=users", [" to=users"], id="nearly a header"),
     ],
 )
 def test_headers_of_muse(text: str, expected: list[Brief]) -> None:
@@ -104,6 +124,13 @@ def test_a_counter_in_the_place_of_kimis_name(id: str) -> None:
         pytest.param(
             "inkling", "<|content_invoke_tool_json|>no<|end_message|>b", [error("invalid_json"), "b"], id="Inkling"
         ),
+        pytest.param(
+            "cohere_action_json", "a<|START_ACTION|> no<|END_ACTION|>b", ["a", error("invalid_json"), "b"], id="Cohere"
+        ),
+        pytest.param(
+            "internlm2", "<|action_start|><|plugin|>no<|action_end|>b", [error("invalid_json"), "b"], id="InternLM"
+        ),
+        pytest.param("apertus_list", "<|tools_prefix|>no<|tools_suffix|>b", [error("invalid_json"), "b"], id="Apertus"),
     ],
 )
 def test_a_token_is_certain(dialect: str, text: str, expected: list[Brief]) -> None:

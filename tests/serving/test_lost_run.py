@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from pydantic import BaseModel, Field
 
 from streamtools import chat, replay
 from streamtools.conversation import ScriptedModel
@@ -16,6 +19,7 @@ from streamtools.outputs import validate
 from streamtools.recording import shipped
 from streamtools.serving.lost_run import close_lost
 from streamtools.stream import stored_result
+from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, ToolOutcome
 from tests.serving.test_runs import add, get_weather
 from tests.support.approvals import ANN, QUESTION, Bank, calls
@@ -107,3 +111,22 @@ async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
     read = stored_result.read(stored_result.store(stream.result, stream.suspension, stream.history))
 
     assert (stream.result, stream.suspension, stream.history) == tuple(read)
+
+
+def test_a_value_comes_back_as_plain_data() -> None:
+    """By the names that its type reads; what cannot be written is left out, and all else is kept."""
+
+    class Invoice(BaseModel):
+        total: Decimal = Field(alias="sum")
+        sent: date
+
+    invoice = Invoice.model_validate({"sum": "1.50", "sent": "2026-11-24"})
+    for output, plain in (
+        (invoice, {"sum": "1.50", "sent": "2026-11-24"}),
+        ([invoice], [{"sum": "1.50", "sent": "2026-11-24"}]),
+        ({"a": 1}, {"a": 1}),
+        (object(), None),
+    ):
+        read = stored_result.read(stored_result.store(TurnResult(text="x", output=output))).result
+        assert ("x", plain) == (read.text, read.output)
+    assert invoice == Invoice.model_validate({"sum": "1.50", "sent": "2026-11-24"})

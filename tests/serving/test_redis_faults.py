@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias
 
 import anyio
 import pytest
 
 from streamtools import ToolStream, chat
+from streamtools.calls import ToolCall
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, OwnerUnreachable
-from streamtools.events import Done, Error, ProviderCompleted, UIEvent, Warning
+from streamtools.events import Done, Error, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
 from streamtools.outputs import validate
-from streamtools.runs import RedisStore, Runs
+from streamtools.runs import RedisStore, Run, Runs
+from streamtools.stream.driver import Startable
 from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import Tool, held, read
@@ -142,7 +144,7 @@ async def test_the_server_is_killed(lost: int, prefix: str) -> None:
                     if story([event]) == ["text 'c'"]:
                         size = (server.folder / "appendonlydir" / "appendonly.aof.1.incr.aof").stat().st_size
                         gates[0].set()
-                    if story([event]) == ["text 'e'"]:
+                    if story([event]) == ["text 'e'"] and not gates[1].is_set():
                         server.kill()
                         if lost:
                             with (server.folder / "appendonlydir" / "appendonly.aof.1.incr.aof").open("r+b") as file:
@@ -156,3 +158,186 @@ async def test_the_server_is_killed(lost: int, prefix: str) -> None:
             assert len(resyncs) <= (1 if lost else 0)
             assert late == taken[resyncs[0] + 1 :] if resyncs else late == taken
             assert "abcdef" == (await run.wait()).text
+
+
+async def test_a_server_that_has_forgotten_the_end(prefix: str) -> None:
+    """Its owner has it, and all that came before; whoever reads it then reads what the first has read."""
+    gate = anyio.Event()
+    with RedisServer(fsync="always") as server:
+        async with cuttable(server, prefix=prefix, lease=3.0) as (here, there, _):
+            file = server.folder / "appendonlydir" / "appendonly.aof.1.incr.aof"
+            run = await here.start(ToolStream(Script(texts("a"), gate, [*texts("b"), STOP])), owner="ann")
+            taken = list[UIEvent]()
+            async for event in run.attach():
+                taken.append(event)
+                if event.type == "text" and not gate.is_set():
+                    size = file.stat().st_size
+                    gate.set()
+            result = await run.wait()
+            server.kill()
+            with file.open("r+b") as cut:
+                cut.truncate(size)
+            await anyio.to_thread.run_sync(server.start)
+            with anyio.fail_after(20):
+                found = await there.find(run.id, owner="ann")
+                assert not found.ended
+                assert taken == await read(found.attach())
+                assert result == await found.wait()
+
+
+@asynccontextmanager
+async def saying(*events: UIEvent) -> AsyncIterator[AsyncIterator[UIEvent]]:
+    """A stream that says these, and then nothing more."""
+
+    async def say() -> AsyncIterator[UIEvent]:
+        for event in events:
+            yield event
+        await anyio.sleep_forever()
+
+    yield say()
+
+
+Anew: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
+
+
+async def seen(server: RedisServer, stream: Startable, count: int, anew: Anew, **options: Any) -> list[UIEvent]:
+    """Return what readers see of a run whose owner is cut off behind so many events; others may begin it anew."""
+    async with open_client(server.url) as client:
+        cut = CutClient(client)
+        options = {"lease": LEASE, **options}
+        async with (
+            Runs(RedisStore(server.url, on_owner_lost=anew, **options)) as there,
+            Runs(RedisStore(cut, **options)) as here,
+        ):
+            run = await here.start(stream, owner="ann", conversation="c", note={"asked": "Hello?"})
+            found = await there.find(run.id, owner="ann")
+            taken = list[UIEvent]()
+            with anyio.fail_after(20):
+                async for event in found.attach():
+                    taken.append(event)
+                    if event.seq == count:
+                        cut.cut()
+                cut.mend()
+                await run.stop()
+            validate(taken)
+            assert taken == await read((await there.find(run.id, owner="ann")).attach())
+            assert (await found.wait()).reason == found.result.reason == getattr(taken[-1], "reason", None)
+            return taken
+
+
+ANSWERED = ["start", "step 1", "text 'b'", "step 1 ends: stop", "done finished: stop (None)"]
+
+
+@pytest.mark.parametrize("shown", [1, 2])
+async def test_a_run_that_has_shown_nothing_is_begun_anew(server: RedisServer, prefix: str, shown: int) -> None:
+    """By the stream that the user gives for it, behind what is there already; it is one run for its readers."""
+    asked: list[tuple[Any, ...]] = []
+    every: list[UIEvent] = [Start("", seq=1), StepStart(1, seq=2)]
+    begins = every[:shown]
+
+    async def anew(run: Run) -> Startable:
+        asked.append((run.owner, run.conversation, run.note))
+        return ToolStream(Script([*texts("b"), STOP]), run_id=run.id)
+
+    taken = await seen(server, saying(*begins), shown, anew, prefix=prefix)
+    assert story(taken) == ANSWERED
+    assert [("ann", "c", {"asked": "Hello?"})] == asked
+
+
+async def test_what_is_not_begun_anew(server: RedisServer, prefix: str) -> None:
+    """What somebody has seen, what the user does not want, and what would be another run; a call that began, too."""
+    source, begins = Script(), (Start("", seq=1), StepStart(1, seq=2))
+    ledger = MemoryLedger()
+    wanted: list[str] = []
+
+    async def anew(run: Run) -> Startable | None:
+        wanted.append(run.id)
+        return None if len(wanted) == 1 else ToolStream(source)
+
+    for told, keeps in (
+        ((*begins, Text("a", seq=3)), None),
+        (begins, None),
+        (begins, None),
+        (begins, ledger),
+    ):
+        number = str(len(wanted)) + str(keeps is None) + str(len(told))
+        if keeps is not None:
+            await keeps.begin("r", ToolCall(id="c", name="pay", arguments={}, dialect="native"))
+        taken = await seen(server, Named(saying(*told), "r"), len(told), anew, prefix=prefix + number, ledger=keeps)
+        assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == story(taken)[-3:]
+    assert ["r", "r"] == wanted
+    assert (0, 1) == (source.read, source.closed)
+
+
+class Named(AbstractAsyncContextManager[AsyncIterator[UIEvent]]):
+    """A stream, under the id of its run."""
+
+    def __init__(self, stream: AbstractAsyncContextManager[AsyncIterator[UIEvent]], run_id: str) -> None:
+        self.run_id = run_id
+        self._stream = stream
+
+    async def __aenter__(self) -> AsyncIterator[UIEvent]:
+        return await self._stream.__aenter__()
+
+    async def __aexit__(self, *of_error: Any) -> bool | None:
+        return await self._stream.__aexit__(*of_error)
+
+
+async def test_a_run_is_begun_anew_once(server: RedisServer, prefix: str) -> None:
+    """What has cost two processes their lives is not given to a third."""
+    begun, is_begun = list[str](), anyio.Event()
+
+    async def anew(run: Run) -> Startable:
+        begun.append(run.id)
+        is_begun.set()
+        return Named(saying(Start("", seq=1)), run.id)
+
+    async with open_client(server.url) as client:
+        cuts = [CutClient(client) for _ in range(2)]
+        first, second, third = (
+            Runs(RedisStore(each, prefix=prefix, lease=LEASE, on_owner_lost=anew)) for each in (*cuts, client)
+        )
+        with anyio.fail_after(20):
+            async with second, first:
+                run = await first.start(saying(Start("", seq=1)), owner="ann")
+                cuts[0].cut()
+                await is_begun.wait()
+                async with third:
+                    found = await third.find(run.id, owner="ann")
+                    cuts[1].cut()
+                    assert "failed" == (await found.wait()).reason
+                    for cut in cuts:
+                        cut.mend()
+                    await run.stop()
+    assert [run.id] == begun
+
+
+async def test_a_reader_that_has_read_what_another_owner_wrote_is_not_disturbed(
+    server: RedisServer, prefix: str
+) -> None:
+    """When its connection breaks after that: it has everything, from the owner before and from this one."""
+    async with open_client(server.url) as client:
+        reads, writes = CutClient(client), CutClient(client)
+
+        async def anew(run: Run) -> Startable:
+            return Named(saying(Start("", seq=1), StepStart(1, seq=2), *(Text(each, seq=3) for each in "ab")), run.id)
+
+        async with (
+            Runs(RedisStore(reads, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as reading,
+            Runs(RedisStore(server.url, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as there,
+            Runs(RedisStore(writes, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as here,
+        ):
+            run = await here.start(saying(Start("", seq=1), StepStart(1, seq=2)), owner="ann")
+            found, taken = await reading.find(run.id, owner="ann"), list[UIEvent]()
+            with anyio.fail_after(20):
+                async for event in found.attach():
+                    taken.append(event)
+                    if event.seq == 2:
+                        writes.cut()
+                    if event.seq == 4:
+                        reads.cut()
+                        reads.mend()
+                        await (await there.find(run.id, owner="ann")).stop()
+                writes.mend()
+                await run.stop()
+            assert [each.seq for each in taken] == [*range(1, len(taken) + 1)]

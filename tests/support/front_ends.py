@@ -60,6 +60,7 @@ _EVENTS: dict[str, tuple[set[str], set[str]]] = {
     "TOOL_CALL_END": ({"toolCallId"}, set()),
     "TOOL_CALL_RESULT": ({"messageId", "toolCallId", "content", "role"}, set()),
     "CUSTOM": ({"name", "value"}, set()),
+    "STATE_DELTA": ({"delta"}, set()),
 }
 _PAIRS = {  # what opens, and what goes on and closes, by the member that names it
     "TEXT_MESSAGE_START": ("messageId", ("TEXT_MESSAGE_CONTENT",), "TEXT_MESSAGE_END"),

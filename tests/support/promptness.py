@@ -161,12 +161,14 @@ def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
         for tag in _tags_of(dialect, options):
             if tag.closings and tag.where == "start":
                 continue  # it counts where `<think>` does
-            counts = (even_in_code or not here.in_code) and not refuses and (not tag.closings or _reasons(options))
-            counts = counts and _counts(tag, here, at_start=at_start, behind_call=fresh and behind.behind_call)
             spaces = ["", *("\n" * count for count in range(1, tag.line_feeds + 1))]
             spaces += ["\n"] * (at_start and tag.closings != ()) + [" "] * (at_start and dialect in SPACE_AT_START)
-            if counts and any(may_become(held, (space, *tag.parts) if space else tag.parts) for space in spaces):
-                return True
+            for space in spaces:
+                place = behind_line if "\n" in space else here
+                counts = (even_in_code or not place.in_code) and not refuses and (not tag.closings or _reasons(options))
+                counts = counts and _counts(tag, place, at_start=at_start, behind_call=fresh and behind.behind_call)
+                if counts and may_become(held, (space, *tag.parts) if space else tag.parts):
+                    return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
     thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(options) if tag.closings and tag.where == "start"]
     thoughts += [(closing,) for closing in TAGS.values()] if fresh else []

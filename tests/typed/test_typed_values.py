@@ -17,9 +17,9 @@ from streamtools.conversation.models import AnthropicMessages, HTTPModel
 from streamtools.errors import Code
 from streamtools.events import Partial, ProviderCompleted, Text, TextDelta, UIEvent, Warning
 from streamtools.history import System, User
+from streamtools.json_values import Draft
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.value_reader import Added, ValueReader
-from streamtools.stream.typed_output import Draft
 from streamtools.typed import OutputType
 
 floats = st.floats(allow_nan=False, allow_infinity=False)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from streamtools import parse
 from streamtools.parsing import DIALECTS, Dialect, Opener
 from streamtools.parsing.dialects import DEFAULT_DIALECTS, MODELS, ModelFamily
+from streamtools.parsing.markers import OneOf
 from tests.support.readme import ROOT, write_table
 
 PAGE = ROOT / "docs" / "dialects.md"
@@ -80,7 +81,13 @@ def white_space(dialect: Dialect) -> Iterator[str]:
             if count == 1
             else f"Up to {count} line feeds before a call are markup."
         )
-    yield from (f"So is one before a stray `{tag.parts[0]}`." for tag in dialect.tags if tag.line_feeds)
+    for tag in dialect.tags:
+        first, *others = tag.parts
+        if tag.line_feeds:
+            stray = "a stray " * (tag.where == "behind_call")
+            yield f"A line feed before {stray}`{first}` is markup{', and one behind it' * bool(others)}."
+        elif OneOf(("\n", "")) in others:
+            yield f"A line feed behind `{first}` is markup."
     if dialect.space_at_start:
         yield "A space before the first header of an answer is markup."
 

@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "logs", "rules", "parsing", "typed"},
     "history": {"limits", "json_values", "calls", "parsing"},
-    "stream": {*VOCABULARY, "logs", "sources", "parsing", "tools", "machine", "history", "typed"} - {"json_values"},
+    "stream": {*VOCABULARY, "logs", "sources", "parsing", "tools", "machine", "history", "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "logs", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
@@ -145,10 +145,8 @@ RIM = {
     *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
-    *(
-        f"stream.{each}"
-        for each in ("driver", "handover", "judging", "long_work", "step", "tool_stream", "typed_output")
-    ),
+    *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
+    *("stream.tool_stream", "stream.typed_output"),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),

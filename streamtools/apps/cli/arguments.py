@@ -52,6 +52,8 @@ class Serve(ModelArguments):
     host: str
     port: int
     allowed: list[str]
+    redis: str | None
+    workers: int
     speed: float
 
 
@@ -244,6 +246,14 @@ def _add_serve(commands: Any) -> None:
         default=[],
         help="answer under this name, too, such as that of a proxy in front; may be repeated",
     )
+    serve.add_argument(
+        "--redis",
+        metavar="URL",
+        help="keep conversations in Redis or Valkey, such as redis://localhost, where servers share them",
+    )
+    serve.add_argument(
+        "--workers", metavar="N", type=_count, default=1, help="so many processes serve (default: 1; more need --redis)"
+    )
     _add_speed(serve, SPEED)
 
 
@@ -334,9 +344,17 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 64):
+        raise argparse.ArgumentTypeError(f"a number of processes is one from 1 to 64, and {text!r} is none")
+    return int(text)
+
+
 def _check_serve(given: dict[str, Any]) -> None:
     """Put what was given in order. Raises `Refused` for options of a model that is missing."""
     check_model(given)
+    if given["workers"] > 1 and given["redis"] is None:
+        raise Refused("--workers needs a --redis, in which they share the conversations")
     if given["model"] is None:
         needless = [name for name in ("url", "dialect", "tools", "system", "options") if given[name]]
         needless += [] if given["emulate"] == "off" else ["emulate"]

@@ -7,7 +7,7 @@ it: a tool that asks first and tells how far it is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,9 +15,9 @@ import anyio
 
 from streamtools import sources
 from streamtools.apps.cli.arguments import Serve
-from streamtools.apps.cli.complaints import Complaints
+from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.apps.cli.demo import TOOLS, body_of, models_of
-from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server
+from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server, workers
 from streamtools.apps.cli.model_arguments import NamedModel, import_tools
 from streamtools.apps.web import Suggestion
 from streamtools.conversation import Ask, Message, User, chat
@@ -33,18 +33,35 @@ if TYPE_CHECKING:
 def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
     """Serve the page until the process gets a signal to end, and return the exit status."""
     with needing_a_server("the page"):
-        from streamtools.apps.web import make_app
+        from streamtools.apps.web import make_app, reach
+    if asked.redis is not None:
+        _look_for(reach, asked.redis)
     answerer: Answerer = Recorded(speed=asked.speed) if asked.model is None else _Model(asked)
     listener = listen(asked.host, asked.port)
     with listener:
         port = listener.getsockname()[1]
         app = make_app(
-            answerer, cookie=f"streamtools_{port}", hosts=[each.lower() for each in (asked.host, *asked.allowed)]
+            answerer,
+            cookie=f"streamtools_{port}" if asked.redis is None else "streamtools",
+            hosts=[each.lower() for each in (asked.host, *asked.allowed)],
+            redis=asked.redis,
         )
         if not is_here(listener):
             complaints.write(f"whoever reaches {name_of(asked.host)} can talk to the model and run the tools")
-        run_server(app, listener, f"{answerer.label}: http://{name_of(asked.host)}:{port}/ (Ctrl-C ends it)", output)
+        told = f"{answerer.label}: http://{name_of(asked.host)}:{port}/ (Ctrl-C ends it)"
+        with workers(asked.workers - 1, lambda: run_server(app, listener, "", output)):
+            run_server(app, listener, told, output)
     return 0
+
+
+def _look_for(reach: Callable[[str], Awaitable[None]], redis: str) -> None:
+    """Raise `Refused` where this is no server on which processes can share their runs."""
+    try:
+        anyio.run(reach, redis)
+    except ImportError as error:
+        raise Refused(f'--redis needs {error.name}: pip install "streamtools[cli,web,redis]"') from None
+    except Exception as error:  # without the URL, which may have a password in it
+        raise Refused(f"--redis names no server of use: {type(error).__name__}: {error}", status=1) from error
 
 
 class _Model:
@@ -59,7 +76,7 @@ class _Model:
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         named = self._named
-        before = [*(history or named.beginning), User(question)]
+        before = [*named.beginning, *history, User(question)]
         return named.chat(before, named.model(), ask="now", call_deltas=True)
 
 

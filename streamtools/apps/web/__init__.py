@@ -4,7 +4,7 @@ Conversations live in memory, and each answer is a run: the page that is reloade
 broke read the same log from where they are. Nothing on the page comes from elsewhere. Needs the extra `web`.
 """
 
-from streamtools.apps.web.app import make_app
+from streamtools.apps.web.app import make_app, reach
 from streamtools.apps.web.conversations import Answerer, Suggestion
 
-__all__ = ["Answerer", "Suggestion", "make_app"]
+__all__ = ["Answerer", "Suggestion", "make_app", "reach"]

@@ -29,11 +29,18 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from streamtools.apps.web.conversations import Answerer, Conversation, Conversations, Turn
-from streamtools.errors import ClosedError, DecisionRefused, RunNotFound, TooManyRuns
+from streamtools.apps.web.conversations import (
+    MAX_TURNS,
+    Answerer,
+    Conversation,
+    Conversations,
+    Turn,
+    shared_conversation,
+)
+from streamtools.errors import ClosedError, DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
-from streamtools.runs import MemoryEventLog, Runs
+from streamtools.runs import MemoryEventLog, RedisStore, Runs
 from streamtools.serving.guard import Guard, digest, refuse
 
 MAX_BODY = 256 * 1024
@@ -113,13 +120,14 @@ def make_app(
     hosts: Collection[str] = (),
     conversations: Conversations | None = None,
     max_running: int = 32,
+    redis: str | None = None,
 ) -> ASGIApp:
-    """Return the application in which `answerer` answers.
+    """Return the application in which `answerer` answers. Processes with the same URL of `redis` are one server.
 
     `cookie` is the name of the cookie, which servers on other ports of the same host share if it is the same. `hosts`
     are the names by which the server may be addressed, besides `localhost` and addresses.
     """
-    chats = _Chats(answerer, cookie, Conversations() if conversations is None else conversations, max_running)
+    chats = _Chats(answerer, cookie, Conversations() if conversations is None else conversations, max_running, redis)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/", chats.page),
         ("GET", "/conversation", chats.tell),
@@ -132,26 +140,38 @@ def make_app(
     app = Starlette(
         routes=[Route(path, function, methods=[method]) for method, path, function in routes],
         lifespan=chats.lifespan,
-        exception_handlers={HTTPException: _say, RunNotFound: _say},
+        exception_handlers={HTTPException: _say, RunNotFound: _say, OwnerUnreachable: _say},
     )
     return Guard(app, hosts=hosts, policy=make_page().policy, max_body=MAX_BODY)
 
 
+async def reach(redis: str) -> None:
+    """Raise what keeps processes from sharing their runs there."""
+    async with RedisStore(redis).connect():
+        pass
+
+
 class _Chats:
-    def __init__(self, answerer: Answerer, cookie: str, conversations: Conversations, max_running: int) -> None:
+    def __init__(
+        self, answerer: Answerer, cookie: str, conversations: Conversations, max_running: int, redis: str | None
+    ) -> None:
+        self._redis = redis
         self._answerer = answerer
         self._cookie = cookie
         self._conversations = conversations
         self._max_running = max_running
-        self._server = secrets.token_urlsafe(8)  # so that a page notices that it is another
+        self._server = secrets.token_urlsafe(8) if redis is None else ""  # so that a page notices that it is another
         self._runs: Runs
         self._shutdown: Shutdown
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Hold the runs, for as long as the server lives."""
-        log = MemoryEventLog(max_age=None, max_ended=None)  # `Runs` forgets
         options: dict[str, Any] = {"max_running": self._max_running, "keep": _KEPT, "stop_when_abandoned": _ABANDONED}
+        log: MemoryEventLog | RedisStore = MemoryEventLog(max_age=None, max_ended=None)  # `Runs` forgets
+        if self._redis is not None:
+            log = RedisStore(self._redis, keep=_KEPT)
+            options["max_per_owner"] = 1  # an answer at a time, wherever it is asked for
         async with shutdown_signal() as self._shutdown, Runs(log, **options) as self._runs:
             yield
 
@@ -159,7 +179,7 @@ class _Chats:
         return HTMLResponse(make_page().html)
 
     async def tell(self, request: Request) -> Response:
-        conversation = self._conversation(request)
+        conversation = await self._conversation(request)
         turns = conversation.turns if conversation is not None else []
         return JSONResponse(
             {
@@ -174,9 +194,11 @@ class _Chats:
 
     async def begin(self, request: Request) -> Response:
         """Forget the conversation."""
-        conversation = self._conversation(request)
-        if conversation is not None:
+        conversation = await self._conversation(request)
+        if conversation is not None and self._redis is None:
             self._conversations.forget(conversation)
+        elif conversation is not None and conversation.running is not None:
+            await conversation.running.run.stop()
         response = JSONResponse({}, 201)
         response.delete_cookie(self._cookie, httponly=True, samesite="strict")
         return response
@@ -189,7 +211,7 @@ class _Chats:
             raise HTTPException(400, "a question, or the name of a suggestion, is missing")
         if len(question) > MAX_QUESTION:
             raise HTTPException(413, f"a question may have {MAX_QUESTION} characters")
-        conversation = self._conversation(request) or self._conversations.begin()
+        conversation = await self._conversation(request) or self._begin()
         before = conversation.running
         if conversation.is_asking or (before is not None and before.run.result.reason is None):
             raise HTTPException(409, "an answer is being given already: wait for its end, or stop it")
@@ -199,16 +221,21 @@ class _Chats:
                 with suppress(Exception):
                     await before.run.wait()
             answer = self._answerer.answer(question, conversation.history, suggestion=asked.suggestion)
-            asked_with = len(answer.history)
-            run = await self._runs.start(answer, owner=conversation.key)
+            note = {"question": question, **conversation.note}
+            run = await self._runs.start(answer, owner=conversation.key, note=note)
         except (TooManyRuns, ClosedError):
             if not conversation.turns:  # nobody has its key
                 self._conversations.forget(conversation)
+            last = await self._runs.list(conversation.key, limit=1)
+            if last and not last[0].ended:  # asked at the same moment in another process
+                raise HTTPException(409, "an answer is being given already: wait for its end, or stop it") from None
             raise HTTPException(503, "too many answers are being given at the same time") from None
         finally:
             conversation.is_asking = False
-        conversation.add(Turn(question, run, answer, asked_with))
-        if self._conversations.find(conversation.key) is None:  # forgotten meanwhile: there was no run to be stopped
+        conversation.add(Turn(question, run))
+        if (
+            self._redis is None and self._conversations.find(conversation.key) is None
+        ):  # forgotten meanwhile: there was no run to be stopped
             run.cancel()
             raise HTTPException(409, "the conversation was ended meanwhile")
         response = JSONResponse({"run": run.id, "question": question}, 201)
@@ -226,26 +253,27 @@ class _Chats:
 
     async def decide(self, request: Request) -> Response:
         decided = await _read_body(request, _DecisionBody)
-        conversation = self._conversation(request)
-        run, call = request.path_params["run"], request.path_params["call"]
-        answers = [each.answer for each in conversation.turns if each.run.id == run] if conversation else []
-        if not answers:
-            raise RunNotFound
+        run = await self._runs.find(request.path_params["run"], owner=self._owner(request))
+        call = request.path_params["call"]
         try:
             if decided.approve:
-                answers[0].approve(call, digest=_shown(decided.shown, call))
+                await run.approve(call, digest=_shown(decided.shown, call))
             else:
-                answers[0].deny(call, decided.reason)
+                await run.deny(call, decided.reason)
         except DecisionRefused as error:
             raise HTTPException(409, str(error)) from None
         return JSONResponse({})
 
-    def _conversation(self, request: Request) -> Conversation | None:
-        return self._conversations.find(request.cookies.get(self._cookie))
+    def _begin(self) -> Conversation:
+        return self._conversations.begin() if self._redis is None else Conversation(MAX_TURNS)
+
+    async def _conversation(self, request: Request) -> Conversation | None:
+        key = request.cookies.get(self._cookie, "")
+        return self._conversations.find(key) if self._redis is None else await shared_conversation(self._runs, key)
 
     def _owner(self, request: Request) -> str:
-        conversation = self._conversation(request)
-        return conversation.key if conversation is not None else ""
+        key = request.cookies.get(self._cookie, "")
+        return key if self._redis is not None or self._conversations.find(key) is not None else ""
 
 
 async def _read_body(request: Request, kind: type[_Body]) -> _Body:
@@ -266,4 +294,6 @@ def _shown(text: str, call_id: str) -> str:
 async def _say(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refuse(error.status_code, error.detail)
+    if isinstance(error, OwnerUnreachable):
+        return refuse(503, "the server that has this run does not answer")
     return refuse(404, "there is no such run")

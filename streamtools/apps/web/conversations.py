@@ -1,7 +1,8 @@
-"""Conversations, kept in memory, each for the holder of its key.
+"""Conversations, each for the holder of its key.
 
 An answer is a run, and what it said stands in the log of the runs: here is only which runs there were, and the history
-that goes to the model with the next question.
+that goes to the model with the next question. That is kept in memory, or read from runs that several processes share,
+each of which has its question as its note.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from streamtools.conversation.chatting import Chat
-from streamtools.history import Assistant, Message
-from streamtools.runs import Run
+from streamtools.history import Assistant, Message, User, steps_to_history
+from streamtools.history.messages import settle
+from streamtools.runs import Run, Runs
+
+MAX_TURNS = 200
+"""How many turns of a conversation are shown."""
 
 
 class Suggestion(NamedTuple):
@@ -44,19 +49,17 @@ class Answerer(Protocol):
 
 
 class Turn(NamedTuple):
-    """A question, and the run that answers it. `asked` is how many messages the model was asked with."""
+    """A question, and the run that answers it."""
 
     question: str
     run: Run
-    answer: Chat
-    asked: int
 
 
 class Conversation:
     """The turns so far. `key` cannot be guessed, and gives access to the conversation."""
 
-    def __init__(self, max_turns: int) -> None:
-        self.key = secrets.token_urlsafe(24)
+    def __init__(self, max_turns: int, key: str | None = None) -> None:
+        self.key = secrets.token_urlsafe(24) if key is None else key
         self.turns: list[Turn] = []
         self.dropped = 0
         """How many turns, the first ones, are shown no more."""
@@ -72,11 +75,18 @@ class Conversation:
     @property
     def history(self) -> list[Message]:
         """The messages that precede the next question; a question without an answer is forgotten."""
-        for turn in reversed(self.turns):
-            history = turn.answer.history
-            if any(isinstance(message, Assistant) for message in history[turn.asked :]):
-                return history
-        return []
+        history: list[Message] = []
+        for turn in self.turns:
+            result = turn.run.result
+            answer = settle(steps_to_history(result.steps), None if result.reason == "finished" else "cancelled")
+            if any(isinstance(message, Assistant) for message in answer):
+                history += [User(turn.question), *answer]
+        return history
+
+    @property
+    def note(self) -> dict[str, int]:
+        """What is kept with the next run, beside its question: how many there were before it."""
+        return {"before": self.dropped + len(self.turns)}
 
     def add(self, turn: Turn) -> None:
         """Note a turn that has begun."""
@@ -94,7 +104,7 @@ class Conversations:
         *,
         most: int = 100,
         max_age: float = 12 * 3600.0,
-        max_turns: int = 200,
+        max_turns: int = MAX_TURNS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most = most
@@ -133,3 +143,14 @@ class Conversations:
             if len(self._kept) <= self._most and self._clock() - used < self._max_age:
                 break
             self.forget(oldest)
+
+
+async def shared_conversation(runs: Runs, key: str) -> Conversation | None:
+    """Return the conversation with this key of which processes share the runs, if there is one."""
+    found = [*reversed(await runs.list(key, limit=MAX_TURNS))] if key else []
+    if not found:
+        return None
+    conversation = Conversation(MAX_TURNS, key)
+    conversation.turns = [Turn(run.note["question"], run) for run in found]
+    conversation.dropped = found[0].note["before"]
+    return conversation

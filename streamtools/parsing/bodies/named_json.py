@@ -28,6 +28,7 @@ _WORD = Word(_CHARACTERS, 256)
 _FENCE = Pattern("```")
 _LABEL = Word("A-Za-z", 16)
 _NULL = Pattern("null")
+_BEGINS_JSON = ("{", '"')
 
 
 class Identity(NamedTuple):
@@ -53,16 +54,19 @@ class NamedCall:
         id_tag: str = "",
         optional: bool = False,
         fenced: bool = False,
+        typed: str = "",
         identify: Callable[[str, Declared], Identity | None] = plain_name,
     ) -> None:
         """Take the tags around the name; the separator may be missing if it is `optional`, an id always may.
 
-        With `fenced`, the JSON may stand in a fence of back-ticks. `identify` says what the word before the arguments
-        means, or None if it names no call.
+        With `fenced`, the JSON may stand in a fence of back-ticks. `typed` is a type of calls that may stand in the
+        place of the name, which is behind the separator then. `identify` says what the word before the arguments means,
+        or None if it names no call.
         """
         self._before, self._separator = (before, Pattern(before)), (separator, Pattern(separator))
         self._id_tag = Pattern(id_tag) if id_tag else None
         self._optional = optional
+        self._typed = typed
         self.fenced = fenced
         self._identify = identify
 
@@ -74,7 +78,7 @@ class NamedCall:
         if not (yield from self._literal(span, *self._before)):
             return self._missing(span, self._before[0])
         yield from span.peek()
-        identity = self._identify((yield from span.word(_WORD)), span.declared)
+        word = yield from span.word(_WORD)
         yield from span.peek()
         if self._id_tag is not None and (yield from span.accept(self._id_tag)):
             yield from span.peek()
@@ -84,6 +88,11 @@ class NamedCall:
             code = self._missing(span, self._separator[0])
             if code is Code.TRUNCATED or not self._optional:
                 return code
+        if self._typed and word == self._typed and (char := (yield from span.peek())) not in _BEGINS_JSON:
+            if not char:
+                return Code.TRUNCATED
+            word = yield from span.word(_WORD)
+        identity = self._identify(word, span.declared)
         if identity is None:
             return Code.UNRECOGNISED_TOOL_CALL
         if identity.provider_id is not None:

@@ -60,7 +60,10 @@ class Value:
     def __init__(self, schema: Schema, span: Span, *, said: Types | None = None) -> None:
         """Allow the types of `schema`, or those that the text itself has `said`; others are an error."""
         self._span = span
-        self._types = types = (schema.types if said is None else said) & (STRING | NO_STRING) or STRING
+        types = (schema.types if said is None else said) & (STRING | NO_STRING) or STRING
+        if said is None and "string" not in types:
+            types |= {"null"}  # the text of one would be as wrong
+        self._types = types
         self._text = "string" in types or said is None  # what is no literal is a string
         self._held: list[str] = []
         self._aside: list[str] = []  # the JSON of what may yet be a string
@@ -207,6 +210,6 @@ def _read_scalar(word: str, types: Types) -> str | None:
     if literal is not None or not ("number" in types or "integer" in types):
         return literal
     if "string" not in types:
-        return number(word)
+        return number(word, zeros=True)
     found = _json_number(word)
     return word if found is not None and ("number" in types or not found.lastindex) else None

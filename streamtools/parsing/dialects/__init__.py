@@ -73,7 +73,7 @@ _HOMES = {
     "ernie45_json": "json_with_name",
     "xlam_json": "json_with_name",
     "longcat_json": "json_with_name",
-    "apertus_list": "json_with_name",
+    "apertus_list": "json_after_name",
     "inkling": "message_headers",
     "atem_xml": "attribute_xml",
     "json_begin_end": "json_with_name",

@@ -60,8 +60,8 @@ def atem_xml() -> Dialect:
     """Return the dialect of Muse Glimmer; its headers hold what those of other dialects do, so "auto" goes without it.
 
     Each message of the model begins with a header that names whom it is for: `to=self` is reasoning, `to=user` the
-    answer, and that of a call the tool. Without that header, what looks like a call is an example. Source: the chat
-    template of the model.
+    answer, and that of a call the tool. Without that header, what looks like a call is an example. The prompt ends in
+    the first header, before a space. Source: the chat template of the model.
     """
     ends, name, start = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant "
     form = Invocations("function_calls", prefix="atem:", ends=ends, read_name=_once)
@@ -73,6 +73,7 @@ def atem_xml() -> Dialect:
             Opener((f"{start}to=", name, "<|message|>"), body),
         ),
         write_call=lambda name, arguments: f"{start}to={name}<|message|>{write(name, arguments)}",
+        space_at_start=True,
         reserved=(*both_tags("atem:", "tool_response"), "<|start|>", "<|message|>"),
         tags=(
             Tag(("to=self<|message|>",), closings=ends, where="start"),
@@ -165,7 +166,7 @@ def dots_xml() -> Dialect:
 def step3_xml() -> Dialect:
     """Return the dialect of stepfun-ai/step3, by its chat template: a call in XML between tokens.
 
-    Models leave out the type of the call, which is always `function`.
+    Models leave out the type of the call, which is always `function`. A line feed behind a call is the template's.
     """
     begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
@@ -178,7 +179,7 @@ def step3_xml() -> Dialect:
         ),
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
-        tags=(*(Tag((tag,)) for tag in (end_call, end)), *ends_of_turn("<|EOT|>")),
+        tags=(Tag((end_call, OneOf(("\n", "")))), Tag((end,)), *ends_of_turn("<|EOT|>")),
     )
 
 

@@ -21,6 +21,9 @@ from streamtools.parsing.span import Body
 BEHIND: Final = (Some(r"^ \t\r\n", 1, 1),)
 """What follows the tag of a wrapper: if only the end of the message does, a call was cut off."""
 
+NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
+"""What makes a call behind a special token one gone bad: the token is certain to begin one."""
+
 ALONE = "A call is the whole answer: nothing comes before it."
 
 _JOINER = "\u2060"  # the word joiner, which nobody sees

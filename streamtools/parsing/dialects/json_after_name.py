@@ -3,7 +3,8 @@
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
-Here are also two forms with the name in the JSON, of models whose other versions write it before.
+Here are also two forms with the name in the JSON, of models whose other versions write it before, and one with the
+name as a key.
 """
 
 from __future__ import annotations
@@ -13,10 +14,19 @@ from collections.abc import Callable
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
-from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies.json_bodies import CallsUnderNames, json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import BEHIND, Dialect, Opener, Tag, ends_of_turn, write_json
+from streamtools.parsing.dialects.base import (
+    BEHIND,
+    NO_JSON,
+    Dialect,
+    Opener,
+    Tag,
+    closed_again,
+    ends_of_turn,
+    write_json,
+)
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral has two forms behind one token; what follows it tells them apart. Where only one of the dialects is armed, it
@@ -67,19 +77,21 @@ def mistral_args() -> Dialect:
         write_result=lambda name, text: f"[TOOL_RESULTS]{text}[/TOOL_RESULTS]",
         in_reasoning="call",
         reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
-        tags=(Tag(("[THINK]",), closings=("[/THINK]",)), *ends_of_turn("</s>")),
+        tags=(Tag(("[THINK]",), closings=("[/THINK]",)), Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
     )
 
 
 # DeepSeek has two forms between the same tokens, in which the bars are full-width and the blanks are U+2581. A type,
-# which is always `function`, and a name behind it make a call of V3, a name and JSON behind it one of V3.1. Models
-# leave out the outer tokens, that of the first call, and the fence; some conversions write ASCII bars. Source: the chat
-# templates of deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
+# which is always `function`, and a name behind it make a call of V3, a name and JSON behind it one of V3.1. Where only
+# one of the dialects is armed, it reads both, and the token of a call is certain to begin one. Models leave out the
+# outer tokens, that of the first call, and the fence; some conversions write ASCII bars. Source: the chat templates of
+# deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
 
 _CALLS, _END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _END_OF_CALL, _SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
 _RESULTS, _END_OF_RESULTS = "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"
 _RESULT, _END_OF_RESULT = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"
+_ANYTHING = (SPACES, Some(r"^ \t\r\n", 1, 1))
 
 
 def deepseek_v3() -> Dialect:
@@ -88,7 +100,7 @@ def deepseek_v3() -> Dialect:
     return _deepseek(
         "deepseek_v3",
         (GAP, function, GAP, NAME, Some(r" \t", 0, 4), OneOf(("\n", "\r\n", "`", "{", _END_OF_CALL))),
-        before=function,
+        other="deepseek_v31",
         result=Opener((_RESULTS, GAP, _RESULT), forged_result(_END_OF_RESULTS), kind="result"),
         write=lambda name, arguments: f"{function}{name}\n```json\n{arguments}\n```",
         write_result=lambda name, text: f"{_RESULTS}{_RESULT}{text}{_END_OF_RESULT}{_END_OF_RESULTS}",
@@ -101,7 +113,7 @@ def deepseek_v31() -> Dialect:
         "deepseek_v31",
         (GAP, NAME, GAP, _SEPARATOR, GAP, OneOf(("{", '"', "`", _END_OF_CALL))),
         (GAP, NAME, GAP, "{"),
-        separator=_SEPARATOR,
+        other="deepseek_v3",
         result=Opener((_RESULT,), forged_result(_END_OF_RESULT), kind="result"),
         write=lambda name, arguments: f"{name}{_SEPARATOR}{arguments}",
         write_result=lambda name, text: f"{_RESULT}{text}{_END_OF_RESULT}",
@@ -111,25 +123,27 @@ def deepseek_v31() -> Dialect:
 def _deepseek(
     id: str,
     *aheads: tuple[Part, ...],
-    separator: str = "",
-    before: str = "",
+    other: str,
     result: Opener,
     write: Callable[[str, str], str],
     write_result: Callable[[str, str], str],
 ) -> Dialect:
     """Return a dialect of calls in a wrapper, there without what begins the first one, and without a wrapper.
 
-    One of `aheads` follows the token that begins a call, and `write` writes what stands between its tokens.
+    One of `aheads` follows the token that begins a call, and `write` writes what stands between its tokens. The `other`
+    dialect has the same tokens.
     """
     bars, openers, tags = ("｜", "|"), list[Opener](), list[Tag]()
     for bar in bars:
-        every = (_CALLS, _END_OF_CALLS, _CALL, _END_OF_CALL, separator, before, "<｜end▁of▁sentence｜>")
-        calls, end_of_calls, call, end, separates, begins, end_of_turn = (each.replace("｜", bar) for each in every)
-        named = NamedCall(separates, before=begins, fenced=True)
+        every = (_CALLS, _END_OF_CALLS, _CALL, _END_OF_CALL, _SEPARATOR, "<｜end▁of▁sentence｜>")
+        calls, end_of_calls, call, end, separator, end_of_turn = (each.replace("｜", bar) for each in every)
+        named = NamedCall(separator, fenced=True, typed="function")
         wrapped, alone = Enclosed(named, call, end, around=((calls,), (end_of_calls,))), Enclosed(named, call, end)
         for ahead in (tuple(_spell(part, bar) for part in each) for each in aheads):
             openers += [Opener((calls, GAP, call), wrapped, ahead), Opener((calls,), wrapped, ahead)]
             openers += [Opener((call,), alone, ahead)]
+        openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless=other))
+        openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless=other))
         # of wrappers that are empty or were not opened
         tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
     return Dialect(
@@ -192,6 +206,25 @@ def _identify(word: str, declared: Declared) -> Identity | None:
     found = _kimi_id(word)
     name = word.removeprefix("functions.") if found is None else found[1]
     return Identity(name, word) if found is not None or name in declared else None
+
+
+def apertus_list() -> Dialect:
+    """Return the dialect of swiss-ai/Apertus-8B-Instruct; calls may stand inside its thoughts."""
+    begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
+    thoughts, end_of_thoughts = "<|inner_prefix|>", "<|inner_suffix|>"
+    tags = Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,))
+    calls = json_calls(end, ends=ends, envelope=CallsUnderNames)
+    return Dialect(
+        id="apertus_list",
+        openers=(
+            Opener((begin, SPACES), calls, ahead=("[",)),
+            Opener((begin, SPACES), calls, ahead=(NO_JSON,), auto=False),
+        ),
+        write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
+        in_reasoning="call",
+        reserved=(begin, end),
+        tags=(*tags, *closed_again(end), *ends_of_turn(*ends)),
+    )
 
 
 def gigachat3() -> Dialect:

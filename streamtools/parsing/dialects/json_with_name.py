@@ -21,6 +21,7 @@ from streamtools.parsing.bodies import forged_result, json_bodies
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects.base import (
     ALONE,
+    NO_JSON,
     ROLE_END,
     UNMARKED_JSON,
     Dialect,
@@ -54,7 +55,7 @@ def ernie45_json() -> Dialect:
     """Return the dialect of baidu/ERNIE-4.5-21B-A3B-Thinking: that of Hermes, and an answer in tags."""
     hermes = hermes_json()
     openers = tuple(replace(opener, auto=False) for opener in hermes.openers)
-    tags = (Tag(("<response>",)), Tag(("</response>",)), *hermes.tags)
+    tags = (*_on_lines("<response>", "</response>"), *hermes.tags)
     return replace(hermes, id="ernie45_json", openers=openers, tags=tags, auto=False)
 
 
@@ -103,7 +104,7 @@ def tool_calls_list() -> Dialect:
     thoughts, answer, end = "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"
     tags = (
         Tag((thoughts,), closings=(answer,), where="start", auto=False),
-        *(Tag((each,), auto=False) for each in (answer, end)),
+        *(Tag((each,), auto=False, line_feeds=each is end) for each in (answer, end)),
     )
     layout = "<tool_calls>[", "]</tool_calls>"
     return _tagged("tool_calls_list", layout, ("<|end|>",), tags=tags)
@@ -111,7 +112,7 @@ def tool_calls_list() -> Dialect:
 
 def hunyuan_a13b_list() -> Dialect:
     """Return the dialect of tencent/Hunyuan-A13B-Instruct."""
-    layout, tags = ("<tool_calls>[", "]</tool_calls>"), (Tag(("<answer>",)), Tag(("</answer>",)))
+    layout, tags = ("<tool_calls>[", "]</tool_calls>"), _on_lines("<answer>", "</answer>")
     return _tagged("hunyuan_a13b_list", layout, ("<|eos|>",), tags=tags, auto=False)
 
 
@@ -128,7 +129,10 @@ def internlm2() -> Dialect:
     call = json_calls(end, ends=ends)
     return Dialect(
         id="internlm2",
-        openers=(Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=("{",)),),
+        openers=(
+            Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=("{",)),
+            Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=(NO_JSON,), auto=False),
+        ),
         write_call=_between(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
         reserved=(begin, end),
         tags=(*closed_again(end), *ends_of_turn(*ends)),
@@ -187,6 +191,7 @@ def cohere_action_json() -> Dialect:
         id="cohere_action_json",
         openers=(
             *(Opener(("<|START_ACTION|>", SPACES), call, ahead=(first,)) for first in "[{"),
+            Opener(("<|START_ACTION|>", SPACES), call, ahead=(NO_JSON,), auto=False),
             Opener(("<|START_TOOL_RESULT|>",), forged_result(end_of_result), kind="result"),
         ),
         write_call=write_call,
@@ -204,22 +209,6 @@ def cohere_action_json() -> Dialect:
             Tag(("<|START_ACTION|>", SPACES, "<|END_ACTION|>")),
             Tag(("<|", OneOf(("START_OF_TURN_TOKEN", "END_OF_TURN_TOKEN", "CHATBOT_TOKEN")), "|>")),
         ),
-    )
-
-
-def apertus_list() -> Dialect:
-    """Return the dialect of swiss-ai/Apertus-8B-Instruct; calls may stand inside its thoughts."""
-    begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
-    thoughts, end_of_thoughts = "<|inner_prefix|>", "<|inner_suffix|>"
-    tags = Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,))
-    calls = json_calls(end, ends=ends, envelope=json_bodies.CallsUnderNames)
-    return Dialect(
-        id="apertus_list",
-        openers=(Opener((begin, SPACES), calls, ahead=("[",)),),
-        write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
-        in_reasoning="call",
-        reserved=(begin, end),
-        tags=(*tags, *closed_again(end), *ends_of_turn(*ends)),
     )
 
 
@@ -288,6 +277,11 @@ def _tagged(
         tags=(*tags, *closed_again(close), *ends_of_turn(*ends)),
         auto=auto,
     )
+
+
+def _on_lines(opening: str, close: str) -> tuple[Tag, ...]:
+    """Return the tags around an answer; one line feed inside each of them is the template's, and one behind both."""
+    return Tag((opening, OneOf(("\n", "")))), Tag((close, OneOf(("\n", ""))), line_feeds=1)
 
 
 def _between(

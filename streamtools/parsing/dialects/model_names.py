@@ -215,7 +215,7 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("OLMo 3 Think", r"olmo-?3.*think", "olmo3_pythonic", THINK, True, "vLLM reasoning parser olmo3"),
     ("Apertus", "apertus", "apertus_list", "<|inner_prefix|>", False, "llama.cpp template Apertus-8B-Instruct"),
     # Microsoft, Arcee, JetBrains, Hugging Face, Reka, SpeakLeash, Poolside, Thinking Machines, Meta
-    ("Phi 4 mini", "phi-?4-mini", "functools_list", "", False, "vLLM parser phi4_mini_json"),
+    ("Phi 4 mini", "phi-?4-mini", "functools_list granite_list", "", False, "vLLM parser phi4_mini_json"),
     ("Trinity", "trinity-(?:nano|mini|large)", "hermes_json qwen3_coder_xml", THINK, False, "SGLang parser trinity"),
     ("Trinity Large Thinking", "trinity-large-thinking", "qwen3_coder_xml hermes_json", THINK, None,
      "vLLM recipe: qwen3_coder"),

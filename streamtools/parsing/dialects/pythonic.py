@@ -106,13 +106,16 @@ def lfm2_pythonic() -> Dialect:
 def minicpm4_python() -> Dialect:
     """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, by their chat templates: Python between tokens.
 
-    The calls stand in a fence, one on each line, and thoughts between tokens before them.
+    The calls stand in a fence, which models leave out, one on each line, and thoughts between tokens before them.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
-    body = pythonic_calls(opening, close, fenced=True)
+    fenced, bare = pythonic_calls(opening, close, fenced=True), pythonic_calls(opening, close)
     return Dialect(
         id="minicpm4_python",
-        openers=(Opener((opening, SPACES, "```", OneOf(("python", "")), SPACES), body, ahead=(NAME, "(")),),
+        openers=(
+            Opener((opening, SPACES, "```", OneOf(("python", "")), SPACES), fenced, ahead=(NAME, "(")),
+            Opener((opening, SPACES), bare, ahead=(NAME, "("), unless="lfm2_pythonic"),
+        ),
         write_call=lambda name, arguments: f"{opening}\n```python\n{_write(name, arguments, _python)}\n```\n{close}",
         reserved=(opening, close),
         tags=(

@@ -12,8 +12,8 @@ from typing import Any
 
 from streamtools.conversation.continuation import SHORTEST, Continuation
 from streamtools.errors import Code
+from streamtools.json_values import Draft
 from streamtools.parsing.value_reader import ValueReader
-from streamtools.stream.typed_output import Draft
 from tests.fuzz.target import Input, Target, encode, pieces, seeds
 
 _HOW = {"how": ("instructed", "prefilled", "echoed"), "part": tuple(range(1, 9)), "size": (1, 2, 3, 7)}

@@ -1,0 +1,102 @@
+"""What is repeated and what is lost where one model goes on with the answer of another.
+
+    python benchmarks/bench_continuation.py
+
+Every recording that the package ships is cut behind each of its characters, and gone on with in each way: by a server
+that is given the beginning, and by models that are told to go on and do it in ways of their own. `repeated` and `lost`
+are characters over all cuts; `clean` is the share of cuts at which the reader has the text once and whole. A preamble
+stays, and counts as neither. Where the text itself repeats its last words, nobody can tell that from a model that does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from streamtools import replay
+from streamtools.conversation.continuation import Continuation
+from streamtools.events import Text
+from streamtools.recording import shipped
+
+How = Literal["prefilled", "echoed", "instructed"]
+Way = Callable[[str, str], tuple[str, str]]
+"""Makes, of what was shown and of the rest, the second answer and the rest that it means."""
+
+PREAMBLE = "Sure, here is the rest: "
+
+
+def last(count: int) -> Way:
+    """Return the way of a model that repeats so many characters."""
+    return lambda shown, rest: (shown[-count:] + rest, rest)
+
+
+def means_it(count: int) -> Way:
+    """Return the way of a model whose true text says its last characters twice."""
+    return lambda shown, rest: (shown[-count:] + rest, shown[-count:] + rest)
+
+
+WAYS: dict[str, tuple[How, Way, bool]] = {
+    "prefill": ("prefilled", lambda shown, rest: (shown[len(shown.rstrip()) :] + rest, rest), True),
+    "prefill, sent once more": ("echoed", lambda shown, rest: (shown + rest, rest), True),
+    "goes on at once": ("instructed", lambda shown, rest: (rest, rest), True),
+    **{f"repeats the last {count}": ("instructed", last(count), True) for count in (4, 8, 16, 32, 64, 128)},
+    "begins anew": ("instructed", lambda shown, rest: (shown + rest, rest), True),
+    "a preamble": ("instructed", lambda shown, rest: (PREAMBLE + rest, rest), True),
+    "a preamble, and repeats": (
+        "instructed",
+        lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest),
+        True,
+    ),
+    **{f"means to repeat {count}": ("instructed", means_it(count), False) for count in (8, 32)},
+}
+"""For each: how it is made to go on, what it says, and whether nothing may be lost."""
+
+
+def go_on(how: How, shown: str, answer: str) -> str:
+    """Return what is shown of an answer."""
+    continuation = Continuation(shown, how)
+    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    return "".join(map(continuation.feed, pieces)) + continuation.close()
+
+
+def judge(new: str, rest: str) -> tuple[int, int]:
+    """Return how many characters are repeated before the rest, or are missing from it."""
+    if new.endswith(rest):
+        return len(new) - len(rest), 0
+    same = next((count for count in range(len(rest), 0, -1) if new.endswith(rest[-count:])), 0)
+    return len(new) - same, len(rest) - same
+
+
+async def texts() -> dict[str, str]:
+    """Return what a reader is shown of each recording."""
+    told = {name: await replay(path, speed=0) for name, path in shipped().items()}
+    return {name: "".join(event.text for event in events if isinstance(event, Text)) for name, events in told.items()}
+
+
+def main() -> None:
+    """Print the table; the exit status says whether something was lost that must not be."""
+    whole = [text for text in asyncio.run(texts()).values() if len(text) > 1]
+    step = 17 if "--smoke" in sys.argv else 1
+    print(f"{len(whole)} recordings, {sum(map(len, whole))} characters")
+    print(f"{'the second model':<26}{'cuts':>7}{'clean %':>9}{'repeated':>10}{'lost':>6}")
+    wrong = 0
+    for name, (how, way, strict) in WAYS.items():
+        cuts = clean = repeated = lost = 0
+        for text in whole:
+            for cut in range(1, len(text), step):
+                answer, rest = way(text[:cut], text[cut:])
+                again, missing = judge(go_on(how, text[:cut], answer).removeprefix(PREAMBLE), rest)
+                cuts, repeated, lost = cuts + 1, repeated + again, lost + missing
+                clean += not (again or missing)
+        print(f"{name:<26}{cuts:>7}{100 * clean / cuts:>9.1f}{repeated:>10}{lost:>6}")
+        wrong += lost if strict else 0
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

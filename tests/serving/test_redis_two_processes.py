@@ -1,0 +1,152 @@
+"""What the tests of `Runs` ask of one process, asked of two: runs are started in one, and found in the other.
+
+These are those tests themselves, in which `Runs` are two, each with connections of its own. What holds only where a run
+is driven is left out by its name, with the reason.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from types import ModuleType
+from typing import Any, Self
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
+from tests.serving import test_runs, test_runs_approval, test_runs_faults, test_runs_keeping, test_runs_resuming
+from tests.support.redis_server import RedisServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+
+MODULES = (test_runs, test_runs_approval, test_runs_keeping, test_runs_resuming, test_runs_faults)
+RAISES = "what a stream raises is raised by `wait()` where it is driven; elsewhere its events and its result tell of it"
+TIME = "how long runs are kept, and how many events, is up to the store, whose clock and bounds are the server's"
+BEGINS = "a run begins before `start` has returned from the server"
+ASYNCIO = "asyncio's own cancellation, and not that of this library, of a task which is one process's"
+COMES = "what it expects to be there once all tasks wait may still be on its way from the server"
+LEFT = "where its runs have been left, a process reads nothing of the server any more"
+LEFT_OUT = {
+    "test_two_readers": COMES,
+    "test_detaching_wakes_who_waits_there": COMES,
+    "test_code_around_a_stream_that_was_stopped": COMES,
+    "test_a_tool_may_stop_its_own_run": BEGINS,
+    "test_runs_are_started_between_entering_and_leaving": LEFT,
+    "test_an_exception_for_the_program": LEFT,
+    "test_a_response_that_the_run_owns": LEFT,
+    "test_the_app_is_cancelled": LEFT,
+    "test_a_run_that_does_not_let_go": LEFT,
+    "test_a_stream_that_cannot_be_entered": RAISES,
+    "test_a_fault_of_ones_own_is_found": RAISES,
+    "test_a_stream_that_was_entered_already": RAISES,
+    "test_a_source_that_raises": RAISES,
+    "test_a_fault_that_comes_with_the_leaving": RAISES,
+    "test_what_a_run_raises_ends_nothing_else": RAISES,
+    "test_the_result_of_any_iterator_while_it_goes_on": "a result is stored with the end of its run",
+    "test_expired_positions": TIME,
+    "test_ended_runs_are_kept_for_a_time": TIME,
+    "test_only_some_ended_runs_are_kept": TIME,
+    "test_the_conversation_of_another_owner": TIME,
+    "test_stop_before_the_run_has_begun": BEGINS,
+    "test_stop_at_each_event": BEGINS,
+    "test_those_who_read_the_past_let_others_have_their_turn": "how often a reader waits is another matter on Redis",
+    "test_tasks_that_are_cancelled_before_their_first_step": ASYNCIO,
+    "test_a_cancellation_that_nobody_sent": ASYNCIO,
+    "test_wait_for_takes_nothing": ASYNCIO,
+}
+
+
+class Two:
+    """Two processes over one store, which a test takes for the runs of one."""
+
+    url = ""
+
+    def __init__(self, log: object = None, **options: Any) -> None:
+        prefix = uuid4().hex
+        assert log is None or isinstance(log, MemoryEventLog)
+        self._here, self._there = (Runs(RedisStore(self.url, prefix=prefix, lease=2.0), **options) for _ in range(2))
+        self._stack = AsyncExitStack()
+        self._found: dict[tuple[str, str], Run] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._there)
+        await self._stack.enter_async_context(self._here)
+        return self
+
+    async def __aexit__(self, *of_error: Any) -> None:
+        await self._stack.__aexit__(*of_error)
+
+    @property
+    def running(self) -> int:
+        """How many runs go on."""
+        return self._here.running
+
+    async def start(self, stream: Any, *, owner: str, **options: Any) -> Run:
+        """Start a run here, and find it there."""
+        run = await self._here.start(stream, owner=owner, **options)
+        return await self.find(run.id, owner=owner)
+
+    async def find(self, run_id: str, *, owner: str) -> Run:
+        """Find a run there; the same object each time, as tests expect."""
+        found = await self._there.find(run_id, owner=owner)
+        return self._found.setdefault((owner, run_id), found)
+
+    async def latest(self, conversation: str, *, owner: str) -> Run | None:
+        """Find the last run of a conversation there."""
+        found = await self._there.latest(conversation, owner=owner)
+        return None if found is None else self._found.setdefault((owner, found.id), found)
+
+    async def aclose(self) -> None:
+        """Close both."""
+        await self._here.aclose()
+        await self._there.aclose()
+
+
+def _cases() -> Iterator[Any]:
+    for module in MODULES:
+        for name, function in vars(module).items():
+            if (
+                name.startswith("test_")
+                and name not in LEFT_OUT
+                and inspect.iscoroutinefunction(function)
+                and function.__module__ == module.__name__
+            ):
+                rows: list[tuple[str, Any]] = [(name, {})]
+                for mark in getattr(function, "pytestmark", []):
+                    if mark.name == "parametrize":
+                        argument, values = mark.args
+                        plain = [getattr(value, "values", (value,))[0] for value in values]
+                        rows = [(f"{name}-{at}", {argument: value}) for at, value in enumerate(plain)]
+                        rows = rows[:1] if module is test_runs_resuming else rows  # the others are other recordings
+                for id, given in rows:
+                    yield pytest.param(module, function, given, id=id)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """One server for all of these tests; each has keys of its own."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize(("module", "function", "given"), [*_cases()])
+async def test_of_two(
+    module: ModuleType,
+    function: Callable[..., Any],
+    given: dict[str, Any],
+    server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found, read and stopped in another process than where it runs, a run does what one of this process does."""
+    monkeypatch.setattr(Two, "url", server.url)
+    monkeypatch.setattr(module, "Runs", Two)
+    with anyio.fail_after(60):
+        await function(**given)
+
+
+def test_what_is_left_out_is_there() -> None:
+    """Each by the name of a test."""
+    assert {name for name in LEFT_OUT if not any(hasattr(module, name) for module in MODULES)} == set()
