@@ -39,9 +39,7 @@ def parse(
     'now'
     """
     if not isinstance(deltas, Iterable) or isinstance(deltas, bytes | bytearray | memoryview):
-        raise TypeError(
-            f"a text, or an iterable of its deltas, was expected, and not {type(deltas).__name__}: {NO_TEXT}"
-        )
+        raise TypeError(f"a text is a str, or an iterable of deltas, and not {type(deltas).__name__}: {NO_TEXT}")
     parser = Parser(dialects, tools, **options)
     events: list[UIEvent] = []
     for delta in [deltas] if isinstance(deltas, str) else deltas:

@@ -299,12 +299,10 @@ def _say_silence(error: Exception, events: list[SourceEvent]) -> list[SourceEven
     seconds = getattr(error, "seconds", None) or extensions.get("timeout", {}).get("read")
     for_ = f"for {seconds:g} s" if isinstance(seconds, int | float) else "for too long"
     text = f"nothing came from the provider {for_}: `timeout`, of the HTTP client or of the model, is how long to wait"
-    return [
-        msgspec.structs.replace(each, message=text)
-        if type(each) is SourceError and each.cause == name_of(error)
-        else each
-        for each in events
-    ]
+    end = events[-1] if events else None
+    if type(end) is SourceError and end.cause == name_of(error):
+        events[-1] = msgspec.structs.replace(end, message=text)
+    return events
 
 
 # Streams that need no decoding: text that comes as strings, and source events that somebody else has made.

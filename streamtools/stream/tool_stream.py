@@ -28,7 +28,7 @@ from streamtools.stream.driver import EventSource, close, read_into
 from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.judging import Judging, TextJudge
-from streamtools.stream.options import check_options
+from streamtools.stream.options import StreamOptions, check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
 from streamtools.tools import Runner, ToolRegistry

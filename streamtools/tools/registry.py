@@ -271,8 +271,8 @@ class ToolRegistry:
 
 _DEFINITION = (
     "a dict of `tools` names functions, and this is a definition for a provider: it says nothing of what to run. "
-    "Write `tool(function, name=…, parameters=SCHEMA)`, with client=True for a tool that the front end runs; definitions "
-    "alone go to `Parser` and `parse`"
+    "Write `tool(function, name=…, parameters=SCHEMA)`, with client=True for a tool that the front end runs; "
+    "definitions alone go to `Parser` and `parse`"
 )
 
 

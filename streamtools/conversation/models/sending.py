@@ -61,10 +61,11 @@ class Timeouts:
             return given
         if given is None or (isinstance(given, int | float) and not isinstance(given, bool)):
             seconds = math.inf if given is None else given
-            return cls(seconds, seconds, seconds)
+            return cls(connect=seconds, first_byte=seconds, between_bytes=seconds)
         if hasattr(given, "connect") and hasattr(given, "read"):  # of httpx and httpx2
             read = math.inf if given.read is None else given.read
-            return cls(math.inf if given.connect is None else given.connect, read, read)
+            connect = math.inf if given.connect is None else given.connect
+            return cls(connect=connect, first_byte=read, between_bytes=read)
         raise TypeError(f"timeout is a Timeouts, a number of seconds, or None, not {given!r}")
 
     def __post_init__(self) -> None:

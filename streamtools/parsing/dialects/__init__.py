@@ -183,7 +183,7 @@ def _nearest(given: object) -> str:
         return "; dialects are ids and `Dialect` objects"
     part = [f"'{each}'" for each in DIALECTS if given and given.lower() in each]
     like = f"; did you mean {' or '.join(part[:3])}?" if part else did_you_mean(given, DIALECTS)
-    return like or "; `streamtools.parsing.DIALECTS` has all by their ids, and docs/dialects.md what they look like"
+    return like or f"; there are {', '.join(DIALECTS)}"
 
 
 def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
@@ -200,7 +200,7 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
         if not isinstance(dialect, Dialect):
             if each == "auto":
                 raise ValueError("'auto' stands for a set of dialects, and alone: dialects=\"auto\"")
-            raise ValueError(f"there is no dialect {each!r}{_nearest(each)}")
+            raise ValueError(f"no dialect {each!r}{_nearest(each)}")
         if any(dialect.id == other.id for other in chosen):
             raise ValueError(f"two dialects have the id {dialect.id!r}")
         chosen.append(dialect)
