@@ -100,7 +100,8 @@ def recording(request: pytest.FixtureRequest, recording_options: dict[str, Any])
 def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iterator[RecordingFixture]:
     """Give a test its recording, and keep what was recorded when it is over."""
     from streamtools.recording import Playback
-    from streamtools.testing.fixture import RecordingFixture, blocked
+    from streamtools.testing.fixture import RecordingFixture
+    from streamtools.testing.network import blocked
 
     item: pytest.Item = request.node
     fresh = item.config.stash.setdefault(_FRESH, set())

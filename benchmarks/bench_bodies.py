@@ -80,6 +80,13 @@ def _blocks(at: int) -> dict[str, Any]:
     return _pair({"role": "assistant", "content": [used]}, {"role": "user", "content": [result]}, at)
 
 
+def _arguments(at: int) -> dict[str, Any]:
+    arguments = json.dumps({"a": [[]] * 45_000})
+    call = {"id": f"c{at // 2}", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return _pair(asks, {"role": "tool", "tool_call_id": f"c{at // 2}", "content": "r"}, at)
+
+
 FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "one text": lambda at: {"role": "user", "content": "é" * 20_000},
     "texts of escapes": lambda at: {"role": "user", "content": '"\\\n' * 5_000},
@@ -89,6 +96,7 @@ FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "calls and results": _calls,
     "a turn of many calls": _many_calls,
     "items of Responses": _items,
+    "arguments of many values": _arguments,
     "blocks of Anthropic": _blocks,
 }
 

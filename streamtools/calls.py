@@ -82,12 +82,18 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     def fingerprint(self) -> str:
         """Return a text that is equal for two calls exactly when their names and arguments are; 1.0 is 1."""
-        return json.dumps([self.name, _one_number(self.arguments)], sort_keys=True, separators=(",", ":"))
+        written = _canonical([self.name, self.arguments])
+        if ".0" in written or "e+" in written:  # it may hold a whole number that is written as a fraction
+            written = _canonical([self.name, _one_number(self.arguments)])
+        return written
 
     @property
     def digest(self) -> str:
         """A digest of the name and the arguments: SHA-256, in hexadecimal."""
         return hashlib.sha256(self.fingerprint().encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def _one_number(value: Any) -> Any:

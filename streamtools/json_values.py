@@ -124,9 +124,25 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
 
     Raw control characters inside strings are read as themselves and reported as `repaired`, unless `strict`.
     """
-    plain = _decode_plain(text, limits)
-    if plain is not None:
-        return Decoded(plain, False)
+    # msgspec reads a short text, unless it holds what that lets pass and we do not. Those are numbers, which are no
+    # longer than the text, levels, which are no more than its brackets or half of its characters, and keys that stand
+    # twice: a text has a colon for each member, and of members with one key one is left, so that the text of what was
+    # read has fewer; but for an escape, no colon is in one text and not in the other.
+    length, most = len(text), limits.depth
+    flat = length <= 2 * most or text.count("{") + text.count("[") <= most
+    if flat and length <= limits.digits and "\\u003" not in text:  # escapes of a colon begin so
+        try:
+            value = _msgspec_decode(text)
+            if type(value) is dict and text.count(":") == _msgspec_encode(value).count(b":"):
+                return Decoded(value, False)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass  # what is wrong with it is told below
+    return _decode_strictly(text, strict, limits)
+
+
+def _decode_strictly(text: str, strict: bool, limits: Limits) -> Decoded:
+    if len(text) > limits.values and count_values(text.encode(errors="surrogatepass")) > limits.values:
+        raise Rejected(Code.TOO_LARGE, f"the JSON has more than {limits.values} values")
     repaired = False
     try:
         try:
@@ -145,26 +161,6 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
     if not is_utf8(text) or (_HALF_PAIR.search(text) and not is_utf8(json.dumps(value, ensure_ascii=False))):
         raise Rejected(Code.LONE_SURROGATE, "a string holds half of a surrogate pair")
     return Decoded(value, repaired)
-
-
-def _decode_plain(text: str, limits: Limits) -> dict[str, Any] | None:
-    """Return the object that a short text is; None if that may hold anything that msgspec lets pass and we do not.
-
-    Those are numbers, which are no longer than the text, levels, which are no more than its brackets or half of its
-    characters, and keys that stand twice: a text has a colon for each member, and of members with one key one is left,
-    so that the text of what was read has fewer; but for an escape, no colon is in one text and not in the other.
-    """
-    length = len(text)
-    if length > limits.digits or "\\u003" in text:  # escapes of a colon begin so
-        return None
-    if length > 2 * limits.depth and text.count("{") + text.count("[") > limits.depth:
-        return None
-    try:
-        value = _msgspec_decode(text)
-        same = text.count(":") == _msgspec_encode(value).count(b":")
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    return value if same and type(value) is dict else None
 
 
 @lru_cache(maxsize=16)

@@ -17,6 +17,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Nesting of JSON."""
     digits: int = 300
     """Digits of one JSON number."""
+    values: int = 100_000
+    """Values of one JSON text, which is read in one go."""
     calls: int = 32
     """Calls in one turn."""
     frame: int = 16 * 1024 * 1024

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from streamtools import ToolStream
 from streamtools.events import UIEvent
@@ -30,6 +31,9 @@ settings.register_profile("quick", max_examples=20, derandomize=True, deadline=N
 settings.register_profile("deep", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
 settings.register_profile("laws", max_examples=2000, deadline=None, suppress_health_check=_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# Hypothesis draws now and then a constant of the modules that are loaded: other ones, when other tests ran before.
+providers._get_local_constants = lambda: providers._local_constants
 
 if sys.dont_write_bytecode:  # as in many containers: each worker, and each command of a test, would compile everything
     sys.dont_write_bytecode = False

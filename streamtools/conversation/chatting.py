@@ -315,7 +315,7 @@ class Chat(ToolStream):
         self._sent += len(steps)
         if not goes_on:
             self._wish = ToolChoice()
-        self._hand_out((FollowUp(messages, seq=machine.number()),))
+        self._hand_out((machine.clean(FollowUp(messages, seq=machine.number())),))
         if self._fallback is not None:
             self._answer_at = len(self.result.text)
         return self._next_answer()

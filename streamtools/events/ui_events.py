@@ -82,6 +82,19 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     own: dict[str, Any] | None = None
 
 
+class KeptReasoning(Reasoning, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
+    """What ends a block of reasoning where rules read it: what the provider has put beside it stays in the process."""
+
+    @property
+    def written(self) -> Reasoning | None:
+        """What the provider has sent, for the history; in this process alone."""
+        return self.__dict__.get("written")
+
+    def keep(self, written: Reasoning) -> None:
+        """Keep what the provider has sent."""
+        self.__dict__["written"] = written
+
+
 class Partial(Event, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
     """The value that was asked for by `output` has grown: `value` is what was added at `path`.
 
@@ -212,8 +225,11 @@ class Warning(Event, frozen=True, gc=False, tag="warning"):
     seq: int = 0
 
 
-class FollowUp(Event, frozen=True, gc=False, tag="follow-up"):
-    """The messages that go to the model next; front ends are not sent them unless somebody says so."""
+class FollowUp(Kept, frozen=True, gc=True, tag="follow-up"):
+    """The messages that go to the model next; front ends are not sent them unless somebody says so.
+
+    Where rules have taken something out of them, `written` are those that the model gets.
+    """
 
     type: ClassVar[Literal["follow-up"]] = "follow-up"
     messages: list[dict[str, Any]]
@@ -268,7 +284,8 @@ class Matched(Kept, frozen=True, gc=True, tag="matched", repr_omit_defaults=True
     """One of the `text_rules` has found something, and has taken it out of the text.
 
     `position` counts the characters of the turn's text as the model wrote it, and `length` those of the match; what is
-    shown in its place follows, of `shown` characters. `fields` are what the rule tells of it.
+    shown in its place follows, of `shown` characters. `fields` are what the rule tells of it. With
+    `where="reasoning"`, all of this is about what the model thinks.
     """
 
     type: ClassVar[Literal["matched"]] = "matched"
@@ -279,6 +296,7 @@ class Matched(Kept, frozen=True, gc=True, tag="matched", repr_omit_defaults=True
     shown: int = 0
     fields: dict[str, Any] | None = None
     seq: int = 0
+    where: Literal["text", "reasoning"] = "text"
 
     @property
     def match(self) -> str | None:

@@ -27,6 +27,7 @@ from streamtools.events import (
     Text,
     UIEvent,
 )
+from streamtools.gateway.forced_calls import CallAlone
 from streamtools.gateway.plan import WRITTEN
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.completion_chunks import OpenAIEncoder
@@ -45,8 +46,8 @@ class Answer:
     """One answer: `feed` and `close` return bytes for the client, through the encoder that `begin` makes at the first.
 
     `most` is how many calls the client wants at most; None is no bound. With `names_native`, no id of a native call may
-    look like that of one in text; calls are then sent at the end. `again` says of the malformed calls of an
-    answer whether the model is asked once more, and then the answer goes on with what it says.
+    look like that of one in text; calls are then sent at the end. `alone` reads a call without a marker. `again` says
+    of the malformed calls of an answer whether the model is asked once more, and then the answer goes on with that.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Answer:
         malformed_as_text: bool = False,
         names_native: bool = False,
         watch: Watch | None = None,
+        alone: CallAlone | None = None,
         again: Callable[[list[Error]], bool] | None = None,
     ) -> None:
         self._make = machine
@@ -73,6 +75,7 @@ class Answer:
         self._as_text = malformed_as_text
         self._names_native = names_native
         self._watch = watch
+        self._alone = alone
         self._again = again
         self._seen: dict[str, None] = {}  # calls that the client is sent
         self._begun: set[str] = set()  # those whose name it knows
@@ -83,6 +86,8 @@ class Answer:
 
     def feed(self, events: Iterable[SourceEvent]) -> bytes:
         """Return what the client is sent for events of the upstream."""
+        if self._alone is not None:
+            events = self._alone.read(events)
         feed = self._machine.feed
         made: list[UIEvent] = []
         for event in events:
@@ -104,6 +109,7 @@ class Answer:
     def ask_again(self) -> None:
         """Go on with another answer, of which nothing counts but its calls."""
         self._machine = self._make()
+        self._machine.reserve(self._good)
         self._retried = True
         self._before, self._malformed = self._malformed, []
 

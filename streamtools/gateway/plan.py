@@ -7,7 +7,7 @@ at its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
@@ -41,6 +41,8 @@ class Plan(NamedTuple):
     """Those that are read."""
     taught: Dialect | None
     """The one that is taught, and in which the history is written; None: the upstream is sent the tools."""
+    alone: bool = False
+    """Whether the answer is to be a call as JSON alone, to which the upstream keeps its model."""
 
     @property
     def native(self) -> bool | None:
@@ -68,10 +70,14 @@ def teaching(dialects: Dialects) -> Plan:
     return Plan(chosen, chosen[0])
 
 
+def calls_in(history: Iterable[Message]) -> Iterator[ToolCall]:
+    """Yield the calls of a history."""
+    return (call for each in history if isinstance(each, Assistant) for call in each.calls)
+
+
 def _holds_native(history: Iterable[Message]) -> bool:
     """Return whether the upstream has made native calls before: their ids are not ours."""
-    calls: Iterable[ToolCall] = (call for each in history if isinstance(each, Assistant) for call in each.calls)
-    return any(WRITTEN not in call.id for call in calls)
+    return any(WRITTEN not in call.id for call in calls_in(history))
 
 
 def history_for(asked: Asked, plan: Plan, examples: bool | Sequence[Example]) -> list[Message]:
@@ -104,22 +110,29 @@ def _teach(history: list[Message], asked: Asked, dialect: Dialect, examples: boo
     tools = as_tools(asked.tools)
     first = history[0] if history else None
     base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
-    given = () if isinstance(examples, bool) else examples
+    names = {tool.name for tool in tools}
+    given = () if isinstance(examples, bool) else [each for each in examples if each.name in names]
     shown = read_messages(few_shot(dialect, tools, given)) if examples else []
     return [System(augment_system_prompt(base, tools, dialect)), *shown, *rest]
 
 
-def wish_of(asked: Asked) -> str:
+def wish_of(asked: Asked, plan: Plan) -> str:
     """Return what a model that is taught in text is told of this one answer; "" if there is nothing to be told."""
     if not asked.tools or asked.choice.mode == "none":
         return ""
     told = []
     if asked.allowed is not None:
         told.append(f"Of the tools, use none but these in your answer: {', '.join(asked.allowed)}.")
+    several = "an array of JSON objects" if asked.parallel and not asked.choice.name else "a JSON object"
+    form = (
+        f'as {several} with "name" and "arguments", and nothing else'
+        if plan.alone
+        else "in the form that you were told"
+    )
     if asked.choice.mode == "tool":
-        told.append(f"Your answer has to be a call of the tool {asked.choice.name}, in the form that you were told.")
+        told.append(f"Your answer has to be a call of the tool {asked.choice.name}, {form}.")
     elif asked.choice.mode == "required":
-        told.append("Your answer has to call a tool, in the form that you were told.")
+        told.append(f"Your answer has to call a tool, {form}.")
     if not asked.parallel:
         told.append("Make one call at most.")
     return " ".join(told)

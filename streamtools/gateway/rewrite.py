@@ -29,17 +29,15 @@ from streamtools.events import Error, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
 from streamtools.gateway.answer import Answer, Watch
 from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
+from streamtools.gateway.client_encoders import encoder_for
 from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
-from streamtools.gateway.plan import WRITTEN, Mode, make_plan, teaching
+from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
+from streamtools.gateway.plan import WRITTEN, Mode, calls_in, make_plan, teaching
 from streamtools.gateway.template_route import NO_TEMPLATE, Template, say_once, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest, write_request
-from streamtools.history.messages import fit
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.outputs.completion_chunks import OpenAIEncoder
-from streamtools.outputs.encoder import DONE, EVENT_STREAM, EVENT_STREAM_HEADERS, Encoder
-from streamtools.outputs.message_events import AnthropicEncoder
-from streamtools.outputs.response_events import ResponsesEncoder
+from streamtools.outputs.encoder import DONE, EVENT_STREAM, EVENT_STREAM_HEADERS
 from streamtools.outputs.whole_answers import write_fault, write_whole
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import Options
@@ -129,8 +127,9 @@ class Exchange:
         self._preparing = self._in_reasoning = False
         speaks = "ollama" if rewrite.upstream == "ollama" else "openai"
         try:
-            self._asked = read_request(client, body)
-            self._plan = make_plan(rewrite.mode, rewrite.dialects, self._asked, host)
+            asked = read_request(client, body)
+            plan = make_plan(rewrite.mode, rewrite.dialects, asked, host)
+            self._asked, self._plan = keep_to_call(asked, plan, rewrite.upstream)
             as_it_came = client == speaks and not (self._plan.dialects or self._plan.taught or rewrite.text_rules)
             if as_it_came:
                 self._untouched = True
@@ -210,7 +209,7 @@ class Exchange:
         if self._left < 0:
             cause = "too_large"
         if self._failed and self.head is None and not self._tries:
-            return self._refuse()
+            return self._ask_freely() if self._plan.alone and self._status in REFUSES else self._refuse()
         if self._failed:
             sent = self._send([read_fault(None).event()])  # when the model was asked again: what it said before counts
         elif self._whole:
@@ -268,6 +267,14 @@ class Exchange:
         self._template = None
         say_once(self._rewrite.told, self._rewrite.upstream, why)
 
+    def _ask_freely(self) -> bytes:
+        """Ask without the form of a call, which the upstream cannot write by; return that there is nothing to send."""
+        self._asked, self._plan = ask_freely(self._asked, self._plan, self._rewrite.told)
+        self._held.clear()
+        self.request = self._write()
+        self._answers = {0: self._make_answer(0)}
+        return b""
+
     def _ask_again(self, malformed: list[Error]) -> bool:
         """Have the model write malformed calls anew, unless it has been asked often enough; return whether it is."""
         if self._tries >= self._rewrite.ask_again:
@@ -308,14 +315,20 @@ class Exchange:
             **rewrite.parsing,
         }
 
+        known: dict[str, Any] = {"new_id": rewrite.new_answer_id, "now": rewrite.now}
+
         def machine() -> StreamMachine:
-            return StreamMachine(
+            made = StreamMachine(
                 dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
             )
+            made.reserve(calls_in(asked.history))
+            return made
 
         return Answer(
             machine,
-            lambda: self._make_encoder(index, call_deltas=plan.native is not None and not again),
+            lambda: encoder_for(
+                asked, self._identity, index=index, call_deltas=plan.native is not None and not again, **known
+            ),
             dialects=plan.dialects,
             most=most,
             neutralised=self._neutralised,
@@ -323,22 +336,9 @@ class Exchange:
             malformed_as_text=rewrite.on_malformed == "text",
             names_native=plan.native is None,
             watch=self._watch,
+            alone=CallAlone(plan.dialects) if plan.alone else None,
             again=self._ask_again if again else None,
         )
-
-    def _make_encoder(self, index: int, *, call_deltas: bool) -> Encoder:
-        id, model = self._identity
-        id = id or (self._rewrite.new_answer_id() if self._rewrite.new_answer_id else None)
-        asked = self._asked
-        custom = frozenset(each.name for each in asked.tools if each.custom)
-        known: dict[str, Any] = {"model": model or asked.model, "custom": custom, "call_deltas": call_deltas}
-        created = self._rewrite.now() if self._rewrite.now else None
-        if asked.client == "anthropic":
-            return AnthropicEncoder(**known, id=id and f"msg_{fit(id)}")
-        if asked.client == "responses":
-            return ResponsesEncoder(**known, id=id and fit(id), created=created, request=asked.body)
-        include_usage = not index and (asked.include_usage or not asked.streamed)
-        return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage, index=index)
 
     def _new_id(self) -> str:
         begin = "toolu_" if self.client == "anthropic" else "call_"

@@ -59,6 +59,7 @@ PASSED = ("/v1/embeddings", "/v1/completions", "/v1/audio/speech", "/v1/audio/tr
 _FORMS = PASSED[-2:]  # which take files
 _ASKED: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
 _COUNT = "/v1/messages/count_tokens"
+_KEPT = ("/v1/responses/", "/v1/conversations")
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!\.{{1,2}}\Z).+")  # dots alone lead elsewhere
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
@@ -213,6 +214,9 @@ class _Gateway:
             name = path.removeprefix(_MODELS).removeprefix("/")
             endpoint = f"models/{quote(name, safe='')}" if name else "models"
             await self._answer("models", form, request, partial(self._pass, endpoint), send)
+        elif path.startswith(_KEPT):
+            told = "nothing is kept between requests: send the items of the conversation in `input`, each time"
+            await _refuse(form, 400, told)(scope, receive, send)
         else:
             told = f"the gateway has no {method} {path[:100]}; what it has is in its documentation"
             await _refuse(form, 404, told)(scope, receive, send)

@@ -37,7 +37,9 @@ Body = dict[str, Any]
 
 _OF_TEMPLATE = ("messages", "tools", "tool_choice", "parallel_tool_calls")
 _TO_TEMPLATE = ("messages", "tools", "chat_template_kwargs", "reasoning_effort")
-_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<end_of_turn>", "<|END_OF_TURN_TOKEN|>")
+_IM, _EOT, _END = ("<|im_end|>",), ("<|eot_id|>", "<|eom_id|>"), ("<|end|>",)
+_ENDS = (_IM, _EOT, _END, ("<|endoftext|>",), ("<end_of_turn>",), ("<|END_OF_TURN_TOKEN|>",))
+"""Tokens with which templates end a turn, those of one template together."""
 _STOPS = {"limit": "length"}
 
 
@@ -67,9 +69,14 @@ class Template(NamedTuple):
         body = msgspec.json.decode(chat)
         model = body.get("model", "")
         rest = {name: each for name, each in body.items() if name not in (*_OF_TEMPLATE, "chat_template_kwargs")}
-        ends = [part for each in dialects for tag in each.tags if tag.ends_turn for part in tag.parts]
+        known = [part for each in dialects for tag in each.tags if tag.ends_turn for part in tag.parts]
         stop = body.get("stop") or []
-        stops = [*([stop] if isinstance(stop, str) else stop), *dict.fromkeys(each for each in (*ends, *_ENDS))]
+
+        def stops(text: str) -> list[str]:
+            ends = [each for each in _ENDS if any(end in text for end in each)] or _ENDS
+            own = dict.fromkeys((*known, *(end for each in ends for end in each)))
+            return [*([stop] if isinstance(stop, str) else stop), *own]
+
         found = value if isinstance(value, dict) else {}
         if self.name == "llama.cpp":
             prompt = found.get("prompt")
@@ -78,18 +85,18 @@ class Template(NamedTuple):
             limit = rest.pop("max_completion_tokens", None) or rest.pop("max_tokens", None)
             told_length = {} if limit is None else {"n_predict": limit}
             kept = {"preserved_tokens": _markers(dialects), "cache_prompt": True}
-            made = {**rest, **told_length, **kept, "prompt": prompt, "stop": stops}
+            made = {**rest, **told_length, **kept, "prompt": prompt, "stop": stops(prompt)}
             return UpstreamRequest("completion", to_json(made)), _thinks(prompt, model)
         tokens, texts = found.get("tokens"), found.get("token_strs")
         if not isinstance(tokens, list) or not tokens:
             return None
-        end = "".join(each for each in texts[-16:] if isinstance(each, str)) if isinstance(texts, list) else ""
+        text = "".join(each for each in texts if isinstance(each, str)) if isinstance(texts, list) else ""
         raw = {"skip_special_tokens": False, "spaces_between_special_tokens": False, "add_special_tokens": False}
         limit = rest.pop("max_completion_tokens", None) or rest.get("max_tokens")
         if limit is not None:  # completions have one of their own, of 16
             rest["max_tokens"] = limit
-        made = {**rest, **raw, "prompt": tokens, "stop": stops}
-        return UpstreamRequest("completions", to_json(made)), _thinks(end.replace("Ċ", "\n"), model)
+        made = {**rest, **raw, "prompt": tokens, "stop": stops(text)}
+        return UpstreamRequest("completions", to_json(made)), _thinks(text[-256:].replace("Ċ", "\n"), model)
 
     def adapter(self, limits: Limits) -> FrameAdapter:
         """Return what reads a streamed answer."""

@@ -43,7 +43,7 @@ def write_request(
     form: Literal["openai", "ollama"] = "ollama" if upstream == "ollama" else "openai"
     body["messages"] = write_messages(history, form, dialects=plan.dialects, provider=Origin(form, host))
     if plan.taught is not None:
-        add_wish(body["messages"], wish_of(asked))
+        add_wish(body["messages"], wish_of(asked, plan))
     body["messages"] += more
     if plan.taught is None:
         body |= neutralise_all(_tools(asked), plan.dialects, "description") if plan.dialects else _tools(asked)

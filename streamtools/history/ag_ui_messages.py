@@ -65,7 +65,7 @@ def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
     for call in calls if isinstance(calls, list | tuple) else ():
         id = given(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
-            reader.call(said, read_call(call, id, id, signature=_protected(call, said).get("signature")))
+            reader.call(said, read_call(call, id, id, reader.room, signature=_protected(call, said).get("signature")))
 
 
 def _protected(message: Mapping[str, Any], said: Draft) -> Mapping[str, Any]:

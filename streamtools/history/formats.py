@@ -122,7 +122,7 @@ def _read_result(part: Any, reader: Reader) -> bool:
 
 
 def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
-    said = Draft(reader.place, client=reader.client)
+    said = Draft(reader.place, reader.room, client=reader.client)
     content = message.get("content")
     if responses.is_message(message):
         responses.read_message(message, said)

@@ -20,7 +20,8 @@ import msgspec
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.messages import fit
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
-from streamtools.json_values import compact
+from streamtools.json_values import compact, count_values
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise, neutralise_all
 
@@ -211,7 +212,9 @@ def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:
     text = result.text
     if not result.neutralise:
         return text
-    if "\\" in text:  # structure may be hidden in escapes of JSON, which then goes without those that are not needed
+    if "\\" in text and count_values(text.encode(errors="surrogatepass")) > DEFAULT_LIMITS.values:
+        text = text.replace("\\u", "\\\u2060u")  # too many to be read, so that its escapes say nothing
+    elif "\\" in text:  # structure may be hidden in escapes of JSON, which then goes without those that are not needed
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(text)
             neutralised = neutralise(compact(neutralise_all(value, dialects)), dialects)

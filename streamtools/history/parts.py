@@ -211,15 +211,20 @@ SEND_AGAIN = "; send the call again"
 """What a model is told of its malformed call, behind what is wrong with it."""
 
 
+LOOKED_AT = 16 * 1024
+"""Characters of a malformed call that are read again, to say what is wrong with it."""
+
+
 def fault_of(call: ToolCall) -> str | None:
     """Return what is wrong with a call of a history that is none, for the model that wrote it; None for one that is.
 
-    Such a native call has no arguments; what stood in their place is its `raw`.
+    Such a native call has no arguments; what stood in their place is its `raw`. Of a long one only that is said.
     """
     if call.dialect != NATIVE or not call.raw:
         return None
-    try:
-        read_arguments(call.raw)
-    except Rejected as fault:
-        return fault.message + SEND_AGAIN
+    if len(call.raw) <= LOOKED_AT:
+        try:
+            read_arguments(call.raw)
+        except Rejected as fault:
+            return fault.message + SEND_AGAIN
     return "the call cannot be read" + SEND_AGAIN

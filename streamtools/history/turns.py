@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
+from streamtools.errors import Code
 from streamtools.history.content import given, of_client, read_content, text_in
 from streamtools.history.messages import fit
 from streamtools.history.parts import (
@@ -26,8 +27,37 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.json_values import Rejected, compact, fits, writable
+from streamtools.json_values import Rejected, compact, count_values, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
+
+_SHORT = 256  # characters of a text whose values are counted with those in its strings
+
+
+class Room:
+    """How many values the arguments of all calls may hold where they are JSON in a text.
+
+    They are read in one go each, in which nobody else has the interpreter, and all of them are there at the end.
+    """
+
+    def __init__(self) -> None:
+        self._left = DEFAULT_LIMITS.values
+
+    def take(self, call: Mapping[str, Any]) -> None:
+        """Make room for the arguments of a call. Raises `Rejected` if there is not so much."""
+        inner = call.get("function")
+        for place in (call, inner) if isinstance(inner, Mapping) else (call,):
+            for key in ARGUMENT_FIELDS:
+                text = place.get(key)
+                if isinstance(text, str):
+                    self._take(text)
+
+    def _take(self, text: str) -> None:
+        count = text.count(",") + text.count("[") + text.count("{")
+        if len(text) > _SHORT:
+            count = count_values(text.encode(errors="surrogatepass"))
+        if count > self._left:
+            raise Rejected(Code.TOO_LARGE, f"the calls hold more than {DEFAULT_LIMITS.values} values")
+        self._left -= count
 
 
 class Reader:
@@ -42,6 +72,7 @@ class Reader:
         self.place = 0  # which message is being read
         self.items: Draft | None = None  # the last turn of the assistant's, if the next item goes on with it
         self.client = client
+        self.room = Room()
         self._system = system
         self._history: list[Message] = []
         self._results: list[CallResult] = []  # those of the last message
@@ -103,10 +134,10 @@ class Reader:
         if self.items is None:
             history = self.close()
             last = history[-1] if history and not anew else None
-            self.items = Draft(self.place, client=self.client)
+            self.items = Draft(self.place, self.room, client=self.client)
             if isinstance(last, Assistant):
                 history.pop()
-                self.items = Draft(self.place, list(last.parts), last.in_text, client=self.client)
+                self.items = Draft(self.place, self.room, list(last.parts), last.in_text, client=self.client)
             else:
                 self._ask(len(history))
         self.items.format = format or self.items.format
@@ -191,6 +222,7 @@ class Draft:
     """A turn of the assistant's while its message is read, which is the one at this `place`."""
 
     place: int
+    room: Room
     parts: list[Part] = field(default_factory=list)
     in_text: tuple[ToolCall, ...] = ()
     format: str | None = None
@@ -232,7 +264,7 @@ class Draft:
         if isinstance(call, Mapping):
             made = f"call_{self.place}_{self.count}"
             self.count += 1
-            self.parts.append(read_call(call, id, made, self.keep(own), signature))
+            self.parts.append(read_call(call, id, made, self.room, self.keep(own), signature))
 
     def is_of(self, format: str) -> bool:
         """Return whether the turn is of a provider of this format, which it becomes if nothing has shown of which."""
@@ -260,14 +292,21 @@ def keep(format: str | None, own: Mapping[str, Any] | None) -> ProviderItem | No
 
 
 def read_call(
-    call: Mapping[str, Any], id: object, made: str, own: ProviderItem | None = None, signature: object = None
+    call: Mapping[str, Any],
+    id: object,
+    made: str,
+    room: Room,
+    own: ProviderItem | None = None,
+    signature: object = None,
 ) -> ToolCall:
     """Return a call as the history holds it; its id is `made` if it has none.
 
-    One that is malformed has no arguments, and as `raw` what was written in their place.
+    One that is malformed, or for which there is no `room`, has no arguments, and as `raw` what was written in their
+    place.
     """
     raw = ""
     try:
+        room.take(call)
         read = read_envelope(call)
         name, arguments = read.name, read.arguments
         if not fits(arguments, DEFAULT_LIMITS.depth):  # as they would be in a text

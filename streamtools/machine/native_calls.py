@@ -20,7 +20,7 @@ from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
 from streamtools.json_values import Rejected, compact
-from streamtools.parsing.call_life import OpenCall, Output
+from streamtools.parsing.call_life import CallDraft, Output
 from streamtools.parsing.policies import Options
 
 _FAULTS = {
@@ -50,7 +50,7 @@ class NativeCalls:
         self.output = Output(options, number)
         self.adopted: set[str] = set()  # ids of calls of the run that stood in a text
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
-        self.open: dict[str, OpenCall] = {}
+        self.open: dict[str, CallDraft] = {}
         """The calls that are being written, by the adapter's key. A caller may add a piece of the arguments to `pieces`
         by itself, as `add` does, while it fits into `room`.
         """
@@ -189,7 +189,7 @@ class NativeCalls:
 
     # One call.
 
-    def _begin(self, key: str, provider_id: str | None) -> OpenCall:
+    def _begin(self, key: str, provider_id: str | None) -> CallDraft:
         limits = self._options.limits
         self.open[key] = call = self.output.begin_call(0, self._make_id(provider_id), provider_id)
         call.room = limits.call
@@ -210,7 +210,7 @@ class NativeCalls:
         self._ids[provider_id] = times or 1
         return made
 
-    def _name(self, call: OpenCall, name: str) -> None:
+    def _name(self, call: CallDraft, name: str) -> None:
         if call.name is None:
             call.name = name
             if name.strip() and call.dropped is None:
@@ -220,7 +220,7 @@ class NativeCalls:
         elif call.name != name:
             call.fault = call.fault or Rejected(Code.CONFLICTING_FIELDS, "the call holds two different tool names")
 
-    def _add(self, call: OpenCall, text: str) -> None:
+    def _add(self, call: CallDraft, text: str) -> None:
         if call.dropped is not None:
             call.dropped += len(text)
             return
@@ -236,7 +236,7 @@ class NativeCalls:
         if call.started:
             self.output.tell_arguments(call, text)
 
-    def _compare(self, call: OpenCall, given: Any) -> str:
+    def _compare(self, call: CallDraft, given: Any) -> str:
         """Return the arguments as JSON text: those `given` at the end of the call, or else those of its deltas."""
         streamed = "".join(call.pieces)
         if given is None or given == "" or call.dropped is not None:
@@ -270,7 +270,7 @@ class NativeCalls:
         else:
             self.output.complete_call(call, result)
 
-    def _read(self, call: OpenCall, text: str, signature: str | None, own: dict[str, Any] | None) -> ToolCall:
+    def _read(self, call: CallDraft, text: str, signature: str | None, own: dict[str, Any] | None) -> ToolCall:
         """Return the finished call. Raises `Rejected` for one that is malformed."""
         if call.fault is not None:
             raise call.fault
@@ -291,7 +291,7 @@ class NativeCalls:
             own=own,
         )
 
-    def _reject(self, call: OpenCall, fault: Rejected) -> None:
+    def _reject(self, call: CallDraft, fault: Rejected) -> None:
         if call.provider_id:
             self._bad.add(call.provider_id)
         self.output.reject_call(call, fault, "".join(call.pieces), NATIVE)

@@ -59,6 +59,10 @@ class RunnableCalls(EndingRun):
         """Ids of native calls that were found in a text which the provider could not read."""
         return self._turn.native.adopted
 
+    def clean(self, event: UIEvent) -> UIEvent:
+        """Return an event as rules leave it, for what others show of the model's words."""
+        return self._turn.parser.clean(event)
+
     def reserve(self, calls: Iterable[ToolCall]) -> None:
         """Take note of the calls of the conversation: the ids of others differ from theirs."""
         self._turn.native.reserve(call.id for call in calls)

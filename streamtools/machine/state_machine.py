@@ -120,10 +120,8 @@ class StreamMachine(RunnableCalls):
 
     def start(self) -> list[UIEvent]:
         """Return the first event of the run, which is shown before the first byte is read."""
-        if self._started:
-            return []
-        self._started = True
-        return [Start(self.run_id, seq=self.number())]
+        begun, self._started = self._started, True
+        return [] if begun else [Start(self.run_id, seq=self.number())]
 
     def feed(self, event: SourceEvent) -> list[UIEvent]:
         """Return what `event` makes certain. Raises `ClosedError` behind the end of the run, and `UnreadableSource` for
@@ -230,7 +228,7 @@ class StreamMachine(RunnableCalls):
                     self._turn.lose()
                     self._lost = True
                 raw = None if self._turn.redacts else raw  # a frame may hold half of a match, and so may other data
-                events.append(Warning(code, message, raw, count, seq=self.number()))
+                events.append(self.clean(Warning(code, message, raw, count, seq=self.number())))
             case SourceRaw(data, None):
                 events += [] if self._turn.redacts else [Raw(data, seq=self.number())]
             case SourceError(message, code, status, cause, generation, url):
@@ -270,8 +268,10 @@ class StreamMachine(RunnableCalls):
         if not self._turn.ruled or isinstance(event, TextDelta | SourceUsage | ProviderCompleted):
             return self._feed_native(event)
         parser = self._turn.parser
-        events = self._turn.pause()
-        return events + (self._stop_turn() if parser.stopped else [*map(parser.clean, self._feed_native(event))])
+        thinks = self._turn.thinks and isinstance(event, ReasoningDelta)
+        events = self._turn.think(event) if thinks else self._turn.pause()  # type: ignore[arg-type]  # as `thinks` says
+        rest = [] if thinks or parser.stopped else [*map(parser.clean, self._feed_native(event))]
+        return events + (self._stop_turn() if parser.stopped else rest)
 
     def _feed_native(self, event: SourceEvent) -> list[UIEvent]:
         native = self._turn.native
@@ -390,7 +390,7 @@ class StreamMachine(RunnableCalls):
 
     def _report_failure(self, code: Code, message: str, status: int | None) -> list[UIEvent]:
         self._ending.failed = True
-        return [Error(code, message, status=status, seq=self.number())]
+        return [self.clean(Error(code, message, status=status, seq=self.number()))]
 
     def _done(self, *, left: bool = False) -> list[UIEvent]:
         self.closed = True

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, Error, NativeToolCall, Reasoning, ReasoningDelta, Text, Thinking, UIEvent, Warning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
@@ -76,6 +76,8 @@ class Turn:
 
             self.output = OutputText(output, number, chosen.limits)
         self.ruled = bool(chosen.text_rules) or chosen.pace != "as_it_comes"
+        self.thinks = chosen.rules_in_reasoning and self.ruled
+        """Whether reasoning is read by rules."""
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
         self.may_stop = ends or chosen.after_call == "stop"
@@ -138,6 +140,11 @@ class Turn:
     def pause(self) -> list[UIEvent]:
         """Return the text that rules hold back, and what that adds to the output: something else than text follows."""
         return self._with_output(self.parser.pause())
+
+    def think(self, event: ReasoningDelta) -> list[UIEvent]:
+        """Return what rules leave of reasoning, behind the text that they held back."""
+        thought = Reasoning(event.text, 0, event.signature, event.id, event.redacted, event.own)
+        return self._with_output(self.parser.think(thought))
 
     def lose(self) -> None:
         """Mark the calls that are open as damaged: a part of the stream is missing."""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from streamtools.calls import ReadCall, ToolCall, new_call_id, read_envelope
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, CallStart, Error, Markup, Partial, Text, Thinking, UIEvent, Warning
@@ -29,28 +31,23 @@ _IDS = 16  # made of one block of random bytes, because asking the system for by
 _unnumbered = repeat(0).__next__
 
 
-class OpenCall:
+class CallDraft(msgspec.Struct, eq=False):
     """A call that is being written: what is known of it so far. Places count in its span."""
 
-    __slots__ = (
-        "begin", "converted", "dropped", "fault", "id", "json_begin", "json_end", "name", "pieces", "provider_id",
-        "room", "started", "value", "waiting",
-    )  # fmt: skip
-
-    def __init__(self, call_id: str, begin: int = 0, provider_id: str | None = None) -> None:
-        self.id = call_id
-        self.begin = begin
-        self.provider_id = provider_id
-        self.json_begin = self.json_end = -1
-        self.name: str | None = None  # in text, only where it stands outside of the JSON
-        self.converted = False  # the JSON of its arguments is not a part of the span, but what `pieces` hold
-        self.pieces: list[str] = []
-        self.room = 0  # characters that these may still hold, in a native call
-        self.dropped: int | None = None  # characters over the limit; it has been reported then
-        self.fault: Rejected | None = None  # why it cannot be a call, whatever comes
-        self.started = ""  # the name with which its call-start has gone out
-        self.waiting: list[str] = []  # arguments that came before it
-        self.value: ValueReader | None = None  # reads them as a value, if that is asked for
+    id: str
+    begin: int = 0
+    provider_id: str | None = None
+    json_begin: int = -1
+    json_end: int = -1
+    name: str | None = None  # in text, only where it stands outside of the JSON
+    converted: bool = False  # the JSON of its arguments is not a part of the span, but what `pieces` hold
+    pieces: list[str] = []  # each call gets a list of its own
+    room: int = 0  # characters that these may still hold, in a native call
+    dropped: int | None = None  # characters over the limit; it has been reported then
+    fault: Rejected | None = None  # why it cannot be a call, whatever comes
+    started: str = ""  # the name with which its call-start has gone out
+    waiting: list[str] = []  # arguments that came before it
+    value: ValueReader | None = None  # reads them as a value, if that is asked for
 
     @property
     def complete(self) -> bool:
@@ -100,14 +97,14 @@ class Output:
 
     # The life of a call.
 
-    def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> OpenCall:
+    def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> CallDraft:
         """Show that a call is being written, from a place of its span on."""
         call_id = call_id or self.new_id()
         self.events.append(Thinking(True, call_id, self.number()))
         self.count += 1
-        return OpenCall(call_id, begin, provider_id)
+        return CallDraft(call_id, begin, provider_id)
 
-    def start_call(self, call: OpenCall, name: str) -> None:
+    def start_call(self, call: CallDraft, name: str) -> None:
         """Report the name of a call, now that it is certain, and the arguments that came before it."""
         call.started = name
         self.events.append(CallStart(call.id, name, self.number()))
@@ -115,7 +112,7 @@ class Output:
             self._tell(call, "".join(call.waiting))
             call.waiting.clear()
 
-    def tell_arguments(self, call: OpenCall, text: str) -> None:
+    def tell_arguments(self, call: CallDraft, text: str) -> None:
         """Report a piece of a call's arguments, as JSON text, once its name is known."""
         if self.call_deltas and text:
             if call.started:
@@ -123,7 +120,7 @@ class Output:
             else:
                 call.waiting.append(text)
 
-    def _tell(self, call: OpenCall, text: str) -> None:
+    def _tell(self, call: CallDraft, text: str) -> None:
         if self.options.call_deltas:
             self.events.append(self.make_delta(call.id, text))
         if self.options.call_partials:
@@ -133,14 +130,14 @@ class Output:
                 call.value = ValueReader(limits=self.options.limits)
             self.events += [Partial(*each, self.number(), call.id) for each in call.value.feed(text)]
 
-    def complete_call(self, call: OpenCall, result: ToolCall) -> None:
+    def complete_call(self, call: CallDraft, result: ToolCall) -> None:
         """End a call well."""
         if not call.started:
             self.start_call(call, result.name)
         self.calls.append(result)
         self.events += (Call(result, self.number()), Thinking(False, call.id, self.number()))
 
-    def reject_call(self, call: OpenCall, fault: Rejected, raw: str, dialect: str) -> None:
+    def reject_call(self, call: CallDraft, fault: Rejected, raw: str, dialect: str) -> None:
         """End a call as an error."""
         number = self.number
         error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect, seq=number())
@@ -178,12 +175,12 @@ class WrittenCalls(RawText):
         "stopped",
     )  # fmt: skip
 
-    _calls: list[OpenCall]  # those that have not been settled
+    _calls: list[CallDraft]  # those that have not been settled
     _dialect: str | None  # None: the span is no call, but a result that the model wrote itself
     _output: Output
     _show: Callable[[str], bool]  # takes a malformed call that is to be text; returns whether that ends everything
     _lost_from: int | None  # the first call in which a part of the stream is missing, or behind it
-    current: OpenCall | None  # the call that is being written, or was written last
+    current: CallDraft | None  # the call that is being written, or was written last
     call_id: str | None  # the id of the call whose arguments come next, if text goes out as its deltas at once
     found: bool  # there was a call, or an error in its place
     several_lines: bool  # known at the end
@@ -352,7 +349,7 @@ class WrittenCalls(RawText):
         if self._lost_from is not None:
             self._lost_from = 0
 
-    def _read(self, call: OpenCall, decoded: Decoded, raw: str) -> ToolCall:
+    def _read(self, call: CallDraft, decoded: Decoded, raw: str) -> ToolCall:
         """Return what a call says, whose JSON is `decoded`: all of it, or its arguments where it has a name."""
         value, name, options = decoded.value, call.name, self._output.options
         if name and type(value) is dict and not name.isspace():
@@ -371,7 +368,7 @@ class WrittenCalls(RawText):
             provider_id=envelope.provider_id or call.provider_id,
         )
 
-    def _repair(self, call: OpenCall, text: str, raw: str) -> ToolCall | None:
+    def _repair(self, call: CallDraft, text: str, raw: str) -> ToolCall | None:
         """Return what a malformed call was meant to say, whose JSON is `text`; None if that cannot be guessed."""
         output = self._output
         if call.json_begin < 0 or call.converted or not 0 < len(text) <= min(MOST, output.repairs):
@@ -388,7 +385,7 @@ class WrittenCalls(RawText):
             return None
         return result if keeps_arguments(text, result.arguments, alone=call.name is not None) else None
 
-    def _reject(self, call: OpenCall, fault: Rejected, raw: str) -> None:
+    def _reject(self, call: CallDraft, fault: Rejected, raw: str) -> None:
         output = self._output
         if output.options.on_malformed == "error":
             self.found = True

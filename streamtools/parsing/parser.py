@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from streamtools.errors import ClosedError, Code, check_names
-from streamtools.events import Call, CallDelta, Error, Text, UIEvent
+from streamtools.events import Call, CallDelta, Error, Reasoning, Text, UIEvent
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from streamtools.rules.rule import Rule
 
 _BLOCK: Final = 8192  # characters that are read at once: what follows a call is copied, for each of many calls
+_GUARDED: Final = ("text_rules", "rules_in_reasoning", "history", "pace")  # options that are the guard's
 _AGAIN: Final = 512  # the same, of text that is read once more
-_FINISHED: Final = object()
 
 
 class Parser:
@@ -162,6 +162,10 @@ class Parser:
         """Return an event of others than the parser as rules leave it."""
         return event
 
+    def think(self, thought: Reasoning) -> list[UIEvent]:
+        """Return reasoning of others than the parser as rules leave it, behind the text that it ends."""
+        return [thought]
+
     def reset(self) -> None:
         """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
         self._begin()
@@ -195,11 +199,6 @@ class Parser:
         """Whether text behind a call (`after_call="stop"`) or a rule has ended the answer: nothing later is read."""
         return self._visible.stopped
 
-    @property
-    def stopped_by(self) -> Rule | None:
-        """The rule that has ended the answer."""
-        return None
-
     def _begin(self) -> None:
         self._closed = False
         self._ended = False
@@ -208,6 +207,8 @@ class Parser:
         self._reasoning: ReasoningText | None = None
         self._visible.reset()
         self._output.begin()
+        self.stopped_by: Rule | None = None
+        """The rule that has ended the answer."""
         self.calls = self._output.calls
         """The calls of this turn so far."""
         self.errors = self._output.errors
@@ -244,7 +245,10 @@ class Parser:
                     visible.end_call()
                 at, text = span.at, span.text
                 prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
-                text = self._in_blocks(text[at:], events) or None
+                text = text[at:]
+                if len(text) > _AGAIN:
+                    text = self._in_blocks(text, events)
+                text = text or None
             elif visible.stopped:
                 break
             elif span is not None:
@@ -321,10 +325,10 @@ class _GuardedParser(Parser):
     def __init__(self, *args: Any, number: Callable[[], int] | None = None, **options: Any) -> None:
         from streamtools.parsing.text_guard import TextGuard  # loaded, with all of the rules, when it is used
 
-        chosen: Any = {name: options[name] for name in ("text_rules", "history", "pace") if name in options}
+        chosen: Any = {name: options[name] for name in _GUARDED if name in options}
         self._guard = TextGuard(Options(**chosen), number)
         self._matcher = self._guard.matcher
-        self._at_once = self._guard.paced is None
+        self._at_once = self._guard.paced is None and self._guard.thoughts is None
         self._count = number
         super().__init__(*args, **options)
 
@@ -359,6 +363,9 @@ class _GuardedParser(Parser):
     def pause(self) -> list[UIEvent]:
         return self._show([], ends=True)
 
+    def think(self, thought: Reasoning) -> list[UIEvent]:
+        return self._show([thought])
+
     def clean(self, event: UIEvent) -> UIEvent:
         return self._guard.clean(event)
 
@@ -369,10 +376,6 @@ class _GuardedParser(Parser):
     @property
     def stopped(self) -> bool:
         return self._guard.stopped_by is not None or super().stopped
-
-    @property
-    def stopped_by(self) -> Rule | None:
-        return self._guard.stopped_by
 
     def _begin(self) -> None:
         self._guard.begin()
@@ -393,5 +396,5 @@ class _GuardedParser(Parser):
             self.calls[calls:], self.errors[errors:] = came, failed
             self._passed = len(self.calls), len(self.errors)
         if guard.stopped_by is not None:
-            self._leaves = always
+            self.stopped_by, self._leaves = guard.stopped_by, always
         return shown

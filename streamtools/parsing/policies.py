@@ -52,9 +52,10 @@ class Options:
     """Makes the ids of calls; inject one to make replays repeat."""
     text_rules: Sequence[Rule] = ()
     """What is looked for in the visible text, and what becomes of it; `streamtools.rules` makes them."""
+    rules_in_reasoning: bool = False
+    """Whether the rules read what the model thinks, too, apart from the text."""
     history: Literal["as_written", "as_shown"] = "as_written"
     """Whether the history that goes back to the model has what rules have found, or what was shown."""
-
     pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
     """Whether visible text comes as it does, or in whole words, or whole graphemes: no half emoji, no mark apart."""
 
@@ -106,6 +107,7 @@ class OtherOptions(TypedDict, total=False):
     limits: Limits
     new_id: IdFactory
     text_rules: Sequence[Rule]
+    rules_in_reasoning: bool
     history: Literal["as_written", "as_shown"]
     pace: Literal["as_it_comes", "words", "graphemes"]
 

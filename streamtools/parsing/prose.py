@@ -223,7 +223,7 @@ class Prose:
     def _read_space(self, text: str, last: int) -> tuple[int, _Mark]:
         """Read white space at the start, up to its `last` character, at which something may begin that owns it."""
         at, before = 0, text[:last]
-        while (at := self.markdown.seek(before, at, last)) < last:
+        while at < last and (at := self.markdown.seek(before, at, last)) < last:
             mark = self._marker_at(text, at)
             if mark is not False:
                 return at, mark

@@ -1,18 +1,32 @@
 """Rules on the text that a reader sees: between what a parser makes of the text and whoever reads its events.
 
 Text goes through a matcher, which holds back what may become a match; calls and reasoning end it, and what was held
-leaves before them. Whatever else an event holds of the model's words is cleared of matches, unless the rules only mark.
+leaves before them. Reasoning may go through one of its own, which text ends. Whatever else an event holds of the
+model's words is cleared of matches, unless the rules only mark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, Error, Matched, Raw, Reasoning, Text, Thinking, UIEvent, Warning
+from streamtools.events import (
+    Call,
+    CallDelta,
+    Error,
+    FollowUp,
+    Matched,
+    Raw,
+    Reasoning,
+    Text,
+    Thinking,
+    UIEvent,
+    Warning,
+)
+from streamtools.events.ui_events import KeptReasoning
 from streamtools.parsing.pace import Paced
 from streamtools.parsing.policies import Options
 from streamtools.rules.automaton import automaton_of
@@ -30,6 +44,8 @@ class TextGuard:
         self.matcher = Matcher(automaton_of(options.text_rules))
         self.paced = None if options.pace == "as_it_comes" else Paced(words=options.pace == "words")
         """Holds back what is no whole word, or grapheme, of what rules let through."""
+        self.thoughts = Matcher(automaton_of(options.text_rules)) if options.rules_in_reasoning else None
+        """Looks for the rules in reasoning."""
         self.begin()
 
     def begin(self) -> None:
@@ -39,6 +55,8 @@ class TextGuard:
         self.matcher.begin()
         if self.paced is not None:
             self.paced.close()
+        if self.thoughts is not None:
+            self.thoughts.begin()
         self._ended = 0  # where a call or reasoning has come last
 
     @property
@@ -52,7 +70,14 @@ class TextGuard:
         for event in events:
             kind = type(event)
             if kind is Text:
-                self.show(self.matcher.feed(event.text), out)  # type: ignore[union-attr]  # as `kind` says
+                if self.thoughts is not None:
+                    self._end_thoughts(out)
+                if self.stopped_by is None:
+                    self.show(self.matcher.feed(event.text), out)  # type: ignore[union-attr]  # as `kind` says
+            elif kind is Reasoning and self.thoughts is not None:
+                self._end_text(out)
+                if self.stopped_by is None:
+                    self._think(event, self.thoughts, out)
             else:
                 if kind is Thinking or kind is Reasoning:
                     self.end(out)
@@ -64,6 +89,36 @@ class TextGuard:
 
     def end(self, out: list[UIEvent]) -> None:
         """End what may become a match: something else than text comes here. Add what was held."""
+        self._end_thoughts(out)
+        if self.stopped_by is None:
+            self._end_text(out)
+
+    def _end_thoughts(self, out: list[UIEvent]) -> None:
+        if self.thoughts is not None and self.thoughts.held:
+            self._show_thought(self.thoughts.close(), out)
+
+    def _think(self, event: Any, thoughts: Matcher, out: list[UIEvent]) -> None:
+        """Add what the reader sees of reasoning. What the provider has put beside it stays in the process."""
+        self._show_thought(thoughts.feed(event.text), out)
+        if self.stopped_by is None and (event.signature or event.id or event.redacted or event.own):
+            self._end_thoughts(out)
+            if self.stopped_by is None:
+                last = KeptReasoning("", (self.number or int)(), event.signature, event.id, event.redacted)
+                last.keep(replace(event, text=""))
+                out.append(last)
+
+    def _show_thought(self, pieces: str | Pieces, out: list[UIEvent]) -> None:
+        number = self.number or int
+        for piece in [pieces] if isinstance(pieces, str) else pieces:
+            if not isinstance(piece, Found):
+                if piece:
+                    out.append(Reasoning(piece, number()))
+                continue
+            self._tell(piece, out, "reasoning")
+            if self.stopped_by is not None:
+                return
+
+    def _end_text(self, out: list[UIEvent]) -> None:
         if self.matcher.position != self._ended:
             self._ended = self.matcher.position
             self.show(self.matcher.close(), out)
@@ -78,15 +133,21 @@ class TextGuard:
         if not self._redacting:
             return event
         match event:
+            case Error(message=message, call_id=None, raw=None):  # of the provider's, which may quote
+                return replace(event, message=self._without(message))
+            case FollowUp(messages):
+                clean = self._deeply(messages)
+                return event if clean == messages else self._instead(event, messages, messages=clean)
             case Call(call) if call.raw:
                 raw = self._without(call.raw)
                 return event if raw == call.raw else self._instead(event, call.raw, call=replace(call, raw=raw))
             case Error(raw=str() as raw):
                 clean = self._without(raw, cut=event.code is Code.TOO_LARGE)
                 return event if raw == clean else self._instead(event, raw, raw=clean)
-            case Warning(code, raw=str() as raw):  # half of a match may be near a miss, or lost with a frame
-                half = code in (Code.NEAR_MISS, Code.BAD_FRAME, Code.SKIPPED)
-                return replace(event, raw=None if half else self._without(raw, cut=True))
+            case Warning(code, message, raw):  # half of a match may be near a miss, or lost with a frame
+                half = raw is None or code in (Code.NEAR_MISS, Code.BAD_FRAME, Code.SKIPPED)
+                clean = None if half else self._without(raw or "", cut=True)
+                return replace(event, message=self._without(message), raw=clean)
             case Raw(data, item=item):
                 clean, kept = self._deeply(data), self._deeply(item)
                 return event if (data, item) == (clean, kept) else self._instead(event, event, data=clean, item=kept)
@@ -103,8 +164,8 @@ class TextGuard:
         if isinstance(value, str):
             return self._without(value)
         if isinstance(value, dict):
-            return {name: self._deeply(each) for name, each in value.items()}
-        return [self._deeply(each) for each in value] if isinstance(value, list) else value
+            return {self._deeply(name): self._deeply(each) for name, each in value.items()}
+        return [self._deeply(each) for each in value] if isinstance(value, list | tuple) else value
 
     def _without(self, text: str, *, cut: bool = False) -> str:
         if not cut:
@@ -135,14 +196,20 @@ class TextGuard:
                     out.append(Text(text, number()))
                 continue
             self._show_waiting(out)
-            rule, match, position = piece
-            text = rule.text_for(match)
-            fields = dict(rule.fields(match)) if rule.fields is not None else None
-            told = Matched(rule.name, rule.action, position, len(match), len(text), fields, number())
-            told.tell(match, written=self._keeps)
-            out.append(told)
-            if text:
-                out.append(Text(text, number()))
-            if rule.action in ("stop", "fail"):
-                self.stopped_by = rule
+            self._tell(piece, out, "text")
+            if self.stopped_by is not None:
                 return
+
+    def _tell(self, found: Found, out: list[UIEvent], where: Literal["text", "reasoning"]) -> None:
+        """Add the event of a match, and what is shown in its place."""
+        number = self.number or int
+        rule, match, position = found
+        text = rule.text_for(match)
+        fields = dict(rule.fields(match)) if rule.fields is not None else None
+        told = Matched(rule.name, rule.action, position, len(match), len(text), fields, number(), where)
+        told.tell(match, written=self._keeps or where == "reasoning")
+        out.append(told)
+        if text:
+            out.append(Text(text, number()) if where == "text" else Reasoning(text, number()))
+        if rule.action in ("stop", "fail"):
+            self.stopped_by = rule

@@ -17,10 +17,13 @@ from streamtools.rules.rule import Action, Rule
 By = str | Callable[[str], str]
 
 _EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")
+_BEFORE_PHONE = r"(?<![\w+.,/-])"  # decimals, paths, and the ids that have hyphens are none
 _PHONES = [
-    re.compile(r"(?<![\w+])(?:\+|00)[1-9](?:[ ./-]{0,2}(?:\d|\(\d{1,4}\))){6,14}(?!\d)"),
-    re.compile(r"(?<![\w+])(?:\(0[1-9]\d{0,5}\)|0[1-9]\d{0,5})(?:[ ./-]{0,2}\d){5,11}(?!\d)"),
-    re.compile(r"(?<![\w+])(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-. ]\d{4}(?!\d)"),
+    re.compile(rf"{_BEFORE_PHONE}(?:\+|00)[1-9](?:[ ./-]{{0,2}}(?:\d|\(\d{{1,4}}\))){{6,14}}(?!\w)"),
+    # Dates have two points, slashes or hyphens, and eight digits.
+    re.compile(rf"{_BEFORE_PHONE}(?:\(0[1-9]\d{{0,5}}\)|0[1-9]\d{{0,5}})[ -]?/?[ -]?\d(?: ?\d){{4,10}}(?!\w)"),
+    re.compile(rf"{_BEFORE_PHONE}0[1-9](?:[.-]\d{{2}}){{4}}(?!\w)"),
+    re.compile(rf"{_BEFORE_PHONE}(?:1[-. ])?(?:\([2-9]\d{{2}}\) ?|[2-9]\d{{2}}[-. ])[2-9]\d{{2}}[-. ]\d{{4}}(?!\w)"),
 ]
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?![A-Za-z0-9])")
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")

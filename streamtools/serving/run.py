@@ -21,7 +21,8 @@ from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
 from streamtools.serving.client_frames import Mailbox
-from streamtools.serving.event_log import EventLog, Journal, MemoryReader
+from streamtools.serving.event_log import EventLog, MemoryReader
+from streamtools.serving.journal import Journal
 from streamtools.stream.driver import YIELD_EVERY, Driver, Startable, close, read_into
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension

@@ -12,7 +12,8 @@ import msgspec
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, UIEvent
 from streamtools.logs import Logger, loggable
-from streamtools.serving.event_log import EventLog, Journal
+from streamtools.serving.event_log import EventLog
+from streamtools.serving.journal import Journal
 from streamtools.serving.redis_log import Look, RedisReader, Tail
 from streamtools.serving.redis_process import SETTLING, RedisProcess
 from streamtools.serving.run import Attachment, Run

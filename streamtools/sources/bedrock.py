@@ -24,7 +24,6 @@ from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, FrameAdapter
 from streamtools.sources.anthropic import Anthropic
-from streamtools.sources.event_stream import EventStreamDecoder
 from streamtools.sources.frames import Frame
 from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.openai import ChatCompletions
@@ -59,6 +58,8 @@ class Bedrock(FrameAdapter):
     format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        from streamtools.sources.event_stream import EventStreamDecoder  # loaded where somebody has such a stream
+
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # of the model's own API
         self._blocks: dict[Any, OpenCall] = {}  # calls that have not stopped, by the index of their block

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
@@ -20,8 +20,12 @@ from streamtools.errors import ClosedError
 from streamtools.events import Progress, Text, UIEvent
 from streamtools.events.event import weigh
 from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.judging import Judging
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
+
+if TYPE_CHECKING:
+    from streamtools.stream.shown_arguments import ShownArguments
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
@@ -53,6 +57,7 @@ class Handover:
         self._over = False
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
+        self._arguments: ShownArguments | None = None  # makes of arguments what an interface gets
         self._most: int | None = None  # the most characters of the result, until there are more
 
     @property
@@ -96,6 +101,16 @@ class Handover:
         if self._fault is not None:
             fault, self._fault = self._fault, None
             raise fault
+
+    def _apply_to_arguments(self, options: ParserOptions | None) -> None:
+        """Show the arguments of calls as the rules among some options leave them, if there are any."""
+        if options is None:
+            return
+        from streamtools.stream.shown_arguments import ShownArguments  # loaded, with all of the rules, when it is used
+
+        self._arguments = ShownArguments(options.get("text_rules", ()))
+        if options.get("history") == "as_shown":
+            self._collector.shown = self._arguments.call
 
     async def _send(self, event: UIEvent) -> None:
         if type(event) is not Progress:
@@ -166,6 +181,8 @@ class Handover:
         if len(collector.new) >= TOGETHER:
             self._look()
         ready = self._ready
+        if self._arguments is not None:
+            events = [*map(self._arguments.show, events)]
         ready += events
         if self._waiting > self._woken:
             self._wake()

@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
 from streamtools.events import Error, Matched, Partial, Raw, Reasoning, StepStart, Text, UIEvent, Warning
+from streamtools.events.ui_events import KeptReasoning
 from streamtools.logs import Logger
 from streamtools.tools.call import is_failure
 
@@ -119,7 +120,7 @@ class Gate:
     """
 
     def __init__(self, judge: TextJudge) -> None:
-        self._judged = (Text, Reasoning) if judge.reasoning else (Text,)
+        self._judged = (Text, Reasoning, KeptReasoning) if judge.reasoning else (Text,)
         self._longest = _LONG if judge.release == "sentences" else judge.release
         self._sentences = judge.release == "sentences"
         self._context = judge.context
@@ -148,6 +149,7 @@ class Gate:
         for event in events:
             kind = type(event)
             if kind in self._judged and not self.drops:
+                kind = Text if kind is Text else Reasoning
                 if kind is not self._kind:
                     self.end_piece()
                     self._kind = kind

@@ -9,7 +9,7 @@ A response that was not streamed comes to its calls: `extract_tool_calls`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack
 
@@ -37,6 +37,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.events.event import weigh
+from streamtools.events.ui_events import KeptReasoning
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.json_values import Draft
 from streamtools.limits import DEFAULT_LIMITS
@@ -50,9 +51,8 @@ from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
-_NOTED = frozenset(  # beside texts
-    (Reasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport, StepEnd, StepSuperseded, Partial, Done)
-)
+_NOTED = {Reasoning, KeptReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # beside texts
+_NOTED |= {StepEnd, StepSuperseded, Partial, Done}
 
 
 @dataclass
@@ -120,6 +120,10 @@ class TurnResult:
         return histories.write_messages(history, format, **how)
 
 
+def _as_it_is(call: ToolCall) -> ToolCall:
+    return call
+
+
 class Collector:
     """Gathers a result from the events as they go out; costs nearly nothing until there are many, or it is read."""
 
@@ -132,6 +136,8 @@ class Collector:
         `TOGETHER` of them, `look` is called."""
         self.draft = Draft()
         """What the run has come to of the `output` that was asked for."""
+        self.shown: Callable[[ToolCall], ToolCall] = _as_it_is
+        """What the history has of a native call."""
         self._source: object = None
         self._shown = Pieces()
         self._thought = Pieces()
@@ -149,6 +155,7 @@ class Collector:
         self._in_text: dict[str, ToolCall] = {}
         self._flooded = False  # there were too many calls
         self._instead = 0  # characters of the text that comes which stand for what a rule has found, and are not said
+        self._thought_instead = 0  # the same of reasoning
         self._resumed: frozenset[str] = frozenset()  # ids of calls that an earlier run has put into the history
 
     def add(self, events: Iterable[Event]) -> None:
@@ -217,11 +224,18 @@ class Collector:
                 self.size += len(text) + len(event.signature or "")
                 self._thought_length += len(text)
                 self._thought.recent.append(text)
-                self._said.think(event)
+                said = getattr(event, "written", None) or event
+                if self._thought_instead:
+                    said = replace(said, text=said.text[self._thought_instead :])
+                    self._thought_instead = max(0, self._thought_instead - len(text))
+                self._said.think(said)
             case Raw():
                 if event.format is not None:
                     self.size += weigh(event)
                     self._said.take(event.written or event)
+            case Matched(where="reasoning"):
+                self._said.think(Reasoning(event.written or ""))
+                self._thought_instead = event.shown
             case Matched() if event.written is not None:
                 self._said.write(event.written)
                 self._instead = event.shown
@@ -234,7 +248,7 @@ class Collector:
                     return
                 self._results[call.id] = None
                 if call.dialect == NATIVE:
-                    self._said.call(call)
+                    self._said.call(self.shown(call))
                 else:
                     written = replace(call, raw=event.written) if event.written else call
                     self._said.write(written.raw)

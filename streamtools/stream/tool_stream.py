@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from streamtools.errors import ClosedError, Code, UnreadableSource, check_names
+from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
@@ -28,7 +28,7 @@ from streamtools.stream.driver import EventSource, close, read_into
 from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.judging import Judging, TextJudge
-from streamtools.stream.options import StreamOptions, check_options
+from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
 from streamtools.tools import Runner, ToolRegistry
@@ -48,20 +48,19 @@ class ToolStream(Handover, Decidable, TypedOutput):
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
     `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
     `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
-    tool is at fault; what they raise is logged and changes nothing.
-    `tool_state` is what tools find as `state` in their context. `result_limit` is how many characters of one result the
-    model gets; the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are
-    one run to it. Times are in seconds.
+    tool is at fault; what they raise is logged and changes nothing. `tool_state` is what tools find as `state` in their
+    context. `result_limit` is how many characters of one result the model gets; the interface gets all of it. `guards`
+    bounds the run; several streams that are given one `Watch` are one run to it. Times are in seconds.
 
     Calls that need approval, and those of tools of the front end, are left: the run ends, `suspension` is what it waits
     for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id; one that does
     not fit raises `DecisionRefused`. With `ask="now"` the run waits itself: for `approve`, `deny` or `answer`. Behind
-    `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The
-    `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
-    ledger that both share.
+    `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The `ledger` is where
+    calls are written down, so that none is run twice; one run resumes another only with a ledger that both share.
 
     A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
-    finish reason `guard`, and no call of the turn runs.
+    finish reason `guard`, and no call of the turn runs. With `rules_in_arguments`, events show the arguments of calls
+    as the `text_rules` leave them; tools get them as they were written.
 
     `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema. The
     other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed and
@@ -98,12 +97,13 @@ class ToolStream(Handover, Decidable, TypedOutput):
         run_id: str | None = None,
         output: Any = None,
         text_judge: TextJudge | None = None,
+        rules_in_arguments: bool = False,
         **options: Unpack[ParserOptions],
     ) -> None:
-        check_names("ToolStream()", options, StreamOptions.__annotations__)
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
         check_options(
+            options,
             concurrency=concurrency,
             result_limit=result_limit,
             tool_timeout=tool_timeout,
@@ -164,6 +164,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state)
         self._looks = self._early.look if early else None
         self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
+        self._apply_to_arguments(options if rules_in_arguments else None)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`

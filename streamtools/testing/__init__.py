@@ -7,10 +7,11 @@ the extra `test`, which is pytest and hypothesis, where it is used: nothing here
 from __future__ import annotations
 
 from streamtools.testing.expectations import Expected, assert_events, read_events
-from streamtools.testing.fixture import NetworkBlocked, RecordingFixture, every_cut
+from streamtools.testing.fixture import RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws
 from streamtools.testing.ledger_laws import assert_ledger_laws
 from streamtools.testing.log_laws import assert_log_laws
+from streamtools.testing.network import NetworkBlocked
 
 __all__ = [
     "Expected",

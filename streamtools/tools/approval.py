@@ -262,15 +262,20 @@ Need: TypeAlias = Literal["nothing", "approval", "result", "native"]
 run at all, because it did not come as a native one."""
 
 
-async def need_of(tool: Tool | None, call: ToolCall, *, trusted: bool, asked: bool | None = None) -> Need:
-    """Return what the call needs. `trusted`: nobody but the model can have written it. `asked`: somebody has been
-    asked before, for approval (True) or for the result, and that question stands, whatever the tool says by now.
+async def need_of(
+    tool: Tool | None, call: ToolCall, *, is_trusted: Callable[[ToolCall], bool], asked: bool | None = None
+) -> Need:
+    """Return what the call needs. `is_trusted` tells whether nobody but the model can have written it.
+
+    `asked`: somebody has been asked before, for approval (True) or for the result, and that question stands, whatever
+    the tool says by now.
 
     A call that is refused anyway, because there is no such tool or its arguments do not fit, needs nothing.
     """
     if tool is None:
         return "nothing"
-    if asked is None and (trusted or tool.trust == "text") and not (tool.requires_approval or tool.client):
+    trusted = tool.trust == "text" or is_trusted(call)
+    if asked is None and trusted and not (tool.requires_approval or tool.client):
         return "nothing"
     try:
         tool.read(call.arguments)

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 else:
     State = TypeVar("State")
 
-_SHOWN_OF_LONG = 1000  # characters of a result that is too long for the model
-
 
 class ToolError(StreamToolsError):
     """Raised by a tool to refuse: its message goes to the model, and to the interface, word for word."""
@@ -139,15 +137,6 @@ def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
         data = whole(compact(loose)).encode()
     plain = from_json(data)
     return Written(plain, plain if isinstance(plain, str) else data.decode())
-
-
-def shorten(text: str, limit: int | None) -> str:
-    """Return `text`, or, if it is longer than `limit` characters, what the model gets in its place."""
-    if limit is None or len(text) <= limit:
-        return text
-    why = f"the result is too long to be shown: {len(text)} characters, and at most {limit} are; ask for less of it"
-    begin = text[: min(_SHOWN_OF_LONG, limit)]
-    return f"{why}. It begins: {begin}" if begin else why
 
 
 Report = Callable[[Any], Awaitable[object]]

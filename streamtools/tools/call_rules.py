@@ -12,6 +12,7 @@ has no clock and ends nothing itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -195,7 +196,7 @@ class Watch:
 
     def count_tokens(self, tokens: int | None) -> None:
         """Take note of what the run has cost so far."""
-        if _is_met(tokens, self.guards.tokens):
+        if tokens is not None and tokens >= (self.guards.tokens or math.inf):
             self.trip("token_limit")
 
     def end_turn(self, outcomes: Sequence[ToolOutcome], malformed: int = 0) -> None:
@@ -205,23 +206,19 @@ class Watch:
             self._failed_turns = 0
         elif malformed or any(outcome.error not in _NO_FAULT_OF_THE_MODEL for outcome in outcomes):
             self._failed_turns += 1
-            if _is_met(self._failed_turns, self.guards.failed_turns):
+            if self._failed_turns >= (self.guards.failed_turns or math.inf):
                 self.trip("failed_turns")
 
     def _count(self, call: ToolCall) -> None:
-        fingerprint = call.fingerprint()
+        guards, fingerprint = self.guards, call.fingerprint()
         self._row = self._row + 1 if fingerprint == self._last else 1
         self._last = fingerprint
-        if _is_met(self._row, self.guards.repeated_calls):
+        if self._row >= (guards.repeated_calls or math.inf):
             self.trip("repeated_call")
         elif self.last_turn:
             self.trip("max_steps")
-        elif _is_met(self._calls, self.guards.calls) or _is_met(self._calls_of_turn, self.guards.calls_per_turn):
+        elif self._calls >= (guards.calls or math.inf) or self._calls_of_turn >= (guards.calls_per_turn or math.inf):
             self.trip("call_limit")
         else:
             self._calls += 1
             self._calls_of_turn += 1
-
-
-def _is_met(count: int | None, bound: int | None) -> bool:
-    return count is not None and bound is not None and count >= bound

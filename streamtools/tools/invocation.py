@@ -31,13 +31,14 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
 from streamtools.events import UIEvent, Warning
 from streamtools.logs import Logger
-from streamtools.tools.call import Report, ToolContext, ToolError, ToolOutcome, ToolResult, Written, is_failure, shorten
+from streamtools.tools.call import Report, ToolContext, ToolError, ToolOutcome, ToolResult, Written, is_failure
 from streamtools.tools.tool import Tool
 
 log = Logger(__name__)
 
 TIMEOUT = 60.0
 """Seconds that a tool may take if nobody says otherwise."""
+_SHOWN_OF_LONG = 1000  # characters of a result that is too long for the model
 _OF_ERROR = 1000  # characters of an error that the model gets in any case; what we say ourselves is shorter
 
 
@@ -297,6 +298,7 @@ class Execution:
     shown: bool = False  # the interface knows that it is run
     began: float | None = None  # when its tool began to work
     thread: Thread | None = None
+    tool: Tool | None = None  # what it is called with, as it was when the question was whether it may run
     outcome: ToolOutcome | None = None
     endings: list[UIEvent] = field(default_factory=list)  # what closes the call and has not been sent; without numbers
     place: object | None = None  # what it holds of those that may work at the same time
@@ -342,11 +344,13 @@ class Execution:
 
     def _shorten(self, text: str, limit: int | None) -> str:
         """Return what the model gets of a text, and note that the interface is to know if that is not all."""
-        short = shorten(text, limit)
-        if short is not text:
-            why = f"the result of tool {self.call.name[:64]!r} is too long for the model, which was told so instead"
-            self.endings.append(Warning(Code.RESULT_TOO_LONG, why, count=len(text)))
-        return short
+        if limit is None or len(text) <= limit:
+            return text
+        why = f"the result of tool {self.call.name[:64]!r} is too long for the model, which was told so instead"
+        self.endings.append(Warning(Code.RESULT_TOO_LONG, why, count=len(text)))
+        why = f"the result is too long to be shown: {len(text)} characters, and at most {limit} are; ask for less of it"
+        begin = text[: min(_SHOWN_OF_LONG, limit)]
+        return f"{why}. It begins: {begin}" if begin else why
 
     def _elapsed(self) -> float:
         return 0.0 if self.began is None else self.clock() - self.began

@@ -124,7 +124,8 @@ class Runner:
                     call = each.call
                     question = self.approvals.asked.get(call.id)
                     asked = None if question is None else question.approval
-                    need = await need_of(self.registry.get(call.name), call, trusted=self.trusted(call), asked=asked)
+                    each.tool = self.registry.get(call.name)
+                    need = await need_of(each.tool, call, is_trusted=self.trusted, asked=asked)
                     if self.stopped:
                         break
                     if need == "nothing":
@@ -171,8 +172,7 @@ class Runner:
 
     async def _begin(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         async with self._gate:
-            tool = self.registry.get(execution.call.name)
-            sequential = tool is not None and tool.sequential
+            sequential = execution.tool is not None and execution.tool.sequential
             if sequential:
                 await self._wait_until_idle()
             place = object()
@@ -245,6 +245,7 @@ class Runner:
             case Approve() if self.registry.find(call.name).client:  # and now it has to be carried out
                 await self._decide(execution, "result", tasks, send, waits)
             case Approve():
+                execution.tool = self.registry.get(call.name)
                 await self._begin(execution, tasks, send)
 
     def _give_place_back(self, execution: Execution) -> None:
@@ -281,7 +282,7 @@ class Runner:
             await send(Progress(call.id, progress, seq=self.number()))
 
         try:
-            tool = self.registry.find(call.name)
+            tool = execution.tool or self.registry.find(call.name)
             begun = self.begun(call, report)
             if begun is not None:
                 return execution.succeeded(tool, await begun)
@@ -297,8 +298,8 @@ class Runner:
         self, execution: Execution, tasks: TaskGroup, work: Callable[[], Awaitable[ToolOutcome]]
     ) -> ToolOutcome:
         """Return what comes of the call, which is not run again if it has been."""
-        call = execution.call
-        tool, question = self.registry.get(call.name), self.approvals.asked.get(call.id)
+        call, tool = execution.call, execution.tool
+        question = self.approvals.asked.get(call.id)
         until = None if question is None else question.expires or math.inf
         seconds = self.timeout if tool is None or tool.timeout is None else tool.timeout
         try:

@@ -178,7 +178,10 @@ class Tool(Generic[P, R]):
         if self.begins_early:
             self._check_early()
         (self.output_type, self._output, self.output_schema), progress = outputs_of(function)
-        self._progress = progress.adapter
+        self.write: Callable[[Any], Written] = functools.partial(write, type_=self._output)
+        """Returns a result in the forms for the interface and for the model; raises what its serialiser raises."""
+        self.write_progress: Callable[[Any], Written] = functools.partial(write, type_=progress.adapter)
+        """Returns what a generator has yielded, as `write` does for results."""
         if examples := options.get("examples"):
             self._add_examples(examples)
 
@@ -251,14 +254,6 @@ class Tool(Generic[P, R]):
             return self._output.validate_json(to_json(value))
         except (ValidationError, ValueError):
             raise ToolOutputError(self.name, f"the result of {self.name!r} is not what the tool returns") from None
-
-    def write(self, value: Any) -> Written:
-        """Return a result in the forms for the interface and for the model; raises what its serialiser raises."""
-        return write(value, self._output)
-
-    def write_progress(self, value: Any) -> Written:
-        """Return what a generator has yielded, as `write` does for results."""
-        return write(value, self._progress)
 
     def _check_early(self) -> None:
         """Raise TypeError for a tool that cannot begin before its call is complete."""

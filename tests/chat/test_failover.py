@@ -157,7 +157,7 @@ def get_weather(city: str) -> str:
     return f"rain in {city}"
 
 
-@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.deep)])
 async def test_every_byte_of_a_stream_over_a_network(step: int) -> None:
     """Wherever the connection breaks, the reader has the whole text once, and the call runs once."""
     pieces = [WHOLE[at : at + 5] for at in range(0, len(WHOLE), 5)]

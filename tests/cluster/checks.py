@@ -77,7 +77,7 @@ def _faults(history: History) -> Iterator[str]:
 
 
 def _asked(history: History) -> Iterator[str]:
-    """What was acknowledged has come to pass, and only a fault keeps a message from its owner."""
+    """What was acknowledged has come to pass, and only a fault keeps a message from its owner: one there, or here."""
     for asked in history.asked:
         told = history.told.get(asked.run, [])
         if asked.answer == "ok" and asked.kind == "stop" and not isinstance(told[-1:] and told[-1], Done):
@@ -87,8 +87,11 @@ def _asked(history: History) -> Iterator[str]:
         if asked.answer.startswith("other"):
             yield f"{asked.run}: {asked.kind} raised {asked.answer}"
         if asked.answer.startswith("OwnerUnreachable"):
-            near = [f for f in _all_faults(history) if f.begun < asked.over and f.over > asked.begun - _SLACK - LEASE]
-            if not near:
+            two = {None, asked.worker, *history.starters.get(asked.run, ())}
+            behind = [*((f, 1.0 + LEASE) for f in history.faults), *((f, LEASE) for f in history.slow)]
+            if not any(
+                f.worker in two and f.begun < asked.over and f.over > asked.begun - after for f, after in behind
+            ):
                 yield f"{asked.run}: {asked.kind} did not reach its owner, without a fault ({asked.answer})"
 
 

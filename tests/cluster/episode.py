@@ -30,6 +30,7 @@ LEASE = 0.6  # seconds
 KEEP = 20.0
 SECONDS = 10.0  # of an episode, at the end of which nothing may be open;
 _LONGEST = 45.0  # and where the machine is too slow for that, which is measured
+_LATE = "-late"  # runs that begin when all faults are over: whatever is asked of them arrives
 _FAULTS = ("kill", "pause", "cut", "stall", "swallow to", "swallow from", "redis")
 
 
@@ -62,6 +63,7 @@ class Asked:
     begun: float
     over: float = 0.0
     answer: str = ""
+    worker: int = 0
 
 
 @dataclass
@@ -71,6 +73,8 @@ class History:
     seed: int
     plans: dict[str, Plan]
     started: dict[str, float] = field(default_factory=dict)
+    starters: dict[str, set[int]] = field(default_factory=dict)
+    """Who was asked to start a run, one of whom drives it while nothing goes wrong there."""
     readings: list[Reading] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -172,6 +176,9 @@ class _Episode:
             call = dice.choice((None, "pay", "pay", "sign"))
             id = f"run-{seed}-{number}"
             plans[id] = Plan(id, dice.randrange(2, 30), dice.choice((0.0, 0.02, 0.1)), call)
+        for number in range(5):  # which no fault excuses
+            id = f"run-{seed}-{number}{_LATE}"
+            plans[id] = Plan(id, 2, 0.0, "sign")
         self.history = History(seed, plans, everysec=dice.random() < 0.2)
         self.workers: list[Worker] = []
         self.relays: list[Relay] = []
@@ -201,7 +208,9 @@ class _Episode:
                     async with anyio.create_task_group() as group:
                         group.start_soon(self._break, server)
                         for plan in self.history.plans.values():
-                            delay, seed = 2.5 * self.dice.random(), self.dice.randrange(1 << 30)
+                            late = plan.id.endswith(_LATE)
+                            delay = (5.0 if late else 0.0) + (0.5 if late else 2.5) * self.dice.random()
+                            seed = self.dice.randrange(1 << 30)
                             group.start_soon(self._follow, plan, delay, seed)
                     pinging.cancel_scope.cancel()
             await self._look(server.url)
@@ -231,7 +240,9 @@ class _Episode:
         while plan.id not in self.history.started:  # a start whose answer was lost may have been one
             answer = "lost"
             with anyio.move_on_after(2.0):
-                answer = await self._ask(dice.randrange(3), do="start", plan=msgspec.to_builtins(plan))
+                worker = dice.randrange(3)
+                self.history.starters.setdefault(plan.id, set()).add(worker)
+                answer = await self._ask(worker, do="start", plan=msgspec.to_builtins(plan))
             if "there is a run" in answer:
                 answer = await self._ask(dice.randrange(3), do="find", run=plan.id)
             if answer == "ok":
@@ -273,7 +284,7 @@ class _Episode:
 
     async def _tell(self, kind: str, plan: Plan, delay: float, worker: int) -> str:
         await anyio.sleep(delay)
-        asked = Asked(kind, plan.id, self.now)
+        asked = Asked(kind, plan.id, self.now, worker=worker)
         self.history.asked.append(asked)
         asked.answer = await self._ask(worker, do=kind, run=plan.id, call=f"call-{plan.id}")
         asked.over = self.now
@@ -285,7 +296,7 @@ class _Episode:
         async with anyio.create_task_group() as group:
             for _ in range(self.dice.randrange(2, 5)):
                 kind, worker = self.dice.choice(_FAULTS), self.dice.randrange(3)
-                delay, length = 0.3 + 3.0 * self.dice.random(), 0.2 + 1.2 * self.dice.random()
+                delay, length = 0.3 + 2.5 * self.dice.random(), 0.2 + 1.2 * self.dice.random()
                 group.start_soon(self._do, kind, worker, delay, length, server)
 
     async def _end_in_time(self, whole: anyio.CancelScope) -> None:

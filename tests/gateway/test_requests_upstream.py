@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streamtools.conversation.prompts import Example
 from streamtools.gateway import Exchange, Rewrite, client_of, headers_for
 from tests.support.gateway import CLIENTS, SCHEMA, answer, begin, collect, request, stream, whole
 
@@ -79,6 +80,11 @@ def test_examples_are_shown_to_base_models() -> None:
     messages = sent(begin("openai", request("openai"), few_shot=True))["messages"]
     assert [each["role"] for each in messages[:3]] == ["system", "user", "assistant"]
     assert "~~~tool_call" in messages[2]["content"]
+    given = [Example("How late is it?", name, {"city": "x"}, "3", "It is three.") for name in ("get_time", "fly")]
+    messages = sent(begin("openai", request("openai"), few_shot=given))["messages"]
+    assert ([each["role"] for each in messages], messages[1]["content"]) == (
+        ["system", *("user", "assistant") * 2, "user"], "How late is it?")  # fmt: skip
+    assert len(sent(begin("openai", request("openai"), few_shot=given[1:]))["messages"]) > 2  # made of the tools
 
 
 def test_what_is_wished_of_calls_is_told_at_the_end() -> None:
@@ -204,6 +210,17 @@ def test_native_calls_of_the_answer_reach_every_client() -> None:
     for client in CLIENTS[1:]:
         seen = collect(client, answer(begin(client, request(client), mode="native"), told + b"data: [DONE]\n\n"))
         assert seen.calls == [("c9", "get_time", {"city": "x"})], client
+
+
+def test_ids_are_unique_over_a_conversation() -> None:
+    """There are servers that begin anew with each answer."""
+    begun: Any = {"index": 0, "id": "call_0", "type": "function", "function": {"name": "get_time", "arguments": "{}"}}
+    deltas: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [begun]}, "finish_reason": "tool_calls"}]}]
+    told = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in deltas) + b"data: [DONE]\n\n"
+    for client in CLIENTS:
+        asked = json.loads(json.dumps(follow_up(client)).replace("call_text_1", "call_0"))
+        seen = collect(client, answer(begin(client, asked, mode="native", dialects=["hermes_json"]), told))
+        assert seen.calls == [("call_0_2", "get_time", {})], client
 
 
 def test_calls_in_text_do_not_count_beside_native_ones() -> None:

@@ -96,6 +96,7 @@ def test_what_the_model_is_asked() -> None:
     for each in asked.values():
         assert each["stop"][0] == "X"
         assert "<|im_end|>" in each["stop"]
+        assert ("<end_of_turn>" in each["stop"]) is (each["prompt"] != PROMPT)  # whose template has another end
         assert not each.keys() & {"messages", "tools", "tool_choice"}
 
 

@@ -169,6 +169,41 @@ def test_arguments_nest_as_deep_as_elsewhere(written: Callable[[Any], Any]) -> N
     assert fault is not None
 
 
+def test_arguments_hold_so_many_values() -> None:
+    """What is JSON in a text is read in one go: one call, and all together, hold as many values as a body may have."""
+
+    def text(count: int) -> str:
+        return json.dumps({"a": [[]] * count})  # each is a value, and a comma
+
+    def chat(*texts: str) -> list[dict[str, Any]]:
+        calls = [{"id": f"c{at}", "function": {"name": "f", "arguments": each}} for at, each in enumerate(texts)]
+        return [{"role": "assistant", "tool_calls": calls}]
+
+    def items(*texts: str) -> list[dict[str, Any]]:
+        named = {"type": "function_call", "name": "f"}
+        return [{**named, "call_id": f"c{at}", "arguments": each} for at, each in enumerate(texts)]
+
+    def entries(*texts: str) -> list[dict[str, Any]]:
+        named = {"type": "function.call", "name": "f"}
+        return [{**named, "tool_call_id": f"c{at}", "arguments": each} for at, each in enumerate(texts)]
+
+    def front_end(*texts: str) -> list[dict[str, Any]]:
+        said = chat(*texts)[0]
+        return [{"role": "assistant", "id": "a", "toolCalls": said["tool_calls"]}]
+
+    for write in (chat, items, entries, front_end):
+        for sizes, read in (
+            ((20_000, 20_000, 20_000, 5), [True, True, False, True]),  # for the last, a short one, there is room
+            ((50_100,), [False]),
+            ((49_900,), [True]),
+        ):
+            history = read_messages(write(*map(text, sizes)))
+            held = [call for each in history if isinstance(each, Assistant) for call in each.calls]
+            assert read == [bool(call.arguments) for call in held], (write.__name__, sizes)
+            assert read == [fault_of(call) is None for call in held]
+            assert all(call.arguments or call.raw in map(text, sizes) for call in held)
+
+
 @pytest.mark.parametrize("odd", [1e999, 5, True, ["s"], {"a": 1}])
 def test_signatures_and_ids_are_texts(odd: object) -> None:
     """What is no text is none of them, and is sent to nobody."""

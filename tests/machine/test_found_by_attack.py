@@ -148,7 +148,7 @@ def test_usage_behind_the_end_of_a_turn_opens_no_other() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_log_of_a_lost_connection_names_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_log_of_a_lost_connection_names_no_text(caplog: pytest.LogCaptureFixture) -> None:
     """The text of an exception may hold an address with a key, or what a user wrote."""
 
     async def broken() -> AsyncIterator[str]:
@@ -156,10 +156,9 @@ async def test_the_log_of_a_lost_connection_names_no_text(capsys: pytest.Capture
         raise ValueError("bad chunk: SECRET")
 
     events = await collect(ToolStream(sources.text(broken())))
-    printed = capsys.readouterr()
 
-    assert "SECRET" not in printed.out + printed.err + "".join(event.to_json() for event in events)
-    assert "ValueError" in printed.out + printed.err
+    assert "SECRET" not in caplog.text + "".join(event.to_json() for event in events)
+    assert "ValueError" in caplog.text
 
 
 def test_what_was_forbidden_is_forbidden_in_a_turn_that_is_cut_off_too() -> None:

@@ -38,7 +38,7 @@ from tests.support.variants import KNOWN, VARIANTS
 
 Ids: TypeAlias = tuple[str, ...]
 
-FEW = 8
+FEW = 6
 """Texts that are drawn for a set of dialects in the quick tests: each planted fault is caught by so many."""
 
 SHARED = ("<tool_call>", "<function_calls>", "<tool_calls", "<function=", "[TOOL_CALLS]", "<｜")
@@ -268,6 +268,7 @@ def corners(ids: Ids) -> Iterator[Case]:
         yield Case(document.text, how, document, (begin + 1, begin + 3, begin + len(rich.text) - 2))
         yield Case(f"{opening}{half}", how)
         yield Case(f"{opening}{half[: len(half) // 2]}", how)
+        yield Case(f"{opening}{half[:1]}", how)
         yield Case(f"{opening}{half}x y", how)
         yield Case(f"`x {call}` {call}", how | {"in_code": "text"}, places=(1, 3, 20))
         yield Case(f"```\n{call}\n```\n\ud83d", how | {"in_code": "text"})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.parsing import parse
-from streamtools.parsing.dialects import DIALECTS, Dialect
+from streamtools.parsing.dialects import DIALECTS, Dialect, base
 from streamtools.parsing.dialects.base import neutralise, restore
 from tests.families import MARKUP
 
@@ -60,6 +60,22 @@ def test_what_is_neutralised_can_be_restored(parts: list[str]) -> None:
     text = "".join(parts).replace("\u2060", "")
 
     assert text == restore(neutralise(text, ALL), ALL)
+
+
+def test_a_long_text_is_as_its_parts_are() -> None:
+    """It is looked through piece by piece; wherever one ends, what stands there is found."""
+    dialects = (DIALECTS["hermes_json"],)
+    call, shown = "<tool_call>", neutralise("<tool_call>", dialects)
+    for at in range(base._PIECE - len(call) - 1, base._PIECE + 2):
+        text = "a" * at + call + "a" * base._PIECE + call
+        assert "a" * at + shown + "a" * base._PIECE + shown == neutralise(text, dialects)
+
+
+def test_each_character_is_looked_at_once() -> None:
+    """However many dialects are armed: whatever begins with one character is looked for together."""
+    pattern = base._structure(DIALECTS.values()).pattern
+    assert 1 == pattern.count("<(?=")
+    assert len(pattern) < len("".join(word for dialect in ALL for word in dialect.reserved))
 
 
 @pytest.mark.parametrize("dialect", ALL, ids=lambda each: each.id)

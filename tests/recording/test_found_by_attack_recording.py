@@ -19,7 +19,7 @@ from streamtools.recording.file_writer import import_stream
 from streamtools.recording.redact import describe_request, redact_url
 from streamtools.recording.scrubbing import Scrubber, scrub
 from streamtools.testing import NetworkBlocked, assert_events
-from streamtools.testing.fixture import blocked
+from streamtools.testing.network import blocked
 
 KEY = "sk-acme-9f8e7d6c5b4a3f2e1d0c"
 ELSEWHERE = "192.0.2.1"  # no host has it: RFC 5737

@@ -63,11 +63,11 @@ class Framework(ABC):
         """Ask, run the tools, and ask again with their results."""
 
     @abstractmethod
-    async def force(self) -> list[str]:
+    async def force(self, *, streamed: bool) -> list[str]:
         """Ask once, so that the tool has to be called, and return for which cities it was."""
 
     @abstractmethod
-    async def form(self) -> Any:
+    async def form(self, *, streamed: bool) -> Any:
         """Ask for an answer in the form of `City`."""
 
     @property
@@ -102,13 +102,18 @@ class PydanticAi(Framework):
                             pass
         return Ran(self.ran, run.result.output)
 
-    async def force(self) -> list[str]:
-        agent = self._agent(output_type=self.weather)  # which it has to call
-        await agent.run(QUESTION)
+    async def _output(self, agent: Any, *, streamed: bool) -> Any:
+        if not streamed:
+            return (await agent.run(QUESTION)).output
+        async with agent.run_stream(QUESTION) as run:
+            return await run.get_output()
+
+    async def force(self, *, streamed: bool) -> list[str]:
+        await self._output(self._agent(output_type=self.weather), streamed=streamed)  # which it has to call
         return self.ran
 
-    async def form(self) -> Any:
-        return (await self._agent(output_type=City).run(QUESTION)).output
+    async def form(self, *, streamed: bool) -> Any:
+        return await self._output(self._agent(output_type=City), streamed=streamed)
 
 
 class Agents(Framework):
@@ -124,28 +129,29 @@ class Agents(Framework):
         options = {"tools": [agents.function_tool(self.weather)], **options}
         return agents.Agent(name="a", model=getattr(agents, self.model)("m", self.client()), **options)
 
-    async def loop(self, *, streamed: bool) -> Ran:
+    async def _output(self, agent: Any, *, streamed: bool) -> Any:
         from agents import Runner
 
         if not streamed:
-            said = (await Runner.run(self._agent(), QUESTION)).final_output
-            return Ran(self.ran, said)
-        run = Runner.run_streamed(self._agent(), QUESTION)
+            return (await Runner.run(agent, QUESTION)).final_output
+        run = Runner.run_streamed(agent, QUESTION)
         async for _ in run.stream_events():
             pass
-        return Ran(self.ran, run.final_output)
+        return run.final_output
 
-    async def force(self) -> list[str]:
-        from agents import ModelSettings, Runner
+    async def loop(self, *, streamed: bool) -> Ran:
+        said = await self._output(self._agent(), streamed=streamed)
+        return Ran(self.ran, said)
+
+    async def force(self, *, streamed: bool) -> list[str]:
+        from agents import ModelSettings
 
         agent = self._agent(model_settings=ModelSettings(tool_choice="weather"), tool_use_behavior="stop_on_first_tool")
-        await Runner.run(agent, QUESTION)
+        await self._output(agent, streamed=streamed)
         return self.ran
 
-    async def form(self) -> Any:
-        from agents import Runner
-
-        return (await Runner.run(self._agent(output_type=City, tools=[]), QUESTION)).final_output
+    async def form(self, *, streamed: bool) -> Any:
+        return await self._output(self._agent(output_type=City, tools=[]), streamed=streamed)
 
 
 class AgentsOnResponses(Agents):
@@ -181,12 +187,15 @@ class LangChain(Framework):
         said = "".join(streams).removeprefix("I look at both.")
         return Ran(self.ran, said)
 
-    async def force(self) -> list[str]:
+    async def force(self, *, streamed: bool) -> list[str]:
         model = self._model().bind_tools([self._tool()], tool_choice="weather")
-        return sorted(each["args"]["city"] for each in (await model.ainvoke(QUESTION)).tool_calls)
+        chunks = [each async for each in model.astream(QUESTION)] if streamed else [await model.ainvoke(QUESTION)]
+        told = sum(chunks[1:], chunks[0])
+        return sorted(each["args"]["city"] for each in told.tool_calls)
 
-    async def form(self) -> Any:
-        return await self._model().with_structured_output(City).ainvoke(QUESTION)
+    async def form(self, *, streamed: bool) -> Any:
+        model = self._model().with_structured_output(City)
+        return [each async for each in model.astream(QUESTION)][-1] if streamed else await model.ainvoke(QUESTION)
 
 
 class LlamaIndex(Framework):
@@ -213,15 +222,21 @@ class LlamaIndex(Framework):
         said = str(await agent.run(QUESTION))
         return Ran(self.ran, said)
 
-    async def force(self) -> list[str]:
-        model = self._model()
-        told = await model.achat_with_tools([self._tool()], user_msg=QUESTION, tool_required=True)
+    async def force(self, *, streamed: bool) -> list[str]:
+        model, asked = self._model(), {"user_msg": QUESTION, "tool_required": True}
+        if streamed:
+            told = [each async for each in await model.astream_chat_with_tools([self._tool()], **asked)][-1]
+        else:
+            told = await model.achat_with_tools([self._tool()], **asked)
         return sorted(each.tool_kwargs["city"] for each in model.get_tool_calls_from_response(told))
 
-    async def form(self) -> Any:
+    async def form(self, *, streamed: bool) -> Any:
         from llama_index.core.llms import ChatMessage
 
-        return (await self._model().as_structured_llm(City).achat([ChatMessage(QUESTION)])).raw
+        model, asked = self._model().as_structured_llm(City), [ChatMessage(QUESTION)]
+        return (
+            [each async for each in await model.astream_chat(asked)][-1] if streamed else await model.achat(asked)
+        ).raw
 
 
 class OpenAi(Framework):
@@ -250,12 +265,14 @@ class OpenAi(Framework):
                 said = self.weather(**json.loads(call.function.arguments))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": said})
 
-    async def force(self) -> list[str]:
-        told = await self._ask(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "weather"}})
+    async def force(self, *, streamed: bool) -> list[str]:
+        told = await self._ask(
+            streamed=streamed, tools=[TOOL], tool_choice={"type": "function", "function": {"name": "weather"}}
+        )
         return sorted(json.loads(each.function.arguments)["city"] for each in told.choices[0].message.tool_calls)
 
-    async def form(self) -> Any:
-        told = await self._ask(response_format=City)
+    async def form(self, *, streamed: bool) -> Any:
+        told = await self._ask(streamed=streamed, response_format=City)
         return City.model_validate_json(told.choices[0].message.content)
 
 
@@ -302,9 +319,9 @@ class Anthropic(Framework):
             results = [{"type": "tool_result", "tool_use_id": id, "content": result} for id, result in said]
             messages += [{"role": "assistant", "content": told.content}, {"role": "user", "content": results}]
 
-    async def force(self) -> list[str]:
-        told = await self._ask(tools=[BLOCK], tool_choice={"type": "tool", "name": "weather"})
+    async def force(self, *, streamed: bool) -> list[str]:
+        told = await self._ask(streamed=streamed, tools=[BLOCK], tool_choice={"type": "tool", "name": "weather"})
         return sorted(each.input["city"] for each in told.content if each.type == "tool_use")
 
-    async def form(self) -> Any:
-        return (await self._ask(output_format=City)).parsed_output
+    async def form(self, *, streamed: bool) -> Any:
+        return (await self._ask(streamed=streamed, output_format=City)).parsed_output

@@ -74,9 +74,11 @@ async def test_tools_are_run_and_their_results_answered(asked: tuple[Framework, 
 
 async def test_a_call_is_forced_and_an_answer_has_its_form(asked: tuple[Framework, TextModel]) -> None:
     framework, model = asked
-    assert await framework.force() in (["Bern", "Zürich"], ["Zürich"], ["Bern"])  # some want one at most
-    assert "Your answer has to" in str(model.bodies[0]["messages"][-1]["content"])
-    assert City(city="Bern") == await framework.form()
+    for streamed in (False, True):
+        model.bodies.clear()
+        assert await framework.force(streamed=streamed) in (["Bern", "Zürich"], ["Zürich"], ["Bern"])  # some want one
+        assert "Your answer has to" in str(model.bodies[0]["messages"][-1]["content"])
+        assert City(city="Bern") == await framework.form(streamed=streamed)
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
@@ -94,6 +96,9 @@ async def test_a_stream_that_breaks_off_is_an_error_and_runs_no_tool(asked: tupl
     model.breaks = True
     with pytest.raises(Exception, match="the connection to the provider was lost") as raised:
         await framework.loop(streamed=True)
+    assert type(raised.value).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2")
+    with pytest.raises(Exception, match=r"onnection|provider") as raised:  # one body: a fault of the network, or 502
+        await framework.loop(streamed=False)
     assert type(raised.value).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2")
     assert [] == framework.ran
 

@@ -19,11 +19,11 @@ from streamtools.runs import RedisStore, Run, Runs
 from streamtools.stream.driver import Startable
 from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
-from tests.serving.test_runs import Tool, held, read
+from tests.serving.test_runs import held, read
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.cut_client import CutClient
 from tests.support.redis_server import RedisServer
-from tests.support.stories import Script, story, texts
+from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
@@ -81,7 +81,7 @@ async def test_an_owner_that_is_cut_off_loses_its_run(server: RedisServer, prefi
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_call_that_may_have_begun_is_unknown(server: RedisServer, prefix: str, known: bool) -> None:
     """One that waits for somebody is pending, and so is, where there is a ledger, one that has not begun there."""
-    tool = Tool()
+    tool = WaitingTool()
     bank = Bank()
     ledger = MemoryLedger()
     said = calls(("wait", {}), ("pay", ANN))

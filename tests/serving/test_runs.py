@@ -19,29 +19,12 @@ from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, 
 from streamtools.outputs import validate
 from streamtools.recording import shipped
 from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
-from tests.support.stories import Script, story, texts
+from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
 
 WAIT = '###:{"name":"wait"}'
 STOP = ProviderCompleted(finish_reason="stop")
-
-
-class Tool:
-    """A tool that waits for ever, and notes how that ends."""
-
-    def __init__(self) -> None:
-        self.running = anyio.Event()
-        self.stopped = 0
-
-    async def wait(self) -> None:
-        """Wait for ever."""
-        self.running.set()
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            self.stopped += 1
-            raise
 
 
 def now() -> str:
@@ -195,7 +178,7 @@ async def test_detaching_wakes_who_waits_there() -> None:
 
 async def test_stop_ends_a_run_for_all_its_readers() -> None:
     """From another task: the tool is cancelled, the response is closed when `stop` returns, and all see `done`."""
-    tool, source = Tool(), Script([*texts("a ", WAIT), STOP], hold=True)
+    tool, source = WaitingTool(), Script([*texts("a ", WAIT), STOP], hold=True)
     taken = [list[UIEvent]() for _ in range(3)]
     async with Runs() as runs:
         run = await runs.start(ToolStream(source, tools=[tool.wait]), owner="ann")
@@ -376,7 +359,7 @@ async def test_expired_positions() -> None:
 
 async def test_runs_that_are_abandoned_are_stopped_if_asked() -> None:
     """A while after the last reader has left, or after the start if none ever came; a reader keeps them alive."""
-    tool = Tool()
+    tool = WaitingTool()
     async with Runs(stop_when_abandoned=0) as runs:
         lonely = await runs.start(held("a"), owner="ann")
         assert "cancelled" == (await lonely.wait()).reason

@@ -18,9 +18,9 @@ from streamtools import ToolStream, replay, sources
 from streamtools.errors import ClosedError, RecordingError
 from streamtools.events import Done, Error, ProviderCompleted, Start, Text, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
-from tests.serving.test_runs import WAIT, Tool, held, read
+from tests.serving.test_runs import WAIT, held, read
 from tests.support.loopback import Loopback
-from tests.support.stories import Script, story, texts
+from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -382,7 +382,10 @@ async def test_a_refused_stream_that_does_not_close() -> None:
 
 async def test_the_app_ends_in_mid_run() -> None:
     """All runs are stopped and all that is behind them is closed; their readers see `done`."""
-    tools, scripts = [Tool() for _ in range(3)], [Script([*texts("a ", WAIT), STOP], hold=True) for _ in range(3)]
+    tools, scripts = (
+        [WaitingTool() for _ in range(3)],
+        [Script([*texts("a ", WAIT), STOP], hold=True) for _ in range(3)],
+    )
     taken = list[UIEvent]()
     async with anyio.create_task_group() as group:
         async with Runs() as runs:

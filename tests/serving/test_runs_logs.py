@@ -15,7 +15,7 @@ from streamtools import ToolStream
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import ProviderCompleted, Text, UIEvent, Warning
 from streamtools.runs import MemoryEventLog, Runs, log_key
-from streamtools.serving import event_log as journal
+from streamtools.serving import journal
 from tests.serving.test_runs import held, read
 from tests.support.stories import Script, story, texts
 

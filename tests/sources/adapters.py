@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,8 +10,10 @@ from msgspec.structs import replace
 
 from streamtools.errors import Code
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
+from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources import FrameAdapter
-from tests.support.cuts import cut, every_cut
+from tests.support.cuts import cut, usual_cuts
+from tests.support.stories import tell
 
 Make = Callable[[], FrameAdapter]
 
@@ -38,9 +41,9 @@ def _events(make: Make, chunks: Sequence[bytes]) -> list[SourceEvent]:
 
 
 def cuts(stream: bytes) -> Iterator[list[bytes]]:
-    """Yield the stream whole, byte by byte, and at every place in two, or in pieces at random if it is long."""
+    """Yield the stream whole, byte by byte, and as `usual_cuts` does, or in pieces at random if it is long."""
     if len(stream) <= _SHORT:
-        yield from every_cut(stream)
+        yield from usual_cuts(stream)
         return
     yield [stream]
     yield [stream[at : at + 1] for at in range(len(stream))]
@@ -74,3 +77,19 @@ def assert_ends_are_earned(make: Make, frames: Sequence[bytes]) -> None:
         assert sum(isinstance(event, SourceError) for event in events) <= 1
         assert adapter.ended
         assert adapter.close("reset") == []
+
+
+def story_of(make: Make, *frames: bytes) -> list[str]:
+    """Return what the interface gets of a stream in the end."""
+    machine = StreamMachine()
+    events = machine.start()
+    events += [each for event in read(make, *frames) for each in machine.feed(event)] + machine.close()
+    return [tell(event) for event in events]
+
+
+def assert_dicts_give_the_same(make: Make, frames: Sequence[bytes]) -> None:
+    """Assert that objects are read as their bytes are: the name of the server-sent event is not needed."""
+    adapter, fed = make(), make()
+    values = [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
+    events = [each for frame in frames for each in fed.feed(frame)] + fed.close()
+    assert events == [each for value in values for each in adapter.take(value)] + adapter.close()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
-from tests.support.cuts import cut, every_cut, places
+from tests.support.cuts import cut, places, usual_cuts
 
 
 def frames(decoder: SSEDecoder | LineDecoder, chunks: Iterable[bytes]) -> list[Framed]:
@@ -114,7 +114,7 @@ CASES = {
 def test_cases_of_the_standard_at_every_cut(stream: bytes, expected: list[Frame]) -> None:
     """Each case is what it should be however it is cut, and the reference says the same."""
     assert expected == reference(stream)
-    for chunks in every_cut(stream):
+    for chunks in usual_cuts(stream):
         assert expected == frames(SSEDecoder(), chunks), chunks
 
 
@@ -156,13 +156,13 @@ def test_a_frame_of_exactly_the_limit_passes_at_every_cut() -> None:
     """The limit counts the lines of a frame, and not the blank line that ends it."""
     stream = b"data: 123456\n\ndata: 1234567\n\nevent: x\ndata: 1\n\ndata: 2"
     expected = [Frame(b"123456"), Skipped(13), Skipped(16), Frame(b"2")]
-    for chunks in every_cut(stream):
+    for chunks in usual_cuts(stream):
         assert expected == frames(SSEDecoder(12), chunks), chunks
 
 
 def test_a_skipped_frame_at_the_end_of_the_stream_is_reported() -> None:
     """A frame that is over the limit and never ends is reported once, at the end, with the bytes it had."""
-    for chunks in every_cut(b"data: 1\n\ndata: 23456789\n"):
+    for chunks in usual_cuts(b"data: 1\n\ndata: 23456789\n"):
         assert [Frame(b"1"), Skipped(14)] == frames(SSEDecoder(10), chunks)
 
 
@@ -201,11 +201,11 @@ LINES = {
 @pytest.mark.parametrize(("stream", "expected"), LINES.values(), ids=LINES)
 def test_lines_of_ndjson_at_every_cut(stream: bytes, expected: list[bytes]) -> None:
     """One frame a line, whatever ends it."""
-    for chunks in every_cut(stream):
+    for chunks in usual_cuts(stream):
         assert [Frame(line) for line in expected] == frames(LineDecoder(), chunks), chunks
 
 
 def test_a_line_over_the_limit_is_skipped_at_every_cut() -> None:
     """The limit counts the line without its end."""
-    for chunks in every_cut(b"1234\n12345\n123\n"):
+    for chunks in usual_cuts(b"1234\n12345\n123\n"):
         assert [Frame(b"1234"), Skipped(5), Frame(b"123")] == frames(LineDecoder(4), chunks), chunks

@@ -34,7 +34,7 @@ from streamtools.sources.bedrock import Bedrock
 from streamtools.sources.event_stream import EventStreamDecoder
 from streamtools.sources.frames import Damaged, Frame, Skipped
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
-from tests.support.cuts import cut, every_cut, places
+from tests.support.cuts import cut, places, usual_cuts
 from tests.support.event_streams import chunk, event, exception, message
 from tests.support.provider_streams import BY_NAME
 
@@ -340,7 +340,7 @@ def test_a_message_that_fails_its_checksum_is_lost() -> None:
     flipped = one[:20] + bytes([one[20] ^ 1]) + one[21:]
     lost = Damaged("a message fails its checksum")
     ended = Damaged("the prelude of a message fails its checksum", final=True)
-    for chunks in every_cut(flipped + two):
+    for chunks in usual_cuts(flipped + two):
         assert [lost, Frame(b'"two"', "a")] == decode(*chunks)
     for at in range(12):
         broken = one[:at] + bytes([one[at] ^ 1]) + one[at + 1 :]

@@ -28,7 +28,7 @@ from streamtools.events import (
 from streamtools.sources.latitude import Latitude
 from tests.machine.test_machine import story
 from tests.support.cases import cases
-from tests.support.cuts import cut, every_cut, places
+from tests.support.cuts import cut, places, usual_cuts
 
 Event = tuple[str, dict[str, Any]]
 
@@ -435,7 +435,7 @@ def test_runs_at_every_cut(name: str) -> None:
     """A run is the same wherever it is cut."""
     events, expected = RUNS[name]
     for envelope in ENVELOPES:
-        for chunks in every_cut(envelope(*events)):
+        for chunks in usual_cuts(envelope(*events)):
             assert expected == read(*chunks), chunks
 
 
@@ -478,7 +478,7 @@ PROXIES: dict[str, tuple[bytes, list[SourceEvent]]] = {
 @pytest.mark.parametrize(("stream", "expected"), PROXIES.values(), ids=PROXIES)
 def test_proxies_at_every_cut(stream: bytes, expected: list[SourceEvent]) -> None:
     """What proxies add of their own is read too."""
-    for chunks in every_cut(stream):
+    for chunks in usual_cuts(stream):
         assert expected == read(*chunks), chunks
 
 

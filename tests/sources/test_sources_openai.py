@@ -28,7 +28,7 @@ from streamtools.limits import Limits
 from streamtools.sources.frames import Frame
 from streamtools.sources.openai import ChatCompletions
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
-from tests.support.cuts import cut, every_cut, places
+from tests.support.cuts import cut, places, usual_cuts
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
@@ -470,7 +470,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
 def test_dialects_at_every_cut(stream: bytes, expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert expected == read(stream)
-    for chunks in every_cut(stream):
+    for chunks in usual_cuts(stream):
         assert expected == read(*chunks), chunks
     for event in expected:
         assert type(event) is type(read_source_event(event.to_json()))
@@ -511,7 +511,7 @@ def test_a_frame_over_the_limit_is_skipped() -> None:
         SourceWarning(Code.SKIPPED, "an event of 214 bytes is over the limit of 100; it was skipped", count=214),
         SourceError("no"),
     ]
-    for chunks in every_cut(stream):
+    for chunks in usual_cuts(stream):
         assert expected == read(*chunks, limits=limits)
 
 

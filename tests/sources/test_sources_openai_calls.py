@@ -32,7 +32,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.chat_calls import ChatCalls
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
-from tests.support.cuts import every_cut
+from tests.support.cuts import usual_cuts
 
 Start, Delta, End = ToolCallStart, ToolCallDelta, NativeToolCall
 A, B = '{"a":1}', '{"b":2}'
@@ -343,7 +343,7 @@ def test_rows_of_the_table(lists: list[Any], expected: list[SourceEvent]) -> Non
     data = stream(lists)
     assert [*expected, stop("tool_calls")] == read(data)
     if len(data) < 2000:
-        for chunks in every_cut(data):
+        for chunks in usual_cuts(data):
             assert [*expected, stop("tool_calls")] == read(*chunks)
     for event in expected:
         assert event == read_source_event(event.to_json())

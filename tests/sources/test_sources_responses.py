@@ -34,10 +34,15 @@ from streamtools.limits import Limits
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources import adapter
 from streamtools.sources.responses import Responses
-from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.sources.adapters import (
+    assert_dicts_give_the_same,
+    assert_ends_are_earned,
+    assert_same_at_every_cut,
+    read,
+    story_of,
+)
 from tests.support.chat_chunks import sse
 from tests.support.cuts import cut, places
-from tests.support.stories import tell
 
 Value = dict[str, Any]
 
@@ -1042,19 +1047,13 @@ STORIES: dict[str, tuple[list[bytes], list[str]]] = {
 @pytest.mark.parametrize(("stream", "story"), STORIES.values(), ids=STORIES)
 def test_runs(stream: list[bytes], story: list[str]) -> None:
     """What the interface gets of it in the end."""
-    machine = StreamMachine()
-    told = machine.start()
-    told += [each for event in read(Responses, *stream) for each in machine.feed(event)] + machine.close()
-    assert story == [tell(event) for event in told]
+    assert story == story_of(Responses, *stream)
 
 
 @pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
 def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
     """The name of the server-sent event is not needed."""
-    adapter, told = Responses(), Responses()
-    values = [json.loads(frame.partition(b"data: ")[2]) for frame in stream]
-    events = [each for frame in stream for each in told.feed(frame)] + told.close()
-    assert events == [each for value in values for each in adapter.take(value)] + adapter.close()
+    assert_dicts_give_the_same(Responses, stream)
 
 
 # What hostile eyes have found.

@@ -227,7 +227,7 @@ async def test_the_whole_answer_is_cut_behind_every_frame(provider: Provider) ->
 
 
 @ONE_LOOP  # thousands of runs; both event loops are above
-@pytest.mark.parametrize("stride", [29, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("provider", PROVIDERS, ids=NAMES)
 async def test_the_whole_answer_is_cut_in_its_frames(provider: Provider, stride: int) -> None:
     """The same holds in the middle of a frame, of a string, and of a character."""

@@ -17,30 +17,13 @@ from streamtools import ToolStream
 from streamtools.errors import ClosedError, Code
 from streamtools.events import Executing, ProviderCompleted, UIEvent
 from streamtools.stream import driver, handover
-from tests.support.stories import Script, story, texts
+from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
 
 WAIT = '###:{"name":"wait"}'
 NOW = '###:{"name":"now"}'
 STOP = ProviderCompleted(finish_reason="stop")
-
-
-class Tool:
-    """A tool that waits for ever, and notes how that ends."""
-
-    def __init__(self) -> None:
-        self.running = anyio.Event()
-        self.stopped = 0
-
-    async def wait(self) -> None:
-        """Wait for ever."""
-        self.running.set()
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            self.stopped += 1
-            raise
 
 
 async def now() -> str:
@@ -69,7 +52,7 @@ CANCELLED = ["error c1 tool_cancelled", "step 1 ends: stop", "done cancelled: st
 
 async def test_leaving_stops_the_tools_and_closes_the_source() -> None:
     """The tool sees a cancellation, and its call has an end like any other."""
-    tool, source = Tool(), Script([*texts(WAIT), STOP], hold=True)
+    tool, source = WaitingTool(), Script([*texts(WAIT), STOP], hold=True)
     taken: list[UIEvent] = []
     async with opened(source, tool.wait) as events:
         async for event in events:
@@ -90,7 +73,7 @@ async def test_leaving_stops_the_tools_and_closes_the_source() -> None:
 
 async def test_each_call_that_was_left_has_one_end() -> None:
     """One has succeeded, one is at work, one has not begun: each is told once, and stands in the outcomes in order."""
-    tool, source = Tool(), Script([*texts(WAIT, "\n", NOW, "\n", WAIT, "\n", NOW), STOP])
+    tool, source = WaitingTool(), Script([*texts(WAIT, "\n", NOW, "\n", WAIT, "\n", NOW), STOP])
     async with opened(source, tool.wait, now, concurrency=2) as events:
         taken: list[UIEvent] = []
         while len([line for line in ending(taken) if line.startswith("executing")]) < 3:
@@ -150,7 +133,7 @@ async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
 
 async def test_leaving_while_eager_tools_run() -> None:
     """They are cancelled in mid-turn, and their step ends."""
-    tool, source = Tool(), Script(texts(WAIT), texts("a"), hold=True)
+    tool, source = WaitingTool(), Script(texts(WAIT), texts("a"), hold=True)
     taken: list[UIEvent] = []
     async with opened(source, tool.wait, execute="eager", native_tool_calls=False) as events:
         await tool.running.wait()
@@ -161,7 +144,7 @@ async def test_leaving_while_eager_tools_run() -> None:
 
 async def test_aclose_from_another_task() -> None:
     """It stops the run and waits for its end; the block itself goes on, undisturbed."""
-    tool, source = Tool(), Script([*texts(WAIT), STOP])
+    tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
     closed = False
 
     async def close() -> None:
@@ -222,9 +205,9 @@ async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
         Script([STOP]),
         Script(OSError("down")),
     ):
-        tool = Tool()
+        tool = WaitingTool()
 
-        async def fail(source: Script = source, tool: Tool = tool) -> None:
+        async def fail(source: Script = source, tool: WaitingTool = tool) -> None:
             async with opened(source, tool.wait):
                 await anyio.wait_all_tasks_blocked()
                 raise KeyError("mine")
@@ -238,7 +221,7 @@ async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
 async def test_cancellation_from_outside() -> None:
     """A scope around the block ends all of it, wherever the block stands, and nothing escapes."""
     for wait in (anyio.sleep_forever, anyio.lowlevel.checkpoint):
-        tool, source = Tool(), Script([*texts(WAIT), STOP])
+        tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
         with anyio.CancelScope() as scope:
             async with opened(source, tool.wait) as events:
                 await tool.running.wait()
@@ -281,7 +264,7 @@ async def test_cancellation_while_leaving() -> None:
 async def test_cancellation_by_asyncio() -> None:
     """`asyncio.timeout` and `task.cancel` mean the same as a scope, and a TimeoutError comes out as one."""
     tasks = asyncio.all_tasks()
-    tool, source = Tool(), Script([*texts(WAIT), STOP])
+    tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
 
     async def run() -> None:
         async with opened(source, tool.wait) as events:
@@ -292,7 +275,7 @@ async def test_cancellation_by_asyncio() -> None:
             await run()
     assert (tool.stopped, source.closed) == (int(tool.running.is_set()), 1)
 
-    tool, source = Tool(), Script([*texts(WAIT), STOP])
+    tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
     task = asyncio.create_task(run())
     await tool.running.wait()
     task.cancel()

@@ -5,15 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
+_SHORT = 100
+"""Bytes that are cut at every place in the quick tests, too."""
 
-def every_cut(data: bytes) -> Iterator[list[bytes]]:
-    """Yield `data` whole, byte by byte, with empty chunks between, and at every place in two."""
+
+def usual_cuts(data: bytes) -> Iterator[list[bytes]]:
+    """Yield `data` whole, byte by byte, with empty chunks between, and in two: at every place if it is short or the
+    profile is not the quick one, else at every third, which are others where the length is another.
+    """
     yield [data]
     yield [data[at : at + 1] for at in range(len(data))]
     yield [chunk for at in range(len(data)) for chunk in (data[at : at + 1], b"")]
-    for at in range(1, len(data)):
+    every = 1 if len(data) <= _SHORT or settings().max_examples > 20 else 3
+    for at in range(1 + len(data) % every, len(data), every):
         yield [data[:at], data[at:]]
 
 

@@ -135,6 +135,23 @@ class Script:
         self.closed += 1
 
 
+class WaitingTool:
+    """A tool that waits for ever, and notes how that ends."""
+
+    def __init__(self) -> None:
+        self.running = anyio.Event()
+        self.stopped = 0
+
+    async def wait(self) -> None:
+        """Wait for ever."""
+        self.running.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            self.stopped += 1
+            raise
+
+
 def story(events: Iterable[UIEvent]) -> list[str]:
     """Return a line for each event."""
     return [tell(event) for event in events]

@@ -159,21 +159,30 @@ def attempts(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 
 @cache
+def beginnings(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """The beginning of a marker, as often short as long."""
+    whole = [text for each in ids for marker in MARKERS[each][:20] for text in islice(examples(marker.parts), 5)]
+    lengths = st.integers(0, 7) | st.integers(0, 99)
+    return st.builds(lambda text, at: text[: 1 + at % len(text)], st.sampled_from(whole), lengths)
+
+
+@cache
 def fragments(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
     """One piece of a text."""
     markup = [part for each in ids for part in MARKUP[each]]
     mixed = st.sampled_from([*markup, *JSON, *PROSE, *MARKDOWN, *TAGS])
     marks = st.sampled_from(markup)
     in_code = st.builds(str.__add__, st.sampled_from(CODE), marks)
-    whole = [text for each in ids for marker in MARKERS[each][:20] for text in islice(examples(marker.parts), 5)]
-    halves = st.builds(lambda text, at: text[: 1 + at % len(text)], st.sampled_from(whole), st.integers(0, 99))
-    return st.one_of(marks, halves, in_code, mixed, mixed, mixed, mixed, attempts(ids), st.text(max_size=3))
+    return st.one_of(marks, beginnings(ids), in_code, mixed, mixed, mixed, mixed, attempts(ids), st.text(max_size=3))
 
 
 @cache
 def texts(ids: tuple[str, ...], *, max_size: int = 10) -> st.SearchStrategy[str]:
-    """A text of up to `max_size` pieces; where calls count only at the start, it often begins with one."""
-    rest = st.lists(fragments(ids), min_size=1, max_size=max_size).map("".join)
+    """A text of up to `max_size` pieces, which can break off where a call begins; where calls count only at the start,
+    it often begins with one.
+    """
+    pieces = st.lists(fragments(ids), min_size=1, max_size=max_size).map("".join)
+    rest = st.builds(str.__add__, pieces, st.just("") | st.just("") | st.just("") | beginnings(ids))
     if any(marker.where == "start" for each in ids for marker in MARKERS[each]):
         marks = st.sampled_from([part for each in ids for part in MARKUP[each]])
         return st.builds(str.__add__, st.one_of(marks, marks, attempts(ids)), rest)

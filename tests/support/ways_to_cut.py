@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+from hypothesis import settings
+
 from streamtools.testing.laws import cut
 
 
@@ -25,9 +27,16 @@ def every_way(text: str) -> Iterator[list[str]]:
     return (cut(text, each) for each in chosen)
 
 
+_SHORT = 30
+"""Characters of a text that is cut at every place in the quick tests, too."""
+
+
 def usual_ways(text: str) -> Iterator[Sequence[str]]:
-    """Yield `text` whole, one by one, one by one with nothing in between, and cut in two at every place."""
+    """Yield `text` whole, one by one, one by one with nothing in between, and cut in two: at every place if it is short
+    or the profile is not the quick one, else at every third, which are others in a text of another length.
+    """
     yield [text]
     yield list(text)
     yield [delta for character in text for delta in (character, "")]
-    yield from two_way(text)
+    every = 1 if len(text) <= _SHORT or settings().max_examples > 20 else 3
+    yield from (cut(text, [place]) for place in range(1 + len(text) % every, len(text), every))

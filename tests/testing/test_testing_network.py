@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from streamtools.testing import NetworkBlocked
-from streamtools.testing.fixture import blocked
+from streamtools.testing.network import blocked
 from tests.support.loopback import Loopback
 
 ELSEWHERE = "192.0.2.1"  # no host has it: RFC 5737

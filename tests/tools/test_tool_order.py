@@ -18,7 +18,7 @@ from streamtools import ToolOutcome, ToolResult, ToolStream, tool
 from streamtools.errors import Code
 from streamtools.events import Executed, Executing, NativeToolCall, ProviderCompleted, UIEvent, Warning
 from streamtools.tools import Tool
-from streamtools.tools.call import ToolContext, shorten
+from streamtools.tools.call import ToolContext
 from tests.support.stories import Script, story, texts
 from tests.tools.test_tool_runner import Interface, call, runner
 
@@ -156,13 +156,19 @@ async def test_a_result_that_is_too_long_for_the_model() -> None:
     assert ("x" * 5000, 3) == (executed.result, executed.seq)
 
 
-@pytest.mark.parametrize(("limit", "kept"), [(None, True), (5, True), (4, False)])
-def test_what_is_too_long(limit: int | None, kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("limit", "told"), [(None, "hello"), (5, "hello"), (4, "It begins: hell"), (0, "ask for less of it")]
+)
+async def test_what_is_too_long(limit: int | None, told: str) -> None:
     """The limit itself is allowed; what is told of a longer one holds no more of it than the limit."""
-    told = shorten("hello", limit)
-    assert kept == (told == "hello")
-    assert kept or told.endswith("It begins: hell")
-    assert shorten("hello", 0).endswith("ask for less of it")
+
+    def read() -> str:
+        return "hello"
+
+    interface = Interface()
+    (outcome,) = await runner(interface, read, result_limit=limit).run([call("read")], interface.send)
+    assert outcome.text.endswith(told)
+    assert ("hello" in outcome.text) == (told == "hello")
 
 
 async def test_a_tool_knows_of_its_call() -> None:

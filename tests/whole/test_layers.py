@@ -41,8 +41,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "recording": {"errors", "rules"},
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "logs", "rules", "parsing", "typed"},
-    "history": {"limits", "json_values", "calls", "parsing"},
-    "stream": {*VOCABULARY, "logs", "sources", "parsing", "tools", "machine", "history", "typed"},
+    "history": {"errors", "limits", "json_values", "calls", "parsing"},
+    "stream": {*VOCABULARY, "logs", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "logs", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {

@@ -44,6 +44,8 @@ def defaults_table() -> str:
         ("characters of one call", limits.call, "`Limits(call=…)`"),
         ("nesting of JSON", limits.depth, "`Limits(depth=…)`"),
         ("digits of one number", limits.digits, "`Limits(digits=…)`"),
+        ("values of one JSON text", limits.values, "`Limits(values=…)`"),
+        ("these of the arguments of all calls of a history that are JSON in a text", limits.values, "fixed"),
         ("calls that are read in a turn", limits.calls, "`Limits(calls=…)`"),
         ("tools of an MCP server", mcp._TOOLS, "fixed"),
         ("characters that they say of themselves", mcp._CHARACTERS, "fixed"),

@@ -384,6 +384,8 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
             text_rules=[assert_type(rules.email(), Rule), rules.replace("a", str.upper), rules.stop(["END", "STOP"])],
             history="as_shown",
             pace="words",
+            rules_in_reasoning=True,
+            rules_in_arguments=True,
             text_judge=TextJudge(is_fine, release=300, unanswered="open"),
         ) as run,
     ):

@@ -12,6 +12,7 @@ import msgspec
 from streamtools.apps.cli.arguments import GATEWAY_PORT, Gateway
 from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server
+from streamtools.conversation.prompts import Example
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -21,7 +22,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
     mode: Literal["text", "native", "auto"] | None = None
     api: Literal["openai", "ollama", "llama.cpp", "vllm"] | None = None
     dialects: list[str] | None = None
-    few_shot: bool | None = None
+    few_shot: bool | list[Example] | None = None
     on_malformed: Literal["text", "error"] | None = None
     ask_again: int | None = None
     hosts: list[str] = []
@@ -31,6 +32,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
     max_running: int | None = None
     timeout: float | None = None
     longest: float | None = None
+    keep_alive: float | None = None
+    send_timeout: float | None = None
     drain: float = 10.0
     host: str = "127.0.0.1"
     port: int = GATEWAY_PORT

@@ -12,6 +12,8 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
@@ -274,6 +276,9 @@ _TOKENS = (
 )
 """Tokens of chat templates: the first character of each, and the rest."""
 
+_PIECE = 64 * 1024  # characters that are looked through in one go
+_AHEAD = 4 * 1024  # characters behind them in which what begins there may end
+
 
 def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
     """Return `text` with a word joiner (U+2060) behind the first character of whatever could be taken for structure.
@@ -281,7 +286,17 @@ def neutralise(text: str, dialects: Iterable[Dialect]) -> str:
     That is what the dialects reserve, and the tokens of chat templates: a tool's result is data, and a model that
     repeats it must not thereby call a tool or begin a turn. Defence in depth, not a boundary.
     """
-    return _structure(dialects).sub(rf"\g<0>{_JOINER}", text)
+    return _plain(text, _structure(dialects))
+
+
+def _plain(text: str, found: re.Pattern[str]) -> str:
+    if len(text) <= _PIECE:
+        return found.sub(rf"\g<0>{_JOINER}", text)
+    places = [0]
+    for begin in range(0, len(text), _PIECE):  # so that others have the interpreter meanwhile
+        ends = (match.end() for match in found.finditer(text, begin, begin + _PIECE + _AHEAD))
+        places += takewhile((begin + _PIECE).__ge__, ends)
+    return _JOINER.join(text[at:end] for at, end in zip(places, (*places[1:], None), strict=True))
 
 
 def neutralise_all(value: Any, dialects: Iterable[Dialect], under: str | None = None) -> Any:
@@ -290,7 +305,7 @@ def neutralise_all(value: Any, dialects: Iterable[Dialect], under: str | None = 
 
     def plain(value: Any, meant: bool) -> Any:
         if isinstance(value, str):
-            return found.sub(rf"\g<0>{_JOINER}", value) if meant else value
+            return _plain(value, found) if meant else value
         if isinstance(value, dict):
             return {plain(key, under is None): plain(each, under in (None, key)) for key, each in value.items()}
         return [plain(each, meant) for each in value] if isinstance(value, list) else value
@@ -306,9 +321,25 @@ def restore(value: Any, dialects: Iterable[Dialect]) -> Any:
 def _structure(dialects: Iterable[Dialect]) -> re.Pattern[str]:
     """Return what finds the first character of whatever could be taken for structure."""
     known = tuple(dialects)
-    reserved = [(re.escape(word[0]), re.escape(word[1:])) for dialect in known for word in dialect.reserved]
-    unmarked = [pair for dialect in known for pair in dialect.unmarked]
-    return re.compile("|".join(f"{first}(?={rest})" for first, rest in (*reserved, *unmarked, *_TOKENS)))
+    words = frozenset(word for dialect in known for word in dialect.reserved)
+    return _made(words, tuple(pair for dialect in known for pair in dialect.unmarked))
+
+
+@lru_cache(maxsize=64)
+def _made(reserved: frozenset[str], unmarked: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+    behind: dict[str, list[str]] = {}  # each first character, with what may follow it: looked for all at once
+    for first in sorted({re.escape(word[0]) for word in reserved}):
+        behind[first] = [_any_of({word[1:] for word in reserved if re.escape(word[0]) == first})]
+    for first, rest in (*unmarked, *_TOKENS):
+        behind.setdefault(first, []).append(rest)
+    return re.compile("|".join(f"{first}(?={'|'.join(rest)})" for first, rest in behind.items()))
+
+
+def _any_of(words: set[str]) -> str:
+    """Return the pattern of texts that begin with one of `words`, which looks at each character once."""
+    firsts = sorted({word[:1] for word in words})  # where "" is a word, nothing more has to follow
+    ways = [re.escape(first) + _any_of({word[1:] for word in words if word[:1] == first}) for first in firsts if first]
+    return "" if "" in firsts else ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
 
 
 def _holds_joiner(value: Any) -> bool:

@@ -25,6 +25,7 @@ from typing import Literal
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
+from streamtools.limits import TOOL_NAME
 from streamtools.parsing.dialects.base import ANY, Dialect, NearMiss, Opener, as_object, checked, write_json
 from streamtools.parsing.json_text import BROKEN, ENDED, OPEN
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
@@ -32,7 +33,7 @@ from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Span
 
 _BLANK = Some(r" \t", 1, 32)
-_NAME = Some("A-Za-z0-9_-", 1, 64)
+_NAME = Some("A-Za-z0-9_-", 1, TOOL_NAME)
 _BODY = (SPACES, "{", SPACES, '"')
 _JOINED = r"(?:[^\W_]|#)"  # a letter, a digit, or a fourth hash
 

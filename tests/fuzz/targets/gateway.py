@@ -109,6 +109,7 @@ _TOLD: list[Any] = [
     {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}]},
     {"choices": [MANY, {"index": NUMBER, "delta": {"content": "a"}, "finish_reason": "stop"}]},
     *({"choices": [{"index": 0, "delta": {kind: "a"}}]} for kind in ("content", "reasoning_content")),
+    {"choices": [{"index": 0, "delta": {"content": " "}}]},
     {"choices": [{"index": 0, "delta": {"content": _CALL + "\n"}}]},
     {"choices": [{"index": 0, "delta": {"content": "~~~tool_call\n{oops}\n~~~\n"}}]},
     {"choices": [{"index": 0, "delta": {"content": '~~~tool_call\n{"name": "f", "arguments": {"a": "'}}]},
@@ -122,7 +123,7 @@ def _grow(client: str, options: dict[str, Any], parts: list[Any]) -> None:
     said = [each for each in parts if "role" in each]
     body = {"model": "m", "max_tokens": 9, "tools": tools, "input" if client == "responses" else "messages": said}
     choice = {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": allowed}}
-    begin(client, body | (choice if allowed else {}), **options)
+    begin(client, body | (choice if allowed else {"tool_choice": "required"} if options and tools else {}), **options)
 
 
 def _grow_answer(client: str, more: dict[str, Any], parts: list[Any], **options: Any) -> None:
@@ -150,6 +151,7 @@ GRAMMARS: dict[str, Grammar] = {
         [
             *(partial(_grow, client, {}) for client in CLIENTS),
             partial(_grow, "responses", {"mode": "native"}),
+            partial(_grow, "openai", {"upstream": "vllm"}),
             partial(_grow, "openai", {"mode": "native", "dialects": ["tilde_fence"], "upstream": "ollama"}),
         ],
         first=[{"role": "user", "content": "a"}],
@@ -160,6 +162,7 @@ GRAMMARS: dict[str, Grammar] = {
             *(partial(_grow_answer, client, {}) for client in CLIENTS),
             *(partial(_grow_whole, client) for client in CLIENTS),
             partial(_grow_answer, "openai", {"n": 2, "logprobs": True}),
+            partial(_grow_answer, "openai", {"tool_choice": "required"}, upstream="vllm"),
             partial(_grow_answer, "openai", {}, ask_again=1, mode="native", dialects=["tilde_fence"]),
         ],
         last=[{"choices": [{"delta": {}, "finish_reason": "stop"}]}, "data: [DONE]\n\n"],

@@ -1,0 +1,37 @@
+"""What writes an answer in the format in which its client has asked. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streamtools.calls import IdFactory
+from streamtools.gateway.client_requests import Asked
+from streamtools.history.messages import fit
+from streamtools.outputs.completion_chunks import OpenAIEncoder
+from streamtools.outputs.encoder import Encoder
+from streamtools.outputs.message_events import AnthropicEncoder
+from streamtools.outputs.response_events import ResponsesEncoder
+
+
+def encoder_for(
+    asked: Asked,
+    identity: tuple[str | None, str | None],
+    *,
+    index: int,
+    call_deltas: bool,
+    new_id: IdFactory | None,
+    now: Callable[[], int] | None,
+) -> Encoder:
+    """Return the encoder of one choice; `identity` are the upstream's names for the answer and for its model."""
+    id, model = identity
+    id = id or (new_id() if new_id else None)
+    created = now() if now else None
+    custom = frozenset(each.name for each in asked.tools if each.custom)
+    known: dict[str, Any] = {"model": model or asked.model, "custom": custom, "call_deltas": call_deltas}
+    if asked.client == "anthropic":
+        return AnthropicEncoder(**known, id=id and f"msg_{fit(id)}")
+    if asked.client == "responses":
+        return ResponsesEncoder(**known, id=id and fit(id), created=created, request=asked.body)
+    include_usage = not index and (asked.include_usage or not asked.streamed)
+    return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage, index=index)

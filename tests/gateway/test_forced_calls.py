@@ -1,0 +1,114 @@
+"""Calls that are forced, of servers that keep their model to a schema, and of those that do not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from streamtools.gateway import Exchange, Rewrite
+from tests.support.gateway import CLIENTS, Collected, answer, begin, collect, request, stream, whole
+from tests.support.scenes import CALL, FORCED_BY
+
+CALLS = (
+    '[{"name": "get_weather", "arguments": {"city": "Zürich"}}, {"name": "get_time", "arguments": {"city": "Bern"}}]'
+)
+ONE = '{"name": "get_weather", "arguments": {"city": "Zürich"}}'
+WEATHER = ("call_text_1", "get_weather", {"city": "Zürich"})
+TIME = ("call_text_2", "get_time", {"city": "Bern"})
+REQUIRED: dict[str, Any] = {"openai": "required", "responses": "required", "anthropic": {"type": "any"}}
+SERVERS = ("llama.cpp", "vllm", "ollama")
+
+
+def told(exchange: Exchange) -> Any:
+    assert exchange.request is not None
+    return json.loads(exchange.request.body)
+
+
+def schema_in(body: Any) -> Any:
+    """Return the schema to which the upstream is to keep its model."""
+    return body["format"] if "format" in body else body["response_format"]["json_schema"]["schema"]
+
+
+def line(text: str, *, done: bool) -> bytes:
+    """Return a part of an answer in Ollama's form."""
+    said = {"role": "assistant", "content": text}
+    return json.dumps({"model": "m", "message": said, "done": done, "done_reason": "stop"}).encode() + b"\n"
+
+
+def reply(text: str, server: str, *, streamed: bool) -> Any:
+    """Return an answer of a server."""
+    pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
+    if server == "ollama":
+        return (
+            [*(line(each, done=False) for each in pieces), line("", done=True)] if streamed else line(text, done=True)
+        )
+    return stream(pieces) if streamed else whole(text)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_server_that_takes_a_schema_is_given_that_of_the_call(client: str) -> None:
+    """Whichever dialect is taught; as many calls as there are, or one if it is named, or if one is wanted at most."""
+    for server in SERVERS:
+        for dialects in (None, ["hermes_json"]):
+            for streamed in (True, False):
+                for wish, text, calls in ((REQUIRED, CALLS, [WEATHER, TIME]), (FORCED_BY, f"\n {ONE}\n", [WEATHER])):
+                    asked = request(client, streamed=streamed, tool_choice=wish[client])
+                    exchange = begin(client, asked, upstream=server, dialects=dialects)
+                    body = told(exchange)
+                    schema = schema_in(body)
+                    ones = schema["items"]["anyOf"] if wish is REQUIRED else [schema]
+                    names = [each["properties"]["name"]["const"] for each in ones]
+                    assert names == [name for _, name, _ in calls], (server, schema)
+                    assert "and nothing else" in body["messages"][-1]["content"]
+                    seen = collect(client, answer(exchange, reply(text, server, streamed=streamed)))
+                    assert seen == Collected("", "", calls, "tool_calls"), (server, dialects, streamed)
+
+
+def test_what_is_no_json_is_read_as_any_answer() -> None:
+    """Of servers that have not kept to the schema, or of models that think first."""
+    for streamed in (True, False):
+        for text, seen in (
+            (f"I look.\n{CALL}", Collected("I look.", "", [WEATHER], "tool_calls")),
+            (" \n", Collected(" \n", "", [], "stop")),
+        ):
+            exchange = begin("openai", request("openai", streamed=streamed, tool_choice="required"), upstream="vllm")
+            assert collect("openai", answer(exchange, reply(text, "vllm", streamed=streamed))) == seen, streamed
+
+
+def test_a_server_that_refuses_the_schema_is_asked_without_it() -> None:
+    with capture_logs() as logs:
+        rewrite = Rewrite(upstream="vllm")
+        for streamed in (True, False, True):
+            exchange = rewrite.begin(
+                "openai", json.dumps(request("openai", streamed=streamed, tool_choice="required")).encode()
+            )
+            exchange.begin(400, [("content-type", "application/json")])
+            exchange.feed(b'{"error": {"message": "no such grammar"}}')
+            assert exchange.close() == b""
+            assert "response_format" not in told(exchange)
+            seen = collect("openai", answer(exchange, reply(CALL, "vllm", streamed=streamed)))
+            assert [each[1:] for each in seen.calls] == [WEATHER[1:]]
+    assert [each["event"] for each in logs if each["event"] == "schema_not_used"] == ["schema_not_used"]
+    exchange = rewrite.begin("openai", json.dumps(request("openai", tool_choice="required")).encode())
+    assert json.loads(answer(exchange, b'{"error": {"message": "busy"}}', status=429))["error"]["message"] == "busy"
+
+
+def test_who_is_not_known_to_take_a_schema_is_told_alone() -> None:
+    form = {"type": "json_object"}
+    for more, server, expected in (
+        ({"tool_choice": "required"}, "openai", None),
+        ({"tool_choice": "required", "response_format": form}, "vllm", form),
+        ({}, "vllm", None),
+    ):
+        exchange = begin("openai", request("openai", **more), upstream=server)
+        assert exchange.request is not None
+        assert json.loads(exchange.request.body).get("response_format") == expected, more
+
+
+def test_a_call_alone_is_asked_for_again() -> None:
+    exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm", ask_again=1)
+    seen = collect("openai", answer(exchange, stream(['[{"name": ']), stream([CALLS])))
+    assert [name for _, name, _ in seen.calls] == ["get_weather", "get_time"]

@@ -1,0 +1,334 @@
+"""Rules on reasoning, and on arguments as they are shown; and that no event, encoder, log or record holds a match."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from streamtools import Parser, ToolStream, chat, coalesce, outputs, parse, rules, sources, tool
+from streamtools.conversation import ScriptedModel
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    CallDelta,
+    Done,
+    Error,
+    Executing,
+    FollowUp,
+    Matched,
+    NativeToolCall,
+    Partial,
+    ProviderCompleted,
+    Reasoning,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    SourceWarning,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+)
+from streamtools.history import Assistant, Thought
+from streamtools.outputs import FORMATS
+from streamtools.runs import Runs
+from streamtools.stream.shown_arguments import ShownArguments
+from streamtools.testing.laws import cut
+from tests.machine.test_machine_laws import run
+from tests.rules.test_text_guard import CALL, RULES, feed
+from tests.support.stories import Script
+
+SECRET = "bob@example.org"
+EMAIL = [rules.email()]
+pieces = st.sampled_from(
+    ["<think>", "</think>", "secret", "sec", "ret", "top ", "a@b.org", "me", " ", ".", CALL, "END", "[1]", "\n"]
+)
+texts = st.lists(pieces, max_size=12).map("".join)
+places = st.lists(st.integers(0, 120), max_size=8)
+
+
+def thoughts(events: Sequence[UIEvent]) -> str:
+    """Return the reasoning that a reader sees."""
+    return "".join(event.text for event in events if isinstance(event, Reasoning))
+
+
+# Reasoning.
+
+
+@given(texts, places, st.booleans(), st.booleans())
+def test_reasoning_is_read_however_it_is_cut(text: str, at: list[int], ends: bool, inside: bool) -> None:
+    """As the text is: the same comes out, each character once, and nothing over the edge between the two."""
+    chosen: Any = {"reasoning": "anywhere", "rules_in_reasoning": True, "in_reasoning": inside}
+    found = [*RULES, *([rules.stop("END")] if ends else [])]
+    whole = parse(text, text_rules=found, **chosen)
+    events = feed(Parser(text_rules=found, **chosen), cut(text, at))
+
+    outputs.validate(events, run=False)
+    assert coalesce(whole.events) == coalesce(events)
+    if not ends:
+        plain = parse(text, reasoning="anywhere", in_reasoning=inside)
+        assert plain.reasoning == _written(events, "reasoning")
+        assert plain.content == _written(events, "text")
+
+
+def _written(events: Sequence[UIEvent], where: str) -> str:
+    written, instead = "", 0
+    for event in events:
+        if isinstance(event, Matched) and event.where == where:
+            assert event.position == len(written)
+            written, instead = written + (event.match or ""), event.shown
+        elif event.type == where and isinstance(event, Text | Reasoning):
+            written, instead = written + event.text[instead:], max(0, instead - len(event.text))
+    return written
+
+
+def test_reasoning_is_left_unless_one_says_so() -> None:
+    """It is for those who want to see it."""
+    text = f"<think>ask {SECRET}</think>mail {SECRET}"
+
+    assert f"ask {SECRET}" == parse(text, text_rules=EMAIL).reasoning
+    assert "ask [email]" == parse(text, text_rules=EMAIL, rules_in_reasoning=True).reasoning
+
+
+GIVEN: list[SourceEvent] = [
+    ReasoningDelta("ask bob@exa"),
+    ReasoningDelta("mple.org or", own={"openai": {"reasoning_details": [SECRET]}}),
+    ReasoningDelta(" not", "signed"),
+    TextDelta("mail bob@exam"),
+    ReasoningDelta("x"),
+    TextDelta("ple.org"),
+    ProviderCompleted(finish_reason="stop"),
+]
+
+
+def test_reasoning_beside_the_text() -> None:
+    """Each ends what the other may become; signatures stay, and what the provider has put beside it is not shown."""
+    events = run(GIVEN, text_rules=EMAIL, rules_in_reasoning=True)
+
+    outputs.validate(events)
+    assert "ask [email] or notx" == thoughts(events)
+    assert "mail bob@example.org" == "".join(e.text for e in events if isinstance(e, Text))  # cut by a thought
+    assert "signed" in [e.signature for e in events if isinstance(e, Reasoning)]
+    assert "reasoning_details" not in "".join(event.to_json() for event in events)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("history", ["as_written", "as_shown"])
+async def test_reasoning_goes_back_as_the_model_wrote_it(history: Any) -> None:
+    """Its provider has signed it, and refuses another."""
+    async with ToolStream(Script(GIVEN), text_rules=EMAIL, rules_in_reasoning=True, history=history) as stream:
+        assert [] != [event async for event in stream]
+    said = stream.result.steps[0].said
+    assert isinstance(said, Assistant)
+    first = next(part for part in said.parts if isinstance(part, Thought))
+
+    assert "ask [email] or notx" == stream.result.reasoning
+    assert "ask bob@example.org or" in first.text
+    assert SECRET in str(first.own)
+    assert "signed" in [part.signature for part in said.parts if isinstance(part, Thought)]
+
+
+@pytest.mark.parametrize(("rule", "reason"), [(rules.stop("END"), "finished"), (rules.fail("END"), "failed")])
+def test_a_thought_may_end_the_run(rule: rules.Rule, reason: str) -> None:
+    """In text, or beside it; what comes behind is not read."""
+    native: list[SourceEvent] = [TextDelta("a"), ReasoningDelta("hm EN"), ReasoningDelta("D x"), TextDelta(CALL)]
+    for said in (native, [TextDelta(f"<think>hm END x</think>{CALL}")]):
+        events = run([*said, ProviderCompleted()], text_rules=[rule], rules_in_reasoning=True)
+
+        outputs.validate(events)
+        assert "hm " == thoughts(events)
+        assert (reason, []) == (getattr(events[-1], "reason", None), [e for e in events if isinstance(e, Call)])
+
+
+# Arguments.
+
+_values = st.recursive(
+    st.sampled_from([SECRET, f"a {SECRET} b", "a@b", "secret", "\u00e9\U0001f600@x.org", 'q"\\/\n', "", 4, None, True]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["k", SECRET, '"']), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(_values, st.lists(st.integers(0, 200), max_size=8), st.booleans(), st.sampled_from([None, 1]))
+def test_the_pieces_of_arguments_are_the_json_of_what_is_shown(
+    value: Any, at: list[int], plain: bool, indent: Any
+) -> None:
+    """However they are cut, and whatever their strings are escaped with."""
+    found = [*EMAIL, rules.replace("secret", "…"), rules.mark("a")]
+    written = json.dumps({"value": value}, ensure_ascii=not plain, indent=indent).replace("@", r"\u0040" if at else "@")
+    shown = ShownArguments(found)
+    came = [shown.show(CallDelta("c", piece)) for piece in cut(written, at)]
+    text = "".join(event.text for event in came if isinstance(event, CallDelta))
+    call = next(iter(parse('###:{"name": "f", "arguments": ' + written + "}", text_rules=()).calls))
+    event = shown.show(Call(call))
+
+    assert isinstance(event, Call)
+    assert json.loads(text) == event.call.arguments
+    assert "bob" not in text + event.to_json()
+    assert "secret" not in text + event.to_json()
+
+
+def test_a_character_may_be_written_as_two_halves() -> None:
+    """Or as one of them, which is none."""
+    for text in (r'{"a": "\ud83d\ude00@x.org \ud83d"}', r'{"a": "\ud83d"}', r'{"a": "\ude00\ud83d\ud83d\ude00"}'):
+        shown = ShownArguments([rules.remove("x")])
+        came = "".join(getattr(shown.show(CallDelta("c", each)), "text", "") for each in text)
+        assert json.loads(text.replace("x", "")) == json.loads(came)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("history", ["as_written", "as_shown"])
+@pytest.mark.parametrize("native", [True, False])
+async def test_arguments_are_shown_as_rules_leave_them(history: Any, native: bool) -> None:
+    """In each event; tools, the result and its history have what was written, the last unless it is as it was shown."""
+    ran: list[str] = []
+
+    @tool
+    def mail(to: str) -> str:
+        """Send a mail."""
+        ran.append(to)
+        return "sent"
+
+    written = '{"to": "bob\\u0040example.org"}' if native else f'{{"to": "{SECRET}"}}'
+    given: list[SourceEvent] = [TextDelta(each) for each in f'###:{{"name": "mail", "arguments": {written}}}']
+    if native:
+        deltas = [ToolCallDelta("0", each) for each in written]
+        given = [ToolCallStart("0", "i", "mail"), *deltas, NativeToolCall("0", "mail", written, "i")]
+    bad = NativeToolCall("1", "mail", '{"to": 5, "cc": "bob@example.org"}', "j")
+    more: list[SourceEvent] = [bad] if native else []
+    async with ToolStream(
+        Script([*given, *more, ProviderCompleted(finish_reason="stop")]),
+        tools=[mail],
+        text_rules=EMAIL,
+        rules_in_arguments=True,
+        call_deltas=True,
+        call_partials=True,
+        history=history,
+    ) as stream:
+        events = [event async for event in stream]
+    outputs.validate(events)
+    told = "".join(event.to_json() for event in events)
+    result = stream.result
+
+    assert [SECRET] == ran
+    assert "bob" not in told
+    assert '{"to": "[email]"}' in "".join(e.text for e in events if isinstance(e, CallDelta))
+    assert [{"to": "[email]"}] == [e.call.arguments for e in events if isinstance(e, Executing)][:1]
+    grown = [e.value for e in events if isinstance(e, Partial) and e.path == ["to"] and isinstance(e.value, str)]
+    assert "[email]" == "".join(grown)
+    assert {"to": SECRET} == result.calls[0].arguments == result.outcomes[0].call.arguments
+    assert ("bob" in json.dumps(result.messages())) is (history == "as_written")
+
+
+@pytest.mark.anyio
+async def test_what_waits_for_somebody_is_shown_as_rules_leave_it() -> None:
+    """Also a call that nobody runs; who runs it has it from the result."""
+
+    @tool(requires_approval=True)
+    def mail(to: str) -> str:
+        """Send a mail."""
+        return to
+
+    call = f'###:{{"name": "mail", "arguments": {{"to": "{SECRET}"}}}}'
+    for tools in ([mail], None):
+        async with ToolStream(sources.text([call]), tools=tools, text_rules=EMAIL, rules_in_arguments=True) as stream:
+            events = [event async for event in stream]
+        done = events[-1]
+        assert isinstance(done, Done)
+        assert SECRET not in "".join(event.to_json() for event in events)
+        assert [{"to": "[email]"}] == [each.arguments for each in done.pending]
+        assert [{"to": SECRET}] == [each.arguments for each in stream.result.pending]
+        assert tools is None or (stream.suspension is not None and SECRET in stream.suspension.to_json())
+
+
+# What leaves the process.
+
+SHOWN: Any = {"rules_in_arguments": True, "rules_in_reasoning": True}
+BAD = f'###:{{"name": "f", "arguments": {{"a": "{SECRET}'
+LEAKY: list[list[SourceEvent]] = [
+    [TextDelta(f"hi {SECRET}"), SourceError(f"could not parse: {SECRET}", cause="odd")],
+    [
+        TextDelta("hi "),
+        SourceError("no", failed_generation=f'{SECRET} ###:{{"name": "f" {SECRET}}} ###:{{"name": "g"}}'),
+    ],
+    [TextDelta(f"hi {SECRET}"), ProviderCompleted(text=f'other {SECRET} ###:{{"a": "{SECRET}"}} ###:{{"name": "g"}}')],
+    [ToolCallStart("0", "i", "g"), ToolCallDelta("0", f'{{"a": {SECRET}'), ProviderCompleted()],
+    [
+        SourceWarning(Code.TEXT_MISMATCH, f"odd {SECRET}", raw=SECRET),
+        SourceWarning(Code.BAD_FRAME, "odd", raw="bob@exam"),
+    ],
+    [
+        TextDelta("x"),
+        SourceRaw({SECRET: 1, "a": [(SECRET, 1)]}, "openai"),
+        SourceRaw({"b": SECRET}),
+        ProviderCompleted(),
+    ],
+    [TextDelta(BAD[:-4]), TextDelta(BAD[-4:])],
+    [TextDelta(f"###: {{{SECRET} ~~~tool_caller {SECRET}\n~~~tool_call\n{SECRET}\n~~~ {SECRET}"), ProviderCompleted()],
+    [TextDelta(f'~~~tool_result x\n{SECRET}\n~~~\n###:{{"name": "g"}} {SECRET}'), ProviderCompleted()],
+    [TextDelta(f'```\n###:{{"name": "g", "arguments": {{"a": "{SECRET}"}}}}\n```'), ProviderCompleted()],
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("given", LEAKY)
+@pytest.mark.parametrize("on", [{}, {"on_malformed": "text"}, {"after_call": "hide"}, {"native_tool_calls": False}])
+async def test_nothing_that_leaves_holds_a_match(given: list[SourceEvent], on: Any) -> None:
+    """No event in its JSON or its form as text, no encoder, no log of ours, and no record of a run."""
+    with capture_logs() as logs:
+        async with Runs() as runs:
+            stream = ToolStream(Script(*([each] for each in given)), text_rules=EMAIL, call_deltas=True, **SHOWN, **on)
+            started = await runs.start(stream, owner="me")
+            async with started.attach() as reading:
+                events = [event async for event in reading]
+    told = "".join(event.to_json() + repr(event) for event in events) + str(logs)
+    for name in FORMATS:
+        encoder = outputs.make_encoder(name)
+        told += b"".join([*map(encoder.encode, events), encoder.close()]).decode()
+
+    assert [] == [told[at - 200 : at + 20] for at in [told.find("bob@exam")] if at >= 0]
+
+
+@pytest.mark.anyio
+async def test_a_follow_up_tells_no_match() -> None:
+    """The model gets what it wrote, and so does who reviews it; the event holds that in this process alone."""
+    model = ScriptedModel([f"mail {SECRET} {CALL}", "done"])
+    reviewed: list[Any] = []
+
+    def review(messages: list[Any]) -> list[Any]:
+        reviewed.append(messages)
+        return messages
+
+    @tool
+    def now(a: str) -> str:
+        """Tell the time."""
+        return a
+
+    async with chat(
+        model,
+        [{"role": "user", "content": "?"}],
+        tools=[now],
+        text_rules=EMAIL,
+        review=review,
+    ) as stream:
+        (told,) = [event async for event in stream if isinstance(event, FollowUp)]
+
+    assert SECRET not in told.to_json()
+    assert SECRET in json.dumps(told.written)
+    assert SECRET in json.dumps(reviewed)
+    assert SECRET in str(model.asks[1].history)
+
+
+def test_an_error_of_a_call_is_none_of_the_providers() -> None:
+    """Its message is ours, and stays."""
+    events = run([TextDelta('###:{"name" JSON'), ProviderCompleted()], text_rules=[rules.remove("JSON")])
+
+    assert ["JSON" in event.message for event in events if isinstance(event, Error)] == [True]
