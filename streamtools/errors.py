@@ -7,6 +7,7 @@ raises one of the few exceptions below; each names the value that was wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -120,6 +121,22 @@ class Code(StrEnum):
     """Events between the position of this reader and the next event are kept no more."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool of that name was already registered."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return what a message about an unknown name ends with: the known one that is spelled like it, or nothing."""
+    from difflib import get_close_matches  # here, as few names are wrong
+
+    spelled = {each.lower(): each for each in known}
+    found = get_close_matches(name.lower(), spelled, 1, 0.8)
+    return f"; did you mean {spelled[found[0]]!r}?" if found else ""
+
+
+def check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for a parameter that there is not, with the one that was probably meant."""
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{where} has no parameter {name!r}{did_you_mean(name, known)}")
 
 
 class StreamToolsError(Exception):

@@ -24,7 +24,7 @@ from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.conversation.reply import Reply
-from streamtools.errors import Code
+from streamtools.errors import Code, did_you_mean
 from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
 from streamtools.history import (
     Assistant,
@@ -61,6 +61,10 @@ Review: TypeAlias = Callable[
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
+_PARAMETERS = (
+    *("tools", "follow_up", "review", "max_steps", "emulation", "teach", "few_shot", "request", "output_retries"),
+    *StreamOptions.__annotations__,
+)
 _SHOWN = {"text_rules", "history", "pace"}  # what is for those who are shown the answer
 _PROBED = frozenset(ParserOptions.__annotations__) - {"new_id"} - _SHOWN  # its ids are for calls that count
 
@@ -105,6 +109,9 @@ class Chat(ToolStream):
         output_retries: int = 0,
         **options: Unpack[StreamOptions],
     ) -> None:
+        if not callable(getattr(model, "stream", None)):
+            hint = f", such as OpenAIChat({model!r}) of streamtools.conversation" if isinstance(model, str) else ""
+            raise TypeError(f"a model is an object that answers{hint}, and not {model!r}")
         check_word("follow_up", follow_up, ("auto", "never"))
         check_word("teach", teach, ("auto", "always", "never"))
         if review is not None and not callable(review):
@@ -115,7 +122,8 @@ class Chat(ToolStream):
             raise ValueError(f"few_shot is True, False or a sequence of Example, not {few_shot!r}")
         for name in options.keys() - StreamOptions.__annotations__.keys():
             raise TypeError(
-                f"chat() has no parameter {name!r}; what is meant for the provider is an option of the model, "
+                f"chat() has no parameter {name!r}{did_you_mean(name, _PARAMETERS)}; "
+                f"what is meant for the provider is an option of the model, "
                 f"or goes into the body of each request with request={{{name!r}: ...}}"
             )
         if max_steps < 1:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from streamtools.errors import ClosedError, Code
+from streamtools.errors import ClosedError, Code, check_names
 from streamtools.events import Call, CallDelta, Error, Reasoning, Text, UIEvent
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.parsing.policies import Options, OtherOptions
+from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
 from streamtools.parsing.prose import Begun, Prose
-from streamtools.parsing.reader import always
+from streamtools.parsing.reader import NO_TEXT, always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
 from streamtools.parsing.visible import Visible
@@ -65,6 +65,7 @@ class Parser:
         number: Callable[[], int] | None = None,
         **options: Unpack[OtherOptions],
     ) -> None:
+        check_names("Parser()", options, ("dialects", "tools", *ParserOptions.__annotations__))
         self._options = chosen = Options(in_reasoning=in_reasoning, call_deltas=call_deltas, **options)
         self._declared = Declared(tools)
         meant = choose_dialects(dialects)
@@ -84,7 +85,11 @@ class Parser:
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
         leaves = self._leaves  # called as a variable: what looks like a method is looked up in the type first
-        if leaves(delta) is None and delta:
+        try:
+            changes = leaves(delta)
+        except TypeError:
+            raise TypeError(f"a delta is a str, and not {type(delta).__name__}: {NO_TEXT}") from None
+        if changes is None and delta:
             if self._shows:  # the commonest of all: text for the reader
                 self._prose.last = delta
                 number = self._number

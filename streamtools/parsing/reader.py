@@ -94,7 +94,10 @@ def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
 
 white_space = matcher(r"[ \t\r\n]*")
 not_white_space = re.compile(r"[^ \t\r\n]").search
-always: Callable[[str], object] = len
+NO_TEXT = "decode bytes, or let `streamtools.sources` read the stream"
+"""What to do with a delta that is no text."""
+
+always: Callable[[str], object] = str.__len__
 """Finds something in any text: a number is not None. No search costs less."""
 
 

@@ -11,6 +11,7 @@ from streamtools.events import Error, Reasoning, Text, UIEvent, Warning
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.parser import Parser
 from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.reader import NO_TEXT
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ def parse(
     >>> parse('Look: ###:{"name": "now"}').calls[0].name
     'now'
     """
+    if not isinstance(deltas, Iterable) or isinstance(deltas, bytes | bytearray | memoryview):
+        raise TypeError(f"a text is a str, or an iterable of deltas, and not {type(deltas).__name__}: {NO_TEXT}")
     parser = Parser(dialects, tools, **options)
     events: list[UIEvent] = []
     for delta in [deltas] if isinstance(deltas, str) else deltas:

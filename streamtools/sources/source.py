@@ -8,6 +8,7 @@ without notice; a generator that was cancelled once is over, and its end would l
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -65,10 +66,10 @@ class Reading:
             self._iterator = aiter(origin)
         elif isinstance(origin, bytes | bytearray | memoryview | str):  # iterable too, but not in pieces of a stream
             self._iterator = iter((origin,))
-        elif isinstance(origin, Iterable) and not isinstance(origin, Mapping):
+        elif isinstance(origin, Iterable) and not (isinstance(origin, Mapping) or hasattr(origin, "model_dump")):
             self._iterator = iter(origin)
         else:
-            raise UnreadableSource(f"{type(origin)!r} has no `aiter_bytes()` and is no iterable of a stream's pieces")
+            raise UnreadableSource(_what_to_do(origin))
         self._started = False
         self._first: bytes | None = None  # read to see what it is, and still to be handed out
         self._body = bytearray()
@@ -168,6 +169,20 @@ class Reading:
         return head.lstrip()[:1]
 
 
+def _what_to_do(origin: object) -> str:
+    """Return what to say of what cannot be read."""
+    what = f"{type(origin)!r} has no `aiter_bytes()` and is no iterable of a stream's pieces"
+    if inspect.isawaitable(origin):
+        if inspect.iscoroutine(origin):
+            origin.close()  # or Python warns that it was not awaited, which is what we say
+        return f"{what}: await it first"
+    if hasattr(origin, "__aenter__"):
+        return f"{what}: enter it first, and pass what that gives: `async with … as response:`"
+    if isinstance(origin, Mapping) or hasattr(origin, "model_dump"):
+        return f"{type(origin)!r} is a whole answer and no stream: ask for one with `stream=True`"
+    return what
+
+
 async def unwind(iterator: AsyncIterator[Any]) -> None:
     """Bring an iterator of a closed response to its end, and with it those that it is made of.
 
@@ -240,7 +255,7 @@ class Source:
         except Exception as error:
             if self._over:  # it was closed in mid-read
                 raise StopAsyncIteration from None
-            return self._end(name_of(error), raised_error(error))
+            return _say_silence(error, self._end(name_of(error), raised_error(error)))
         except BaseException:
             self._cut = self._reading.ends_when_cancelled
             raise
@@ -270,6 +285,24 @@ class Source:
         """
         self._over = True
         return self._adapter.close(cause) if error is None else self._adapter.fail(error)
+
+
+_SILENCES = {"ReadTimeout", "NothingCame", "TimeoutError", "APITimeoutError"}
+"""What is raised where a connection stands and nothing comes: by HTTP clients, by ours, by event loops, and by SDKs."""
+
+
+def _say_silence(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:
+    """Return the events of an end that was raised; that nothing came any more is no connection that was lost."""
+    if type(error).__name__ not in _SILENCES:
+        return events
+    extensions = getattr(getattr(error, "_request", None), "extensions", {})  # of httpx: `request` may raise
+    seconds = getattr(error, "seconds", None) or extensions.get("timeout", {}).get("read")
+    for_ = f"for {seconds:g} s" if isinstance(seconds, int | float) else "for too long"
+    text = f"nothing came from the provider {for_}: `timeout`, of the HTTP client or of the model, is how long to wait"
+    end = events[-1] if events else None
+    if type(end) is SourceError and end.cause == name_of(error):
+        events[-1] = msgspec.structs.replace(end, message=text)
+    return events
 
 
 # Streams that need no decoding: text that comes as strings, and source events that somebody else has made.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from streamtools.errors import check_names
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.judging import TextJudge
@@ -41,6 +42,7 @@ class StreamOptions(ParserOptions, total=False):
 
 
 def check_options(
+    options: Mapping[str, object],
     *,
     concurrency: int,
     result_limit: int | None,
@@ -52,7 +54,8 @@ def check_options(
     text_judge: TextJudge | None,
     execute: str,
 ) -> None:
-    """Raise ValueError for a value that is not allowed."""
+    """Raise ValueError for a value that is not allowed, TypeError for a parameter that there is not."""
+    check_names("ToolStream()", options, StreamOptions.__annotations__)
     if not (isinstance(concurrency, int) and concurrency >= 1):
         raise ValueError(f"concurrency is a number of at least 1, not {concurrency!r}")
     if result_limit is not None and not (isinstance(result_limit, int) and result_limit >= 1):

@@ -48,17 +48,15 @@ class ToolStream(Handover, Decidable, TypedOutput):
     calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
     `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
     `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
-    tool is at fault; what they raise is logged and changes nothing.
-    `tool_state` is what tools find as `state` in their context. `result_limit` is how many characters of one result the
-    model gets; the interface gets all of it. `guards` bounds the run; several streams that are given one `Watch` are
-    one run to it. Times are in seconds.
+    tool is at fault; what they raise is logged and changes nothing. `tool_state` is what tools find as `state` in their
+    context. `result_limit` is how many characters of one result the model gets; the interface gets all of it. `guards`
+    bounds the run; several streams that are given one `Watch` are one run to it. Times are in seconds.
 
     Calls that need approval, and those of tools of the front end, are left: the run ends, `suspension` is what it waits
     for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id; one that does
     not fit raises `DecisionRefused`. With `ask="now"` the run waits itself: for `approve`, `deny` or `answer`. Behind
-    `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The
-    `ledger` is where calls are written down, so that none of them is run twice; one run resumes another only with a
-    ledger that both share.
+    `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The `ledger` is where
+    calls are written down, so that none is run twice; one run resumes another only with a ledger that both share.
 
     A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
     finish reason `guard`, and no call of the turn runs. With `rules_in_arguments`, events show the arguments of calls
@@ -105,6 +103,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
         check_options(
+            options,
             concurrency=concurrency,
             result_limit=result_limit,
             tool_timeout=tool_timeout,

@@ -269,6 +269,13 @@ class ToolRegistry:
         self._tools[tool.name] = tool
 
 
+_DEFINITION = (
+    "a dict of `tools` names functions, and this is a definition for a provider: it says nothing of what to run. "
+    "Write `tool(function, name=…, parameters=SCHEMA)`, with client=True for a tool that the front end runs; "
+    "definitions alone go to `Parser` and `parse`"
+)
+
+
 def _each(tools: ToolsLike) -> Iterator[Tool]:
     if tools is None:
         return
@@ -277,6 +284,8 @@ def _each(tools: ToolsLike) -> Iterator[Tool]:
     elif isinstance(tools, ToolRegistry):
         yield from tools
     elif isinstance(tools, Mapping):
+        if tools and not any(isinstance(each, Tool) or callable(each) for each in tools.values()):
+            raise TypeError(_DEFINITION)
         for name, function in tools.items():
             yield Tool(function, name=name)
     elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes):

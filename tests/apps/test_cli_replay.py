@@ -170,7 +170,7 @@ def test_a_tool_that_fails_fails_no_stream(own_modules: Path, capsys: pytest.Cap
     assert "❌ Error processing tool call: tool 'get_weather' failed (tool_failed)\n" in shown.out
     assert "· 1 call: 1 failed ·" in shown.out
     (line,) = shown.err.splitlines()
-    assert line.startswith("streamtools: warning: tool_call_failed tool=get_weather call_id=call_")
+    assert line.startswith("streamtools: error: tool_call_failed tool=get_weather call_id=call_")
     assert "code=tool_failed" in line
     assert line.endswith("broken.py:2")
     assert "secret" not in shown.out + shown.err

@@ -343,7 +343,7 @@ async def test_how_long_it_waits(wait: dict[str, str], seconds: float) -> None:
             assert EVENTS == await ask(model(server))
 
     again = {"event": "request_sent_again", "log_level": "info", "attempt": 1, "status": 429, "wait": seconds}
-    assert [again] == logs
+    assert [{**again, "logger": "streamtools.conversation.models.sending"}] == logs
 
 
 async def test_how_long_it_waits_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,7 +463,11 @@ async def test_an_answer_that_stops() -> None:
         with anyio.fail_after(10):
             await server.disconnected.wait()
 
-    assert [TextDelta("a"), lost(f"{NothingCame.__module__}.NothingCame")] == events
+    delta, silence = events
+    assert TextDelta("a") == delta
+    assert isinstance(silence, SourceError)
+    assert f"{NothingCame.__module__}.NothingCame" == silence.cause
+    assert silence.message.startswith("nothing came from the provider for 0.05 s")
 
 
 async def test_an_error_that_stops() -> None:

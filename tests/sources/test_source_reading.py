@@ -431,7 +431,7 @@ def nothing() -> None:
 @pytest.mark.parametrize("origin", [None, 5, {"choices": []}, nothing, httpx.URL("http://x")])
 def test_objects_that_nobody_can_read(origin: Any) -> None:
     """They are refused at once, in words that name the type."""
-    with pytest.raises(UnreadableSource, match="has no `aiter_bytes"):
+    with pytest.raises(UnreadableSource, match=r"has no `aiter_bytes|is a whole answer"):
         sources.openai(origin)
 
 

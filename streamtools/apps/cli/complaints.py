@@ -132,6 +132,7 @@ class Complaints:
         if event == "stream_failed":  # is reported once, at the end
             self._cause = fields.get("cause")
         else:
-            details = "".join(f" {key}={value}" for key, value in fields.items() if value is not None)
+            shown = {key: value for key, value in fields.items() if key not in ("logger", "exception")}  # in one line
+            details = "".join(f" {key}={value}" for key, value in shown.items() if value is not None)
             self.write(f"{level}: {event}{details}")
         raise structlog.DropEvent

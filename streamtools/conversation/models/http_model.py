@@ -25,6 +25,7 @@ import msgspec
 from streamtools.conversation.models.answer_format import native_format
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
+from streamtools.errors import did_you_mean
 from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise_all
@@ -105,6 +106,20 @@ def calls_natively_at(host: str) -> bool:
 
 Key = str | Callable[[], str] | None
 
+_OWN = (
+    "base_url",
+    "api_key",
+    "client",
+    "headers",
+    "native_tool_calls",
+    "timeout",
+    "retries",
+    "send_reasoning",
+    "reasoning_field",
+    "previous_id",
+)
+"""Parameters that a misspelled option may have meant. No field of a provider's is spelled like one of them."""
+
 
 class HTTPModel(ABC):
     """A model behind HTTP.
@@ -113,8 +128,9 @@ class HTTPModel(ABC):
     what returns it; without it the provider's usual environment variable is read with each request, and `""` sends
     none. `client` is an asynchronous client of httpx or httpx2, or anything with its `stream`; it is left open. Without
     one, each request makes its own. `headers` come on top of ours. `native_tool_calls` says whether the model makes
-    native calls; without it, one at its maker's own address counts as one that does. `retries` is how often a request
-    is sent again, for as long as nothing of its answer has come. `send_reasoning` says in which turns reasoning goes
+    native calls; without it, one at its maker's own address counts as one that does. `timeout` is a `Timeouts`, one of
+    httpx, or seconds for each step. `retries` is how often a request is sent again, for as long as nothing of its
+    answer has come. `send_reasoning` says in which turns reasoning goes
     back in chat completions: `"with_calls"`, `"always"`, `"since_user"` or `"never"`; `reasoning_field` in which field,
     where a front end has kept the history and the host is not one that is known to want it. `previous_id`, for
     providers that keep their responses: a request names the last one that the history holds and sends what came after
@@ -142,7 +158,7 @@ class HTTPModel(ABC):
         client: Client | None = None,
         headers: Mapping[str, str] | None = None,
         native_tool_calls: bool | None = None,
-        timeout: Timeouts = DEFAULT_TIMEOUTS,
+        timeout: Timeouts | float | Any = DEFAULT_TIMEOUTS,
         retries: int = 2,
         send_reasoning: SendReasoning = "with_calls",
         reasoning_field: ReasoningField | None = None,
@@ -151,8 +167,13 @@ class HTTPModel(ABC):
         **options: Any,
     ) -> None:
         """Raises ValueError for an address that is none, less than no retries, another `send_reasoning`,
-        `reasoning_field` or `prefill`, and for `previous_id` where nothing is kept.
+        `reasoning_field` or `prefill`, and for `previous_id` where nothing is kept, and TypeError for an option that is
+        spelled almost like a parameter: sent in the body, it would leave the parameter at its default.
         """
+        for name in options:
+            if meant := did_you_mean(name, _OWN):
+                hint = "what is meant for the body of each request goes into `request` of chat()"
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} {hint}")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(f"prefill is one of {', '.join(PREFILLS)}, for chat completions, or '', not {prefill!r}")
         if send_reasoning not in get_args(SendReasoning):
@@ -185,7 +206,7 @@ class HTTPModel(ABC):
         self._key = api_key
         self._client = client
         self._given_headers = dict(headers or {})
-        self._timeouts = timeout
+        self._timeouts = Timeouts.of(timeout)
         self._retries = retries
 
     def __repr__(self) -> str:
@@ -255,7 +276,11 @@ class HTTPModel(ABC):
         headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate", **self._own_headers}
         key = self._key() if callable(self._key) else self._key
         if key is None:
-            key = next((found for name in self._key_names if (found := os.environ.get(name))), "")
+            key = next((found for name in self._key_names if (found := os.environ.get(name))), None)
+        if key is None and self._client is None and not self._given_headers and self.url.startswith(self._home):
+            names = " or ".join(self._key_names)
+            raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
+        key = key or ""
         key = key.strip()  # a line feed from the file that it stood in
         if not key.isascii() or not key.isprintable():
             raise ValueError(f"the API key of {self!r} holds characters that no header can")

@@ -54,6 +54,20 @@ class Timeouts:
     first_byte: float = 600.0
     between_bytes: float = 120.0
 
+    @classmethod
+    def of(cls, given: Any) -> Timeouts:
+        """Return what was passed as `timeout`: one of these, of httpx, seconds for each step, or None, to wait."""
+        if isinstance(given, Timeouts):
+            return given
+        if given is None or (isinstance(given, int | float) and not isinstance(given, bool)):
+            seconds = math.inf if given is None else given
+            return cls(connect=seconds, first_byte=seconds, between_bytes=seconds)
+        if hasattr(given, "connect") and hasattr(given, "read"):  # of httpx and httpx2
+            read = math.inf if given.read is None else given.read
+            connect = math.inf if given.connect is None else given.connect
+            return cls(connect=connect, first_byte=read, between_bytes=read)
+        raise TypeError(f"timeout is a Timeouts, a number of seconds, or None, not {given!r}")
+
     def __post_init__(self) -> None:
         for each in fields(self):
             if not getattr(self, each.name) > 0:
@@ -61,7 +75,11 @@ class Timeouts:
 
 
 class NothingCame(StreamToolsError, TimeoutError):
-    """The answer stopped for longer than `Timeouts.between_bytes`."""
+    """The answer stopped for longer than `Timeouts.between_bytes`, which are so many `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing came for {seconds:g} s")
+        self.seconds = seconds
 
 
 class Response:
@@ -90,7 +108,7 @@ class Response:
             with anyio.move_on_after(self._between) as scope:
                 chunk = await anext(self._reading, None)
             if scope.cancelled_caught:
-                raise NothingCame(f"nothing came for {self._between:g} s")
+                raise NothingCame(self._between)
             if chunk is None:
                 return
             yield chunk

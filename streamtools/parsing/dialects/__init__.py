@@ -16,6 +16,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import TypeAlias
 
+from streamtools.errors import did_you_mean
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.parsing.dialects.model_names import MODELS, ModelFamily, dialects_for, families_for
@@ -177,6 +178,14 @@ def _unmistakable() -> tuple[Dialect, ...]:
     )
 
 
+def _nearest(given: object) -> str:
+    if not isinstance(given, str):
+        return "; dialects are ids and `Dialect` objects"
+    part = [f"'{each}'" for each in DIALECTS if given and given.lower() in each]
+    like = f"; did you mean {' or '.join(part[:3])}?" if part else did_you_mean(given, DIALECTS)
+    return like or f"; there are {', '.join(DIALECTS)}"
+
+
 def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
     """Return the dialects that are meant. Raises ValueError for an id that is not in the table, or comes twice."""
     if dialects is None:
@@ -189,7 +198,9 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
     for each in dialects:
         dialect = DIALECTS.get(each) if isinstance(each, str) else each
         if not isinstance(dialect, Dialect):
-            raise ValueError(f"no dialect {each!r}; there are {', '.join(DIALECTS)}")
+            if each == "auto":
+                raise ValueError("'auto' stands for a set of dialects, and alone: dialects=\"auto\"")
+            raise ValueError(f"no dialect {each!r}{_nearest(each)}")
         if any(dialect.id == other.id for other in chosen):
             raise ValueError(f"two dialects have the id {dialect.id!r}")
         chosen.append(dialect)

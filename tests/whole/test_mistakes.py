@@ -1,0 +1,164 @@
+"""Ordinary mistakes of callers: each message says what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import BaseModel
+
+from streamtools import Parser, ToolStream, chat, parse, sources
+from streamtools.conversation import AnthropicMessages, OpenAIChat, Timeouts
+from streamtools.errors import UnreadableSource
+from streamtools.events import Error, UIEvent
+from tests.support.cases import cases
+from tests.support.loopback import Loopback
+
+pytestmark = pytest.mark.anyio
+
+
+async def read(stream: ToolStream) -> list[UIEvent]:
+    """Return the events of a stream."""
+    async with stream as events:
+        return [event async for event in events]
+
+
+DEFINITION = {"type": "function", "function": {"name": "f", "parameters": {}}}
+
+
+class Answer(BaseModel):
+    """What an SDK returns without `stream=True`; it is an iterable of its fields."""
+
+    choices: list[str] = []
+
+
+async def create() -> None:
+    """Stand for a request of an SDK that nobody awaits."""
+
+
+@asynccontextmanager
+async def entered() -> Any:
+    """Stand for a stream that has to be entered."""
+    yield
+
+
+LOCAL = OpenAIChat("m", base_url="http://127.0.0.1:1/v1")
+MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "a parameter of a model that is misspelled": (
+        lambda: OpenAIChat("m", base_ulr="http://x/v1"),
+        *(TypeError, "OpenAIChat has no parameter 'base_ulr'; did you mean 'base_url'?"),
+    ),
+    "a time that is none": (
+        lambda: OpenAIChat("m", timeout="soon"),
+        *(TypeError, "timeout is a Timeouts, a number of seconds, or None, not 'soon'"),
+    ),
+    "a model by its name": (
+        lambda: chat("gpt-4o", []),  # type: ignore[arg-type]
+        *(TypeError, "such as OpenAIChat('gpt-4o') of streamtools.conversation"),
+    ),
+    "a dialect by a part of its id": (
+        lambda: parse("a", dialects="hermes"),
+        *(ValueError, "no dialect 'hermes'; did you mean 'hermes_json'?"),
+    ),
+    "a dialect that is misspelled": (
+        lambda: parse("a", dialects=["tilde_fense"]),
+        *(ValueError, "no dialect 'tilde_fense'; did you mean 'tilde_fence'?"),
+    ),
+    "auto beside others": (
+        lambda: parse("a", dialects=["auto"]),
+        *(ValueError, "'auto' stands for a set of dialects, and alone"),
+    ),
+    "a parameter of a stream": (
+        lambda: ToolStream(sources.text("a"), dialect="auto"),  # type: ignore[call-arg]
+        *(TypeError, "ToolStream() has no parameter 'dialect'; did you mean 'dialects'?"),
+    ),
+    "a parameter of a parser": (
+        lambda: parse("a", dialect="auto"),  # type: ignore[call-arg]
+        *(TypeError, "Parser() has no parameter 'dialect'; did you mean 'dialects'?"),
+    ),
+    "a parameter of a chat": (
+        lambda: chat(LOCAL, [], max_step=3),  # type: ignore[call-arg]
+        *(TypeError, "chat() has no parameter 'max_step'; did you mean 'max_steps'?"),
+    ),
+    "a definition for a provider": (
+        lambda: ToolStream(sources.text("a"), tools=[DEFINITION]),
+        *(TypeError, "Write `tool(function, name=…, parameters=SCHEMA)`"),
+    ),
+    "bytes as a text": (lambda: parse(b"abc"), TypeError, "and not bytes: decode bytes, or let `streamtools.sources`"),  # type: ignore[arg-type]
+    "bytes as a delta": (lambda: parse([b"abc"]), TypeError, "a delta is a str, and not bytes: decode bytes"),  # type: ignore[list-item]
+    "nothing as a delta": (lambda: Parser().feed(None), TypeError, "a delta is a str, and not NoneType"),  # type: ignore[arg-type]
+    "a request that was not awaited": (lambda: sources.openai(create()), UnreadableSource, "await it first"),
+    "a stream that was not entered": (lambda: sources.openai(entered()), UnreadableSource, "enter it first"),
+    "a whole answer": (
+        lambda: sources.openai(Answer()),
+        *(UnreadableSource, "is a whole answer and no stream: ask for one with `stream=True`"),
+    ),
+}
+
+
+def test_what_to_do_is_said() -> None:
+    """Where the mistake is made, and not at the first request."""
+    with cases() as case:
+        for name, (make, kind, text) in MISTAKES.items():
+            with case(name):
+                with pytest.raises(kind) as caught:
+                    make()
+                assert text in str(caught.value)
+
+
+def test_texts_of_any_state_are_texts() -> None:
+    """A delta that is none is refused wherever the parser stands, and changes nothing."""
+    text = '<think>a</think>Hi\n###:{"name":"f","arguments":{"a":"b"}} more'
+    for end in range(len(text) + 1):
+        parser = Parser()
+        events = parser.feed(text[:end])
+        with pytest.raises(TypeError, match="a delta is a str, and not int"):
+            parser.feed(7)  # type: ignore[arg-type]
+        events += parser.feed(text[end:]) + parser.close()
+        assert ["f"] == [call.name for call in parser.calls]
+
+
+def test_times_are_taken_as_they_are_known() -> None:
+    """As seconds, as httpx has them, or each apart; None waits."""
+    seconds = Timeouts(connect=30, first_byte=30, between_bytes=30)
+    given: list[tuple[Any, Timeouts]] = [
+        (30, seconds),
+        (httpx.Timeout(30), seconds),
+        (httpx.Timeout(5, read=None), Timeouts(connect=5, first_byte=math.inf, between_bytes=math.inf)),
+        (None, Timeouts(connect=math.inf, first_byte=math.inf, between_bytes=math.inf)),
+        (seconds, seconds),
+    ]
+    assert [times for _, times in given] == [Timeouts.of(each) for each, _ in given]
+    assert OpenAIChat("m", base_url="http://127.0.0.1:1/v1", timeout=30)
+
+
+async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is sent; with a client of one's own, or headers, the key may be there."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    model = AnthropicMessages("claude")
+    stream = chat(model, [{"role": "user", "content": "Hi"}])
+    with pytest.raises(ValueError, match="has no API key: set ANTHROPIC_API_KEY, or pass api_key"):
+        await read(stream)
+
+
+async def test_silence_is_called_silence() -> None:
+    """With the seconds that were waited, of whichever client; a connection that is lost is another thing."""
+    head = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+    async with Loopback([head], hold=True) as server:
+        async with (
+            httpx.AsyncClient(timeout=0.2, trust_env=False) as client,
+            client.stream("POST", server.url) as response,
+            ToolStream(sources.openai(response)) as events,
+        ):
+            heard = [event async for event in events]
+        model = OpenAIChat("m", base_url=server.url, timeout=Timeouts(between_bytes=0.2), retries=0)
+        async with chat(model, [{"role": "user", "content": "Hi"}]) as events:
+            heard += [event async for event in events]
+    said = (
+        "nothing came from the provider for 0.2 s: `timeout`, of the HTTP client or of the model, is how long to wait"
+    )
+    assert [said, said] == [event.message for event in heard if isinstance(event, Error)]
