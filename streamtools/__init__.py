@@ -20,13 +20,14 @@ from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.stream import StreamOptions, TextJudge, ToolStream, TurnResult, extract_tool_calls
+from streamtools.stream import StreamOptions, ToolStream, TurnResult, extract_tool_calls
 
 if TYPE_CHECKING:
     from streamtools import conversation, outputs, rules
     from streamtools.conversation import Emulation, augment_system_prompt, chat
     from streamtools.outputs.plain_text import UiTexts
     from streamtools.recording.event_replay import replay
+    from streamtools.stream.judging import TextJudge
 
 __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
@@ -44,6 +45,7 @@ _LATER = {
     "outputs": "streamtools.outputs",
     "rules": "streamtools.rules",
     "replay": "streamtools.recording.event_replay",
+    "TextJudge": "streamtools.stream.judging",
 }
 """Where the names stand that are loaded when they are used."""
 

@@ -1,8 +1,7 @@
 """The pipeline as one asynchronous iterator: source, machine and tools, driven by a task of its own."""
 
-from streamtools.stream.judging import TextJudge
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.result import TurnResult, extract_tool_calls
 from streamtools.stream.tool_stream import ToolStream
 
-__all__ = ["StreamOptions", "TextJudge", "ToolStream", "TurnResult", "extract_tool_calls"]
+__all__ = ["StreamOptions", "ToolStream", "TurnResult", "extract_tool_calls"]

@@ -21,10 +21,10 @@ from streamtools.events import Progress, Text, UIEvent
 from streamtools.events.event import weigh
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.judging import Judging
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:
+    from streamtools.stream.judging import Judging, TextJudge
     from streamtools.stream.shown_arguments import ShownArguments
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
@@ -101,6 +101,12 @@ class Handover:
         if self._fault is not None:
             fault, self._fault = self._fault, None
             raise fault
+
+    def _have_judged(self, judge: TextJudge | None, run_id: str) -> None:
+        if judge is not None:
+            from streamtools.stream.judging import Judging  # loaded when it is used
+
+            self._judging = Judging(judge, run_id)
 
     def _apply_to_arguments(self, options: ParserOptions | None) -> None:
         """Show the arguments of calls as the rules among some options leave them, if there are any."""

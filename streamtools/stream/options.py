@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from streamtools.errors import check_names
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.judging import TextJudge
 from streamtools.tools.approval import Decision, Suspension
 from streamtools.tools.call_rules import Guards, ToolChoice, Watch
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.runner import OnToolError, OnToolResult
+
+if TYPE_CHECKING:
+    from streamtools.stream.judging import TextJudge
 
 
 class StreamOptions(ParserOptions, total=False):
@@ -69,9 +71,13 @@ def check_options(
         raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
     if decision_timeout is not None and not decision_timeout > 0:
         raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")
-    if not isinstance(text_judge, TextJudge | None):
+    if text_judge is None:
+        return
+    from streamtools.stream.judging import TextJudge  # loaded when it is used
+
+    if not isinstance(text_judge, TextJudge):
         raise ValueError(f"text_judge is a TextJudge, not {text_judge!r}")
-    if text_judge is not None and execute == "eager":
+    if execute == "eager":
         raise ValueError(
             "text_judge: calls of a turn that is refused do not run, so none runs before (execute='eager')"
         )

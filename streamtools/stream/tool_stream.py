@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -27,7 +27,6 @@ from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, close, read_into
 from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
-from streamtools.stream.judging import Judging, TextJudge
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
@@ -39,6 +38,9 @@ from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
+
+if TYPE_CHECKING:
+    from streamtools.stream.judging import TextJudge
 
 
 class ToolStream(Handover, Decidable, TypedOutput):
@@ -67,9 +69,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
     for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
 
     What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
-    to the consumer, or at the latest on leaving.
-
-    Enter and leave it in one task. `aclose()` may be called from any task: it stops the run and waits for its end.
+    to the consumer, or at the latest on leaving. Enter and leave it in one task. `aclose()` may be called from any
+    task: it stops the run and waits for its end.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._machine = self._step.machine
         self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state)
         self._looks = self._early.look if early else None
-        self._judging = None if text_judge is None else Judging(text_judge, self.run_id)
+        self._have_judged(text_judge, self.run_id)
         self._apply_to_arguments(options if rules_in_arguments else None)
         self._ended: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
