@@ -277,7 +277,8 @@ class HTTPModel(ABC):
         key = self._key() if callable(self._key) else self._key
         if key is None:
             key = next((found for name in self._key_names if (found := os.environ.get(name))), None)
-        if key is None and self._client is None and not self._given_headers and self.url.startswith(self._home):
+        is_hosted = self._home.startswith("https:") and self.url.startswith(self._home)
+        if key is None and is_hosted and self._client is None and not self._given_headers:
             names = " or ".join(self._key_names)
             raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
         key = key or ""
