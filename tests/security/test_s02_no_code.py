@@ -35,7 +35,7 @@ ALLOWED = {
     "testing/conformance/subjects.py": ["subprocess in line 10"],
     "apps/cli/listening.py": ["os.fork in line 68"],
 }
-"""What a module names to run what its caller names, and no model: the parser that the suite judges, and more workers."""
+"""What a module names to run what its caller names, and no model: the parser that the suite judges, and workers."""
 OF_OS = ("system", "popen", "spawn", "exec", "posix_spawn", "fork", "startfile")
 """How functions of `os` begin that run something."""
 
