@@ -71,7 +71,7 @@ async def test_a_stream_over_http_2(anyio_backend_name: str, ends_by: str) -> No
             client.stream("GET", url) as response,
         ):
             assert ("HTTP/2", 200) == (response.http_version, response.status_code)
-            with suppress(httpx.RemoteProtocolError):  # a server that ends does not end its streams by name
+            with suppress(httpx.RemoteProtocolError, httpx.ReadTimeout):  # a server that ends may not end its streams
                 async for piece in response.aiter_raw():
                     told += piece
                     if b'"text":"a"' in told and not goes_on.is_set():
