@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -304,7 +305,7 @@ def test_what_grew_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyP
     _, finding = plain.run(target, seed=1, runs=1000)
 
     assert finding is not None
-    assert "the work grows" in finding.error
+    assert re.search("the work grows|more than .* s of processor time", finding.error)  # on a slow machine the second
     monkeypatch.undo()
     assert running.try_out(target, finding.data)[1] is None
 
