@@ -69,8 +69,11 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     for (kind, _), group in itertools.groupby(_in_call_order(events), identity):
         members = list(group)
         if kind is Partial:
-            whole = "".join(member.value for member in members) if len(members) > 1 else members[0].value  # type: ignore[attr-defined]
-            merged.append(msgspec.structs.replace(members[-1], value=whole))
+            values = [member.value for member in members]  # type: ignore[attr-defined]
+            if len(values) == 1 or not isinstance(values[0], str):  # the same event may stand twice
+                merged += members
+            else:
+                merged.append(msgspec.structs.replace(members[-1], value="".join(values)))
         elif kind in _JOINED:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
             last = members[-1]
