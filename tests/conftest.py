@@ -28,7 +28,7 @@ from streamtools.machine.event_order import Grammar
 _UNTIMED = [HealthCheck.too_slow]  # a busy machine makes no test fail
 
 settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
-settings.register_profile("deep", max_examples=30, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
+settings.register_profile("deep", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
 settings.register_profile("laws", max_examples=2000, deadline=None, suppress_health_check=_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
