@@ -13,7 +13,8 @@ found, nor are secrets without a known format, unless they are given as a `Secre
 The bytes are searched by whole lines, which no key crosses, so an unfinished line is held; a line of more than `LINE`
 bytes is searched in parts. A joined text is searched with each piece. The end of a part or piece that may become a key
 or go on as one, at most `LONGEST` bytes, is searched again with the next. So events that end in the beginning of a
-possible key are held too, at most `BEHIND` bytes of them, and lines that end in the beginning of a secret text.
+possible key are held too, at most `BEHIND` bytes of them, and lines that end in the beginning of a secret text. What
+comes out without secrets of one's own is searched for keys once more, and held once more.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ class Scrubber:
     """
 
     def __init__(self, secrets: Secrets = ()) -> None:
-        self._texts, patterns = know(secrets)
+        known = know(secrets)
+        self._texts, patterns = known
+        self._again = Scrubber() if any(known) else None  # a key behind a secret begins a word once that is overwritten
         self._raw = _Text(self._texts, patterns, joined=False)
         self._fields: dict[bytes, _Text] = {}  # by their names
         self._clean = bytearray()  # what has not been given
@@ -123,7 +126,8 @@ class Scrubber:
         stop = end if end - stop > LINE else stop
         if stop > self._read:
             self._read_up_to(stop)
-        return self._give(min(text.first(self._read) for text in (self._raw, *self._fields.values())))
+        clean = self._give(min(text.first(self._read) for text in (self._raw, *self._fields.values())))
+        return clean if self._again is None else self._again.feed(clean)
 
     def close(self, *, complete: bool) -> bytes:
         """Return the rest. Of a stream that is not complete, what may be the beginning of a key is overwritten too."""
@@ -131,7 +135,8 @@ class Scrubber:
         self._read_up_to(end, last=True)
         for text in () if complete else (self._raw, *self._fields.values()):
             self._overwrite(text.find_half())
-        return self._give(end)
+        clean = self._give(end)
+        return clean if self._again is None else self._again.feed(clean) + self._again.close(complete=complete)
 
     def _read_up_to(self, stop: int, *, last: bool = False) -> None:
         data = bytes(self._clean[self._read - self._start : stop - self._start])
@@ -254,10 +259,11 @@ class _Text:
 
 def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
     """Return bytes that are there as a whole with their secrets overwritten."""
+    known = know(secrets)
     clean = bytearray(data)
-    for place in _Text(*know(secrets), joined=False).add(data, 0, last=True):
+    for place in _Text(*known, joined=False).add(data, 0, last=True):
         clean[place] = _STAR
-    return bytes(clean)
+    return scrub(bytes(clean)) if any(known) else bytes(clean)
 
 
 def know(secrets: Secrets) -> Known:

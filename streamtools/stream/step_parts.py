@@ -149,8 +149,9 @@ class StepParts:
 
 
 def _cut(parts: list[Part], raw: str) -> None:
-    """Take a call that does not count out of the text."""
+    """Take a call that does not count out of the text, and the text with it if only white space stood around it."""
     for at, part in enumerate(parts):
         if isinstance(part, TextPart) and raw in part.text:
-            parts[at] = part._replace(text=part.text.replace(raw, "", 1))
+            left = part.text.replace(raw, "", 1)
+            parts[at : at + 1] = [part._replace(text=left)] if left.strip() or part.own else []
             return

@@ -263,7 +263,8 @@ async def _end(ledger: CallLedger, scope: str, call: ToolCall, holder: str, outc
             if outcome is None:
                 await ledger.hold(scope, call, holder, 0)
             else:
-                await ledger.finish(scope, outcome)
+                # The traceback of an exception would keep all that has run the call for as long as the entry.
+                await ledger.finish(scope, replace(outcome, exception=None))
             return
         except Exception as error:
             fault = type(error).__qualname__

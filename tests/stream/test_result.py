@@ -427,6 +427,13 @@ async def test_superseded_calls_are_in_no_history(flag: bool | None, kind: str) 
     assert 1 == len(answers)
 
 
+async def test_white_space_around_a_superseded_call_is_in_no_history() -> None:
+    """Providers refuse a block of text that is blank."""
+    result = await result_of(*texts("\n", HASH, "\n\n"), ASKED, STOP, native_tool_calls=None)
+    written, _ = result.messages("openai")
+    assert (None, ["native"]) == (written["content"], [call.dialect for call in result.calls])
+
+
 async def test_reasoning_is_kept_in_blocks() -> None:
     """A signature ends a block; each step has its own, and a redacted one has no text."""
     result = await result_of(

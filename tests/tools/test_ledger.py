@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -19,7 +21,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from streamtools import ToolOutcome, ToolStream, sources
+from streamtools import Tool, ToolError, ToolOutcome, ToolStream, sources, tool
 from streamtools.calls import ToolCall
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.testing import assert_ledger_laws
@@ -143,6 +145,33 @@ async def test_a_run_that_is_replayed(make_ledger: MakeLedger) -> None:
         assert ["Ann"] == paid
         await run(ledger, paid=paid, run_id="run_2")
         assert ["Ann", "Ann"] == paid
+
+
+async def test_a_call_that_has_failed(make_ledger: MakeLedger) -> None:
+    """Its outcome is written down as that of any other; the exception is not, with all that its traceback holds."""
+    began: list[str] = []
+    told: list[BaseException | None] = []
+    streams: list[weakref.ref[Tool[Any, Any]]] = []
+
+    async def fail(ledger: CallLedger) -> list[UIEvent]:
+        @tool(name="pay")
+        async def pay(to: str) -> str:
+            began.append(to)
+            raise ToolError("no money")
+
+        streams.append(weakref.ref(pay))
+        async with ToolStream(a_call(), tools=[pay], ledger=ledger, run_id="run_1") as events:
+            read = [event async for event in events]
+        told.append(events.result.outcomes[0].exception)
+        return read
+
+    async with make_ledger(time) as ledger:
+        first = await fail(ledger)
+        assert first == await fail(ledger)
+        assert (["Ann"], [True, False]) == (began, [isinstance(each, ToolError) for each in told])
+        told.clear()
+        gc.collect()
+        assert [None, None] == [each() for each in streams]
 
 
 class Broken(MemoryLedger):
