@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -73,6 +73,23 @@ def _text(value: Any) -> str:
 
 def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else bytes(value or "", "utf-8")
+
+
+def test_credentials_are_renewed() -> None:
+    """Each request is signed with those that are valid when it is sent."""
+    from botocore.credentials import RefreshableCredentials
+
+    keys = iter(["first", "second", "third"])
+
+    def renew() -> dict[str, str]:
+        soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()  # and so renewed each time
+        return {"access_key": next(keys), "secret_key": "secret", "token": "token", "expiry_time": soon}
+
+    credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "sts-assume-role")
+    model = BedrockConverse(MODELS[0], region="us-east-1", credentials=credentials)
+    request = Request(model.url, {}, b"{}", "bedrock", Timeouts(), 0)
+    signed = [model._sign(request)["Authorization"] for _ in range(2)]
+    assert ["second", "third"] == [each.split("Credential=")[1].split("/")[0] for each in signed]
 
 
 def test_the_framing_is_what_botocore_reads(session: Any) -> None:
