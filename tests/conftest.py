@@ -1,6 +1,6 @@
 """Every async test runs on both event loops; the properties run in one of three profiles.
 
-`quick` is the same twenty examples each time, `HYPOTHESIS_PROFILE=deep` the same hundred, and `HYPOTHESIS_PROFILE=laws`
+`quick` is the same fifteen examples each time, `HYPOTHESIS_PROFILE=deep` the same hundred, and `HYPOTHESIS_PROFILE=laws`
 two thousand new ones for every property. The events of every stream that a test reads, and so of every chat and every
 replay, are held against their grammar. At the end stands what the tests took: time of the processor, and of the clock.
 """
@@ -27,7 +27,7 @@ from streamtools.machine.event_order import Grammar
 
 _UNTIMED = [HealthCheck.too_slow]  # a busy machine makes no test fail
 
-settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
+settings.register_profile("quick", max_examples=15, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
 settings.register_profile("deep", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
 settings.register_profile("laws", max_examples=2000, deadline=None, suppress_health_check=_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

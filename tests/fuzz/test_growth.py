@@ -255,7 +255,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
 
 
 PLANTED = _planted()
-QUICK = ("history", "source:responses")
+QUICK = (results_are_copied, texts_are_joined, what_was_heard_is_copied)
 
 
 def each_planted() -> pytest.MarkDecorator:
@@ -264,7 +264,7 @@ def each_planted() -> pytest.MarkDecorator:
         pytest.param(
             *(name, steps, plant),
             id=f"{name}, {plant.__name__}",
-            marks=[pytest.mark.deep] if name not in QUICK else [],
+            marks=[] if plant in QUICK else [pytest.mark.deep],
         )
         for name, steps, plant in PLANTED
     ]

@@ -45,7 +45,7 @@ def test_the_laws_hold(ids: Ids) -> None:
     """In every corner, and for texts that were drawn; in the deep tests, twice as many for what is armed most."""
     profile = settings().max_examples
     often = 2 if ids in (DEFAULT_DIALECTS, AUTO) else 1
-    check(ids, FEW if profile <= 20 else round(SHARE * profile) * often)
+    check(ids, FEW if profile <= 15 else round(SHARE * profile) * often)
 
 
 @pytest.mark.deep

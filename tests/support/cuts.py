@@ -19,7 +19,7 @@ def usual_cuts(data: bytes) -> Iterator[list[bytes]]:
     yield [data]
     yield [data[at : at + 1] for at in range(len(data))]
     yield [chunk for at in range(len(data)) for chunk in (data[at : at + 1], b"")]
-    every = 1 if len(data) <= _SHORT or settings().max_examples > 20 else 3
+    every = 1 if len(data) <= _SHORT or settings().max_examples > 15 else 3
     for at in range(1 + len(data) % every, len(data), every):
         yield [data[:at], data[at:]]
 

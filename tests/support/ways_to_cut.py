@@ -38,5 +38,5 @@ def usual_ways(text: str) -> Iterator[Sequence[str]]:
     yield [text]
     yield list(text)
     yield [delta for character in text for delta in (character, "")]
-    every = 1 if len(text) <= _SHORT or settings().max_examples > 20 else 3
+    every = 1 if len(text) <= _SHORT or settings().max_examples > 15 else 3
     yield from (cut(text, [place]) for place in range(1 + len(text) % every, len(text), every))

@@ -205,7 +205,7 @@ def always_finish(patch: pytest.MonkeyPatch) -> None:
         (thinking_never_ends, "paired lifecycle"),
         (end_twice, "one ending"),
         (always_finish, "one ending"),
-        (limits_forgotten, "limits"),
+        pytest.param(limits_forgotten, "limits", marks=pytest.mark.deep),  # the laws of parsing catch it sooner
     ],
 )
 def test_a_fault_around_the_grammar_is_caught(
