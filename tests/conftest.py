@@ -1,8 +1,9 @@
 """Every async test runs on both event loops; the properties run in one of three profiles.
 
-`quick` is the same fifteen examples each time, `HYPOTHESIS_PROFILE=deep` the same hundred, and `HYPOTHESIS_PROFILE=laws`
-two thousand new ones for every property. The events of every stream that a test reads, and so of every chat and every
-replay, are held against their grammar. At the end stands what the tests took: time of the processor, and of the clock.
+`quick` is the same fifteen examples each time, `HYPOTHESIS_PROFILE=deep` the same hundred, and
+`HYPOTHESIS_PROFILE=laws` two thousand new ones for every property. The events of every stream that a test reads, and so
+of every chat and every replay, are held against their grammar. At the end stands what the tests took: time of the
+processor, and of the clock.
 """
 
 from __future__ import annotations

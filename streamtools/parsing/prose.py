@@ -228,11 +228,12 @@ class Prose:
             if mark is not False:
                 return at, mark
             at = self.markdown.step(before, at)
-        mark = self._thought_behind(" ", text, last)
+        owned = text[last] if self._thinks and self._start else ""  # a space or line feed that a tag may own
+        mark = self._thought_behind(text, last) if owned == " " else False
         if mark is False:
             mark = self._marker_at(text, last)
-        if mark is False:
-            mark = self._thought_behind("\n", text, last)
+        if mark is False and owned == "\n":
+            mark = self._thought_behind(text, last + 1)
         return (self.markdown.step(text, last) if mark is False else last), mark
 
     # What begins at a place.
@@ -273,11 +274,9 @@ class Prose:
         assert isinstance(opener, Opener)  # tags have no such end
         return (replace(opener, body=cut_off, announces=True), dialect, line_feeds), len(text)
 
-    def _thought_behind(self, space: str, text: str, at: int) -> _Mark:
-        """Return the tag that opens reasoning, or a stray one, to which a `space` at a place belongs."""
-        if text[at] != space or not (self._thinks and self._start):
-            return False
-        found = self._dialects.tags.at(text, at + (space == "\n"), self._ended, strays=True)
+    def _thought_behind(self, text: str, at: int) -> _Mark:
+        """Return the tag that opens reasoning, or a stray one, to which white space belongs."""
+        found = self._dialects.tags.at(text, at, self._ended, strays=True)
         return found and (found[1], found[0])
 
     def _thought_at(self, text: str, at: int) -> _Mark:

@@ -162,8 +162,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
-        self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state)
-        self._looks = self._early.look if early else None
+        self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state) if early else None
+        self._looks = self._early.look if self._early else None
         self._have_judged(text_judge, self.run_id)
         self._apply_to_arguments(options if rules_in_arguments else None)
         self._ended: anyio.Event | None = None
@@ -313,13 +313,11 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._bound.cancel()
 
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
-        """Return a function that takes each batch of a source, and runs calls that may run in `tools`.
-
-        It waits only where it has to: for tools, and for room.
-        """
-        machine, step = self._machine, self._step
+        """Return what takes each batch of a source; it waits only for room, and for calls, which run in `tools`."""
+        machine, step, early = self._machine, self._step, self._early
         feed, hand_out = machine.feed, self._hand_out
-        self._early.tasks = tools
+        if early is not None:
+            early.tasks = tools
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
@@ -359,7 +357,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
         async def wait() -> bool:
             await self._wait_for_room()
-            await self._early.wait_for_room()
+            if early is not None:
+                await early.wait_for_room()
             return machine.stopped
 
         return take

@@ -105,12 +105,11 @@ async def test_nothing_was_shown(on_break: OnBreak) -> None:
     broken = Loopback([b'data: {"error": {"message": "overloaded"}}\n\n'])
     good = Loopback([lines("Hello"), chunk(finish="stop"), DONE])
     async with silent, broken, good:
-        quick = Timeouts(first_byte=0.05)
-        urls = ("http://127.0.0.1:9", silent.url, broken.url, good.url)
-        models = [
-            OpenAIChat(f"m{at}", base_url=url, api_key="", retries=0, timeout=quick) for at, url in enumerate(urls)
+        times = {silent.url: Timeouts(first_byte=0.05)}
+        first, *others = [
+            OpenAIChat("m", base_url=url, api_key="", retries=0, timeout=times.get(url, Timeouts()))
+            for url in ("http://127.0.0.1:9", silent.url, broken.url, good.url)
         ]
-        first, *others = models
         fallback = Fallback(first, *others, on_break=on_break)
         stream = chat(fallback, ASK)
         events = await told(stream)
