@@ -461,7 +461,7 @@ def drive() -> list[UIEvent]:
     """Use the machine by hand."""
     machine = StreamMachine(native_tool_calls=False, execute="never", on_malformed="text")
     events = machine.start() + machine.feed(TextDelta("a")) + machine.feed(ProviderCompleted()) + machine.close()
-    assert_type(machine.take_due(), list[ToolCall])
+    assert_type(machine.take_runnable(), list[ToolCall])
     return assert_type(events, list[UIEvent])
 
 
