@@ -25,9 +25,9 @@ class RunnableCalls(EndingRun):
             "_taken",
             "_turn",
             "_usage",
-            "runnable",
             "number",
             "pending",
+            "runnable",
             "usage",
         ),
     )

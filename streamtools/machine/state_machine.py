@@ -4,8 +4,8 @@ A run is a series of provider turns. A turn is open from its first event to its 
 completed text with the deltas, lets the calls of the turn run, and resets the machine for the next turn. The run ends
 with the transport: well if the terminator has come, and otherwise with an error that says what is missing.
 
-The machine runs no tools. Calls that may run are in `runnable`; the caller runs them and then calls `settle`, which ends
-the step. A caller that runs no calls just feeds the next event, and finds the calls under `pending` of `done`.
+The machine runs no tools. Calls that may run are in `runnable`; the caller runs them and then calls `settle`, which
+ends the step. A caller that runs no calls just feeds the next event, and finds the calls under `pending` of `done`.
 """
 
 from __future__ import annotations
