@@ -49,6 +49,7 @@ UNREADABLE = msgspec.UNSET
 """Stands for the value of a frame that has none; JSON has no value that is equal to it."""
 
 _T = TypeVar("_T")
+_LINE = 4096  # bytes of a line that is looked at to tell another format
 _PASSED_ON = 64  # names of unknown fields are remembered, of at most so many characters
 _SHAPED = 6
 """Levels of an event that a struct may describe; below them everything is taken as it came."""
@@ -232,7 +233,7 @@ class FrameAdapter(Adapter):
             if frame.event == "error":
                 self._fail(read_fault(frame.data[:4096].decode(errors="replace")), events)
             elif frame.data:
-                self._note_strange(frame.event, None)
+                self._note_strange(frame.event, None if self._strange else _first_line(frame.data))
                 events.append(_bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
             return UNREADABLE
 
@@ -334,6 +335,15 @@ def decode(data: bytes) -> Any:
             return json.loads(data.decode(errors="replace"), strict=False)
         except RecursionError as error:
             raise ValueError(str(error)) from None
+
+
+def _first_line(data: bytes) -> Any:
+    """Return the value of the first of several lines of JSON, in which others stream; None where it is none."""
+    end = data.find(b"\n", 0, _LINE)
+    try:
+        return None if end < 0 else decode(data[:end])
+    except ValueError:
+        return None
 
 
 def convert(value: Any, shape: type[_T]) -> _T:
