@@ -79,6 +79,9 @@ class Answer:
         self._again = again
         self._seen: dict[str, None] = {}  # calls that the client is sent
         self._begun: set[str] = set()  # those whose name it knows
+        self._open: str | None = None
+        """The call whose pieces are sent. To clients it has ended when another begins, so one that begins meanwhile is
+        sent when it is whole: in an array of calls, which end together."""
         self._malformed: list[Error] = []
         self._before: list[Error] = []  # those of the answer before this one
         self._good: list[ToolCall] = []  # of all answers before this one
@@ -137,16 +140,19 @@ class Answer:
         """Return what the client is told of an event."""
         match event:
             case CallStart(call_id):
-                if not self._wants(call_id):
+                if not self._wants(call_id) or self._open is not None:
                     return ()
+                self._open = call_id
                 self._begun.add(call_id)
             case CallDelta(call_id):
-                return (event,) if self._wants(call_id) else ()
+                return (event,) if call_id in self._begun else ()
             case Call(call):
+                self._close(call.id)
                 return (Call(self._restored(call), event.seq),) if self._wants(call.id) else ()
             case Error(call_id=None) if self._retried:  # what came before it still counts
                 return ()
             case Error(call_id=str() as call_id, call=None):
+                self._close(call_id)
                 if not self._wants(call_id):
                     return ()
                 if event.code not in _NO_FAULT:
@@ -155,6 +161,10 @@ class Answer:
             case Done():
                 return self._end(event)
         return (event,)
+
+    def _close(self, call_id: str) -> None:
+        if self._open == call_id:
+            self._open = None
 
     def _wants(self, call_id: str) -> bool:
         if call_id in self._seen:
