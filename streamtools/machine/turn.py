@@ -312,7 +312,7 @@ class Turn:
 
 def _salvage() -> list[Dialect]:
     """Return the dialects for a text in which a provider could not read a call."""
-    return [each for name, each in DIALECTS.items() if each.auto or name in ("raw_json", "json_array")]
+    return [each for name, each in DIALECTS.items() if each.auto is True or name in ("raw_json", "json_array")]
 
 
 def _call_id(event: UIEvent) -> str | None:

@@ -126,6 +126,34 @@ async def test_an_owner_that_cannot_be_reached(server: RedisServer, prefix: str)
         cut.mend()
 
 
+UNREADABLE = ("", "no JSON", "[]", "{}", '{"kind": 1}', '{"kind": "answer", "id": ["a"]}', '{"kind": "stop"}')
+
+
+async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -> None:
+    """They are passed over: what comes with them is heard, however many there are."""
+    async with cuttable(server, prefix=prefix) as (here, there, _), open_client(server.url) as client:
+
+        async def write() -> None:
+            while True:
+                for stream in streams:
+                    for message in UNREADABLE:
+                        await client.execute("XADD", stream, "*", "m", message, "of", "another version")
+
+        run = await here.start(held("a"), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        assert [] == await found.questions()
+        begin = f"{prefix}:process:".encode()
+        streams = [each for each in await client.execute("KEYS", "*:process:*") if each.startswith(begin)]
+        assert 2 == len(streams)
+        async with anyio.create_task_group() as group:
+            group.start_soon(write)
+            for _ in range(20):
+                assert [] == await found.questions()
+            group.cancel_scope.cancel()
+        await found.stop()
+        assert "cancelled" == found.result.reason
+
+
 @pytest.mark.parametrize("lost", [0, 3])
 async def test_the_server_is_killed(lost: int, prefix: str) -> None:
     """Readers go on when it is back, without a gap; if it comes back without the last events, the owner has them."""

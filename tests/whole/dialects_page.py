@@ -110,7 +110,7 @@ def _write_parts() -> Iterator[str]:
         [
             f"[`{dialect.id}`](#{dialect.id})",
             places(dialect),
-            "yes" if dialect.auto else "no",
+            {True: "yes", False: "no", "marked": "behind its marker"}[dialect.auto],
             needs_tools(dialect),
             "yes" if dialect.teachable else "no",
         ]

@@ -170,6 +170,7 @@ def _unmistakable() -> tuple[Dialect, ...]:
             dialect,
             openers=tuple(map(_for_auto, filter(attrgetter("auto"), dialect.openers))),
             openers_for=None,
+            unmarked=() if dialect.auto == "marked" else dialect.unmarked,
             tags=tuple(map(_tag_for_auto, filter(attrgetter("auto"), dialect.tags))),
             in_code="text",
         )
