@@ -112,9 +112,10 @@ class RedisProcess(Talking):
             del self.tails[tail.key]
 
     def press(self, tail: Tail) -> None:
-        """Have written what is new in a tail."""
-        self._dirty[tail.key] = tail
-        self._more.set()
+        """Have written what is new in a tail, but not in one that is fenced: another may stand under its key."""
+        if not tail.is_fenced:
+            self._dirty[tail.key] = tail
+            self._more.set()
 
     async def _write(self) -> None:
         pause = 0.05
