@@ -127,6 +127,8 @@ async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server(
         "reporting-endpoints": 'all="https://evil.example"',
         "activate-storage-access": "load",
         "authorization": "Bearer own",
+        "connection": "X-Hop, close",
+        "x-hop": "this connection's alone",
     }
     async with gateway(Loopback([b"{}"], **JSON, headers=told), Loopback([TOLD], headers=told)) as (http, upstream):
         http.headers = httpx.Headers([*http.headers.raw, (b"x-request-id", "漢".encode())])
