@@ -162,6 +162,7 @@ def test_a_call_ends_before_the_next_one_begins() -> None:
         before, _, behind = (exchange.feed(told) + exchange.close()).partition(second)
         seen = collect(client, before + second + behind)
         assert [each[2] for each in seen.calls] == [{"city": "Bern"}] * 2, client
+        assert b'city\\":\\"Bern' not in before + second + behind, "they are as the model wrote them"
         first = {"openai": b'"index":0,"function"', "responses": b'"output_index":0', "anthropic": b'"index":0'}[client]
         assert first in before, client
         assert (first in behind.partition(b"response.completed")[0]) is False, client
