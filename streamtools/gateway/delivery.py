@@ -37,6 +37,9 @@ _OURS = {
 }
 """Headers of the upstream that would say something about this server, to a browser or to a proxy before it."""
 
+LEAST = 16
+"""Characters of a key that is overwritten. Shorter ones are often words, where a server of one's own needs no key."""
+
 
 class Asking(Protocol):
     """What an `Exchange` of the rewrite is, as far as it matters here."""
@@ -241,7 +244,7 @@ def without_key(send: Send, key: bytes) -> Send:
         piece = (held + message["body"]).replace(key, hidden)
         more = message.get("more_body", False)
         ends = (size for size in range(min(len(key) - 1, len(piece)), 0, -1) if piece.endswith(key[:size]))
-        kept = next(ends, 0) if more else 0
+        kept = next(ends, 0) if more and piece[-1:] in key else 0  # a frame ends with a line
         piece, held = piece[: len(piece) - kept], piece[len(piece) - kept :]
         return send({**message, "body": piece})
 

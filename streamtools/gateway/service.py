@@ -35,7 +35,7 @@ from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_for
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
-from streamtools.gateway.delivery import Delivery, Passing, Route, without_key
+from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, without_key
 from streamtools.gateway.plan import Mode
 from streamtools.gateway.rewrite import Exchange, Rewrite
 from streamtools.gateway.upstream_requests import Upstream
@@ -301,7 +301,7 @@ class _Gateway:
 
     async def _deliver(self, delivery: Delivery, request: Request, send: Send) -> int:
         limits = self._limits
-        if self.key is not None:
+        if self.key is not None and len(self.key) >= LEAST:
             send = without_key(send, self.key.encode())
         await delivery.run(
             request.receive, send, self._shutdown, keep_alive=limits.keep_alive, send_timeout=limits.send_timeout

@@ -71,7 +71,7 @@ link   | https://evil.org#example.com | ![x](https&colon;[link]) => ![x](https&c
        | 2024-12-31T08:15:30Z | 2001:0db8:85a3:0000:0000:8a2e:0370:7334 | 00:1B:44:11:3A:B7 | $0123456 | 12 345 678
        | @decorator | user@localhost | react@18.2.0 | x = y @ z.T | at 12 we met, in 2024 we had a party | mp3 and h264 | DE12 34
        | sk-learn | skeleton-key-abcdefghijklmnop | pypi-server-for-internal-packages-only | commit 0123456789abcdef
-"""  # noqa: E501
+"""  # noqa: E501  # each line is a text
 """What stands in texts, by the rule that finds all of it; before `=>`, what is shown where that is a part of it."""
 
 
