@@ -1,8 +1,8 @@
 """Files that a model has made, as they pass among what is no text: for front ends that have a place for them. Sans-IO.
 
-What an adapter does not interpret is `raw`, in its provider's form. Images are a part of it that readers want to see, so
-those forms are known here. A file is a media type and an address: one that holds the data (`data:`), or leads to a server
-(`https:`); no other may reach an interface.
+What an adapter does not interpret is `raw`, in its provider's form. Images are a part of it that readers want to see,
+so those forms are known here. A file is a media type and an address: one that holds the data (`data:`), or leads to a
+server (`https:`); no other may reach an interface.
 
 Source: the references of Gemini, Interactions, Bedrock's Converse, OpenAI's Responses, OpenRouter and Ollama, and the
 part `file` of the AI SDK's stream.

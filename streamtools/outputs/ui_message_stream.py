@@ -5,10 +5,10 @@ output of a call that was not announced, each ends the stream with an error; so 
 nothing is read. So parts are closed before it, and what only a later version knows is not sent to an earlier one.
 
 A call of ours becomes a tool part: `input-streaming` from its name on, `input-available` when it is complete, then
-`output-available`, `output-error` or, where its approval was asked for and refused, `output-denied`. Calls that are left for somebody else to run stay `input-available`: the client
-answers them (`addToolOutput`) and asks again; those that somebody has to approve first are `approval-requested`, and
-the id of the approval is the call's. Calls that nobody will run end as `output-error`, since a history with
-unanswered calls is one that no provider takes.
+`output-available`, `output-error` or, where its approval was asked for and refused, `output-denied`. Calls that are
+left for somebody else to run stay `input-available`: the client answers them (`addToolOutput`) and asks again; those
+that somebody has to approve first are `approval-requested`, and the id of the approval is the call's. Calls that nobody
+will run end as `output-error`, since a history with unanswered calls is one that no provider takes.
 
 Clients look at the calls behind the last `start-step` to find out whether all are answered. So a run that goes on in a
 message which holds calls already begins a step only when it has something new to say in it.
@@ -47,10 +47,10 @@ class AISDKEncoder(PairedEncoder):
     are parts of the type `dynamic-tool`, which fits any tool; with False, or names that a call's is not among,
     `tool-NAME`, for a front end that has types for it. `progress`: what a tool reports while it works is a part
     `data-tool-progress` for `onData`, of which nothing stays in the message, or a `"preliminary"` output of the call,
-    for tools whose progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the tokens of the run
-    out of it. `known_calls` are the ids of calls that the message holds already, of a run that resumes another. A
-    client that comes back into such a run makes the whole message anew: `before` are the events of the runs that it
-    began with, which are told first. Raises ValueError for a value that is not allowed.
+    for tools whose progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the
+    tokens of the run out of it. `known_calls` are the ids of calls that the message holds already, of a run that
+    resumes another. A client that comes back into such a run makes the whole message anew: `before` are the events of
+    the runs that it began with, which are told first. Raises ValueError for a value that is not allowed.
     """
 
     headers: Mapping[str, str] = {**EVENT_STREAM_HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
@@ -136,7 +136,7 @@ class AISDKEncoder(PairedEncoder):
         return self._respond(call.id, approved=True)
 
     def _respond(self, call_id: str, *, approved: bool, reason: str | None = None) -> bytes:
-        """Return how a question of this stream was answered, which version 6 only knows where it has answered itself."""
+        """Return how a question of this stream was answered, which version 6 knows only from itself."""
         if self._target < 7:
             return b""
         return encode_part("tool-approval-response", approvalId=call_id, approved=approved, reason=reason)

@@ -329,7 +329,7 @@ def test_calls_that_the_message_holds_already(known: Any) -> None:
     ]
     told = read_body(b"".join(map(encoder.encode, events)), done=True)
 
-    denied = {"type": "tool-output-denied", "toolCallId": "c2"}
+    denied: Part = {"type": "tool-output-denied", "toolCallId": "c2"}
     if "c2" not in known:
         denied |= {"type": "tool-input-error", "toolName": "time", "input": {}, "errorText": "no", "dynamic": True}
     assert [

@@ -200,7 +200,8 @@ def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
             assert event["toolCallId"] not in answered, event
             answered.append(event["toolCallId"])
         if not current:
-            assert not {"outcome", "usage"} & event.keys(), event
+            assert event.get("outcome", {}).get("type", "interrupt") == "interrupt", event
+            assert "usage" not in event, event
     assert not opened, f"{opened} are open at the end"
     outcome = events[-1].get("outcome", {})
     asked = [each["toolCallId"] for each in outcome.get("interrupts", ())]
