@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from streamtools.json_values import compact as compact_json
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
+from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.registry import ToolsLike, write_line
@@ -186,8 +186,7 @@ def _plain(text: str, dialect: Dialect) -> str:
     The JSON of its definition stays as it is: no call begins like it, though some have its keys.
     """
     dialect = replace(dialect, unmarked=())
-    others = [DIALECTS[each] for each in DEFAULT_DIALECTS if each != dialect.id]
-    return neutralise(text, [dialect, *others] if dialect.id in DEFAULT_DIALECTS else [dialect])
+    return neutralise(text, [dialect, *(each for each in choose_dialects("auto") if each.id != dialect.id)])
 
 
 def _transcript(example: Example, registry: ToolRegistry, dialect: Dialect) -> str:

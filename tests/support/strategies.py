@@ -193,7 +193,7 @@ cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
 """Places to cut a text at."""
 
 
-AUTO = tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto)
+AUTO = tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto is True)
 """Dialects that are armed by one word."""
 
 

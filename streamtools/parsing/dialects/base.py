@@ -181,8 +181,8 @@ class Dialect:
     """Openers that are made of the names of the declared tools."""
     openers_of: Callable[[str, tuple[str, ...]], tuple[Opener, ...]] | None = None
     """Openers that are made of the name of one declared tool and the names of its parameters."""
-    auto: bool = True
-    """Whether its markers are unmistakable, so that `dialects="auto"` includes it."""
+    auto: bool | Literal["marked"] = True
+    """Whether its markers are unmistakable, so that `dialects="auto"` includes it; `"marked"`: what has one."""
     near: tuple[NearMiss, ...] = ()
     """What comes near to its openers; an opener in code or a quote is such a thing without being named here."""
     has_nonce: bool = False

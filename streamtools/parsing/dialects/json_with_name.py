@@ -293,7 +293,7 @@ def _between(
 # An answer in JSON looks like a call that nothing marks. So that counts only at the start of a message, or behind one
 # another with white space or a semicolon between; only for declared tools; and only where the name comes first, but for
 # a type or an id, so that it is soon certain: behind it, the key of the arguments or the end of the object commits. An
-# object that begins with its arguments is text. `dialects="auto"` includes none of these dialects.
+# object that begins with its arguments is text. `dialects="auto"` reads none of them bare.
 
 
 def llama3_json() -> Dialect:
@@ -310,7 +310,7 @@ def llama3_json() -> Dialect:
         reserved=("<|python_tag|>",),
         unmarked=UNMARKED_JSON,
         tags=ends_of_turn("<|eot_id|>", "<|eom_id|>"),
-        auto=False,
+        auto="marked",
         notes=ALONE,
     )
 
