@@ -247,10 +247,10 @@ class Chat(ToolStream):
             return ask
         if not len(self._registry) and is_native(getattr(model, "format", None)):
             return replace(ask, output=self._output)
-        first, told = ask.history[0] if ask.history else None, contract(self._output)
+        first, instructions = ask.history[0] if ask.history else None, contract(self._output)
         if isinstance(first, System):
-            return replace(ask, history=(System(f"{first.text}\n\n{told}"), *ask.history[1:]))
-        return replace(ask, history=(System(told), *ask.history))
+            return replace(ask, history=(System(f"{first.text}\n\n{instructions}"), *ask.history[1:]))
+        return replace(ask, history=(System(instructions), *ask.history))
 
     def _take_back(self, name: str, whole_step: bool) -> str | None:
         """Take back what cannot stand of an answer in which a model broke off: see `TakeBack`."""

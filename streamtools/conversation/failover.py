@@ -161,7 +161,7 @@ class Failures:
     """What one run knows of its models: those that failed, and what is still to be said of that."""
 
     failed: set[int] = field(default_factory=set)
-    untold: list[SourceEvent] = field(default_factory=list)
+    unsent: list[SourceEvent] = field(default_factory=list)
 
 
 class FailoverReply:
@@ -210,10 +210,10 @@ class FailoverReply:
             raise StopAsyncIteration
         if self._left is None:
             self._left = self._fallback.order(self._failures.failed)
-            untold, self._failures.untold = self._failures.untold, []
+            unsent, self._failures.unsent = self._failures.unsent, []
             self._ask_next()
-            if untold:
-                return untold
+            if unsent:
+                return unsent
         if not self._asked and self._fault is None:
             self._asked = True
             patience = self._fallback.patience(self._at)
@@ -293,7 +293,7 @@ class FailoverReply:
         warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {next_name} follows: {fault.message}")
         if shown is None:  # a call has run, which only its results can follow
             self._over = True
-            self._failures.untold.append(warning)
+            self._failures.unsent.append(warning)
             return [ProviderCompleted(finish_reason="tool_calls", model=name)]
         self._ask_next(shown)
         return [warning]

@@ -30,8 +30,8 @@ from streamtools.events import (
 from streamtools.gateway.forced_calls import CallAlone
 from streamtools.gateway.plan import WRITTEN
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.outputs.completion_chunks import OpenAIEncoder
 from streamtools.outputs.encoder import Encoder
+from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import restore
 

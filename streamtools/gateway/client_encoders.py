@@ -8,10 +8,10 @@ from typing import Any
 from streamtools.calls import IdFactory
 from streamtools.gateway.client_requests import Asked
 from streamtools.history.messages import fit
-from streamtools.outputs.completion_chunks import OpenAIEncoder
+from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.encoder import Encoder
-from streamtools.outputs.message_events import AnthropicEncoder
-from streamtools.outputs.response_events import ResponsesEncoder
+from streamtools.outputs.openai_chunks import OpenAIEncoder
+from streamtools.outputs.responses_events import ResponsesEncoder
 
 
 def encoder_for(

@@ -238,9 +238,9 @@ def _declare(tool: object, form: Literal["function", "responses", "anthropic"]) 
     if kind == "custom" and form != "anthropic":
         grammar = inner.get("format")
         wanted = f"The input is a text in this form: {compact(grammar)}" if isinstance(grammar, dict) else ""
-        told = "\n".join(filter(None, [given(inner, "description"), wanted if "grammar" in wanted else ""]))
+        description = "\n".join(filter(None, [given(inner, "description"), wanted if "grammar" in wanted else ""]))
         text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-        function = {"name": name, "description": told, "parameters": text}
+        function = {"name": name, "description": description, "parameters": text}
         return Declaration(name, {"type": "function", "function": function}, custom=True)
     schema = inner.get("input_schema" if form == "anthropic" else "parameters")
     strict = {"strict": True} if inner.get("strict") is True else {}

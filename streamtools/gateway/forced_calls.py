@@ -42,10 +42,10 @@ def keep_to_call(asked: Asked, plan: Plan, upstream: str) -> tuple[Asked, Plan]:
     return asked._replace(options=options), plan._replace(dialects=armed, alone=True)
 
 
-def ask_freely(asked: Asked, plan: Plan, told: set[str]) -> tuple[Asked, Plan]:
+def ask_freely(asked: Asked, plan: Plan, logged: set[str]) -> tuple[Asked, Plan]:
     """Return the request without that form, and tell the log once (`told`) that the upstream refuses it."""
-    if "schema" not in told:
-        told.add("schema")
+    if "schema" not in logged:
+        logged.add("schema")
         log.warning("schema_not_used", tools=len(asked.tools))
     options = {name: value for name, value in asked.options.items() if name != "response_format"}
     return asked._replace(options=options), plan._replace(alone=False)

@@ -102,8 +102,8 @@ def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
         content = message.content
         if isinstance(content, str):
             return replace(message, content=neutralise(content, dialects))
-        told = [(each, each.get("text")) for each in content]
-        parts = [each | {"text": neutralise(text, dialects)} if isinstance(text, str) else each for each, text in told]
+        texts = [(each, each.get("text")) for each in content]
+        parts = [each | {"text": neutralise(text, dialects)} if isinstance(text, str) else each for each, text in texts]
         return replace(message, content=parts)
     if isinstance(message, Assistant):
         return plain_said(message, dialects)
@@ -127,9 +127,9 @@ def wish_of(asked: Asked, plan: Plan) -> str:
     """Return what a model that is taught in text is told of this one answer; "" if there is nothing to be told."""
     if not asked.tools or asked.choice.mode == "none":
         return ""
-    told = []
+    sentences = []
     if asked.allowed is not None:
-        told.append(f"Of the tools, use none but these in your answer: {', '.join(asked.allowed)}.")
+        sentences.append(f"Of the tools, use none but these in your answer: {', '.join(asked.allowed)}.")
     several = "an array of JSON objects" if asked.parallel and not asked.choice.name else "a JSON object"
     form = (
         f'as {several} with "name" and "arguments", and nothing else'
@@ -137,12 +137,12 @@ def wish_of(asked: Asked, plan: Plan) -> str:
         else "in the form that you were told"
     )
     if asked.choice.mode == "tool":
-        told.append(f"Your answer has to be a call of the tool {asked.choice.name}, {form}.")
+        sentences.append(f"Your answer has to be a call of the tool {asked.choice.name}, {form}.")
     elif asked.choice.mode == "required":
-        told.append(f"Your answer has to call a tool, {form}.")
+        sentences.append(f"Your answer has to call a tool, {form}.")
     if not asked.parallel:
-        told.append("Make one call at most.")
-    return " ".join(told)
+        sentences.append("Make one call at most.")
+    return " ".join(sentences)
 
 
 def add_wish(messages: list[dict[str, Any]], wish: str) -> None:

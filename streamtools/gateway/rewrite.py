@@ -79,7 +79,7 @@ class Rewrite:
     new_answer_id: IdFactory | None = None
     now: Callable[[], int] | None = None
     parsing: Mapping[str, Any] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    logged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
     """Why requests have left the way of the template, as the log has been told."""
 
     def __post_init__(self) -> None:
@@ -265,11 +265,11 @@ class Exchange:
     def _leave_template(self, why: str) -> None:
         """Ask for chat completions instead, whose parser may eat calls: which is said once for each reason."""
         self._template = None
-        say_once(self._rewrite.told, self._rewrite.upstream, why)
+        say_once(self._rewrite.logged, self._rewrite.upstream, why)
 
     def _ask_freely(self) -> bytes:
         """Ask without the form of a call, which the upstream cannot write by; return that there is nothing to send."""
-        self._asked, self._plan = ask_freely(self._asked, self._plan, self._rewrite.told)
+        self._asked, self._plan = ask_freely(self._asked, self._plan, self._rewrite.logged)
         self._held.clear()
         self.request = self._write()
         self._answers = {0: self._make_answer(0)}
@@ -281,8 +281,8 @@ class Exchange:
             return False
         self._tries += 1
         faults = "; ".join(dict.fromkeys(each.message for each in malformed))
-        told = f"A call of yours cannot be read: {faults}. Write it once more, in the right form, and nothing else."
-        self._more += [{"role": "assistant", "content": "".join(self._said)}, {"role": "user", "content": told}]
+        wish = f"A call of yours cannot be read: {faults}. Write it once more, in the right form, and nothing else."
+        self._more += [{"role": "assistant", "content": "".join(self._said)}, {"role": "user", "content": wish}]
         self._said.clear()
         self._held.clear()
         self.request = self._write()

@@ -215,11 +215,11 @@ class _Gateway:
             endpoint = f"models/{quote(name, safe='')}" if name else "models"
             await self._answer("models", form, request, partial(self._pass, endpoint), send)
         elif path.startswith(_KEPT):
-            told = "nothing is kept between requests: send the items of the conversation in `input`, each time"
-            await _refuse(form, 400, told)(scope, receive, send)
+            why = "nothing is kept between requests: send the items of the conversation in `input`, each time"
+            await _refuse(form, 400, why)(scope, receive, send)
         else:
-            told = f"the gateway has no {method} {path[:100]}; what it has is in its documentation"
-            await _refuse(form, 404, told)(scope, receive, send)
+            why = f"the gateway has no {method} {path[:100]}; what it has is in its documentation"
+            await _refuse(form, 404, why)(scope, receive, send)
 
     def _forbidden(self, request: Request, form: Client) -> Response | None:
         """Return the refusal of a client that has no right to ask."""

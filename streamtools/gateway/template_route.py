@@ -57,13 +57,13 @@ class Template(NamedTuple):
         how = {"add_generation_prompt": True, "add_special_tokens": False, "return_token_strs": True}
         return UpstreamRequest("tokenize", to_json(asked | how | {"model": body.get("model", "")}))
 
-    def complete(self, told: bytes, chat: bytes, dialects: Sequence[Dialect]) -> tuple[UpstreamRequest, bool] | None:
+    def complete(self, answer: bytes, chat: bytes, dialects: Sequence[Dialect]) -> tuple[UpstreamRequest, bool] | None:
         """Return the request to go on with a prompt, and whether that begins inside of reasoning.
 
         None if what was `told` is no prompt.
         """
         try:
-            value = decode(told)
+            value = decode(answer)
         except ValueError:
             return None
         body = msgspec.json.decode(chat)
@@ -83,9 +83,9 @@ class Template(NamedTuple):
             if not isinstance(prompt, str):
                 return None
             limit = rest.pop("max_completion_tokens", None) or rest.pop("max_tokens", None)
-            told_length = {} if limit is None else {"n_predict": limit}
+            length = {} if limit is None else {"n_predict": limit}
             kept = {"preserved_tokens": _markers(dialects), "cache_prompt": True}
-            made = {**rest, **told_length, **kept, "prompt": prompt, "stop": stops(prompt)}
+            made = {**rest, **length, **kept, "prompt": prompt, "stop": stops(prompt)}
             return UpstreamRequest("completion", to_json(made)), _thinks(prompt, model)
         tokens, texts = found.get("tokens"), found.get("token_strs")
         if not isinstance(tokens, list) or not tokens:
@@ -137,10 +137,10 @@ def unfit_for_template(asked: Asked) -> str | None:
     return next(wants, None if asked.options.get("n") in (None, 1) else "n")
 
 
-def say_once(told: set[str], upstream: str, why: str) -> None:
+def say_once(logged: set[str], upstream: str, why: str) -> None:
     """Tell the log why requests are not sent this way; `told` is what it has been told before."""
-    if why not in told:
-        told.add(why)
+    if why not in logged:
+        logged.add(why)
         log.warning("template_not_used", upstream=upstream, reason=why)
 
 

@@ -120,8 +120,8 @@ def read_result(message: Mapping[str, Any], reader: Reader) -> None:
     )
     named = {"name": message["name"]} if message.get("role") == "tool" and given(message, "name") else {}
     own = keep(format, named | ({} if plain else {"content": content}))
-    told = [_document(each) for each in parts] if format == "cohere" else content
-    reader.answer(id, with_images(message, told), own=own)
+    documents = [_document(each) for each in parts] if format == "cohere" else content
+    reader.answer(id, with_images(message, documents), own=own)
 
 
 def _document(part: Any) -> Any:

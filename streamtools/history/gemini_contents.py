@@ -29,16 +29,16 @@ def read_content(content: Mapping[str, Any], reader: Reader) -> None:
             _read_part(part, said)
         reader.say(said.close())
         return
-    told: list[dict[str, Any]] = []
+    heard: list[dict[str, Any]] = []
     for part in parts:
         if isinstance(answer := part.get("functionResponse"), Mapping):
             _read_response(answer, without(part, "functionResponse"), reader)
         elif isinstance(answer := part.get("function_response"), Mapping):
             _read_response(answer, dict(part), reader)
         else:
-            told.append(_user_part(part))
-    if told or not parts:
-        reader.hear(User(told))
+            heard.append(_user_part(part))
+    if heard or not parts:
+        reader.hear(User(heard))
 
 
 def _read_part(part: Mapping[str, Any], said: Draft) -> None:

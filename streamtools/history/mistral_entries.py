@@ -67,8 +67,8 @@ def _read_output(entry: Mapping[str, Any], rest: dict[str, Any], said: Draft) ->
         if not isinstance(chunk, Mapping):
             said.add_text(chunk if isinstance(chunk, str) else "", own)
         elif kind == "thinking":
-            told = chunk.get("thinking")
-            texts = [given(each, "text") for each in told] if isinstance(told, list | tuple) else [told]
+            thinking = chunk.get("thinking")
+            texts = [given(each, "text") for each in thinking] if isinstance(thinking, list | tuple) else [thinking]
             thought = "".join(each for each in texts if isinstance(each, str))
             said.add_thought(thought, chunk.get("signature"), own={**own, "chunk": dict(chunk)})
         elif kind == "text":

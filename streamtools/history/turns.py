@@ -169,7 +169,7 @@ class Reader:
             self.add(result)
         else:
             del self._earlier[id]
-            self._late.setdefault(place, []).append(self._told(call, result))
+            self._late.setdefault(place, []).append(self._answered(call, result))
 
     def add(self, result: CallResult) -> None:
         """Add the result of a call. Raises ValueError where the last turn has no such call that is open."""
@@ -177,12 +177,12 @@ class Reader:
             call = self._open.pop(result.call_id, None)
             if call is None:
                 raise ValueError(f"it answers call {result.call_id!r}, which does not stand in the turn before it")
-            result = self._told(call, result)
+            result = self._answered(call, result)
         if self.items is not None:
             self.close()
         self._results.append(result)
 
-    def _told(self, call: ToolCall, result: CallResult) -> CallResult:
+    def _answered(self, call: ToolCall, result: CallResult) -> CallResult:
         """Return a result as the model is told it; of a malformed call an interface is shown less than what to do."""
         if self.client and call.raw:
             return result._replace(text=result.text.removesuffix(SEND_AGAIN) + SEND_AGAIN, is_error=True)

@@ -44,9 +44,9 @@ def read(message: Mapping[str, Any], reader: Reader) -> None:
     if role == "system":
         reader.instruct("".join(given(each, "text") for each in parts if each.get("type") == "text"))
     elif role == "user":
-        told = [each for each in map(_user_part, parts) if each is not None]
-        only = told[0].get("text") if len(told) == 1 and told[0]["type"] == "text" else None
-        reader.hear(User(only if isinstance(only, str) else told))
+        heard = [each for each in map(_user_part, parts) if each is not None]
+        only = heard[0].get("text") if len(heard) == 1 and heard[0]["type"] == "text" else None
+        reader.hear(User(only if isinstance(only, str) else heard))
     else:
         turn = _Turn(reader)
         for part in parts:

@@ -34,7 +34,7 @@ class OutputText:
         self._reader = ValueReader(self._output.shape, limits=self._limits)
         self._head: str | None = ""  # what comes before the value; None behind it
         self._text: list[str] = []
-        self._begun = self._told = False
+        self._begun = self._warned = False
 
     def read(self, events: Sequence[UIEvent]) -> list[UIEvent]:
         """Return what the texts among some events add to the value."""
@@ -45,30 +45,30 @@ class OutputText:
                 self._text.append(text)
                 reader.note_controls(text)
                 return [Partial(reader.place, text, False, self._number())]
-        told: list[UIEvent] = []
+        out: list[UIEvent] = []
         for event in events:
             if type(event) is Text and not self._reader.ended and self._reader.fault is None:
-                self._feed(event.text, told)
-        return told
+                self._feed(event.text, out)
+        return out
 
     def end(self, *, has_calls: bool) -> list[UIEvent]:
         """Return what the end of the turn makes certain."""
-        told: list[UIEvent] = []
+        out: list[UIEvent] = []
         if not self._reader.ended and (self._begun or not has_calls):
-            self._add(self._reader.close(), told)
-            if self._reader.fault is not None and not self._told:
-                self._tell(self._reader.fault.message, told)
-        return told
+            self._add(self._reader.close(), out)
+            if self._reader.fault is not None and not self._warned:
+                self._tell(self._reader.fault.message, out)
+        return out
 
-    def _feed(self, text: str, told: list[UIEvent]) -> None:
+    def _feed(self, text: str, out: list[UIEvent]) -> None:
         if self._head is not None:
             text = self._behind_head(self._head + text)
         if not text:
             return
         self._text.append(text)
-        self._add(self._reader.feed(text), told)
+        self._add(self._reader.feed(text), out)
         if self._reader.fault is not None and self._begun:
-            self._tell(self._reader.fault.message, told)
+            self._tell(self._reader.fault.message, out)
 
     def _behind_head(self, head: str) -> str:
         """Return the text behind white space and the opening line of a fence, as soon as it begins."""
@@ -84,15 +84,15 @@ class OutputText:
         self._head = None
         return text
 
-    def _add(self, added: Sequence[Added], told: list[UIEvent]) -> None:
+    def _add(self, added: Sequence[Added], out: list[UIEvent]) -> None:
         for each in added:
             self._begun = True
             partial = Partial(each.path, each.value, each.complete, self._number())
-            told.append(partial)
+            out.append(partial)
             if each.complete and not each.path:
-                self._validate(partial, told)
+                self._validate(partial, out)
 
-    def _validate(self, partial: Partial, told: list[UIEvent]) -> None:
+    def _validate(self, partial: Partial, out: list[UIEvent]) -> None:
         if self._reader.rest:
             self._text[-1] = self._text[-1].removesuffix(self._reader.rest)
         text = "".join(self._text)
@@ -101,8 +101,8 @@ class OutputText:
                 text = compact(json.loads(text, strict=False))
             partial.keep(self._output.validate(text))
         except (ValueError, RecursionError) as fault:
-            self._tell(str(fault), told)
+            self._tell(str(fault), out)
 
-    def _tell(self, message: str, told: list[UIEvent]) -> None:
-        self._told = True
-        told.append(Warning(Code.INVALID_OUTPUT, _INVALID + message, seq=self._number()))
+    def _tell(self, message: str, out: list[UIEvent]) -> None:
+        self._warned = True
+        out.append(Warning(Code.INVALID_OUTPUT, _INVALID + message, seq=self._number()))

@@ -25,9 +25,9 @@ class RunnableCalls(EndingRun):
             "_taken",
             "_turn",
             "_usage",
-            "due",
             "number",
             "pending",
+            "runnable",
             "usage",
         ),
     )
@@ -36,13 +36,13 @@ class RunnableCalls(EndingRun):
     _parse: Callable[[str], list[UIEvent]]  # reads a delta of the open turn
     _step: int
 
-    due: list[ToolCall]  # calls that may run now, until `take_due` returns them
+    runnable: list[ToolCall]  # calls that may run now, until `take_runnable` returns them
     pending: list[ToolCall]  # calls that nobody has run
     usage: Usage | None  # of the turns that have ended
     _eager_native: bool  # complete native calls may run while their turn goes on
     _eager_text: bool  # those in text may
     _taken: list[ToolCall]
-    _noticed: int  # how many calls of this turn have been added to `due` or `pending`
+    _noticed: int  # how many calls of this turn have been added to `runnable` or `pending`
     _turn: Turn
     _usage: Usage | None  # of the turn that is open
     _earlier: list[tuple[str, Usage]]  # of models that broke off in this turn, and were not the last
@@ -67,14 +67,14 @@ class RunnableCalls(EndingRun):
         """Take note of the calls of the conversation: the ids of others differ from theirs."""
         self._turn.native.reserve(call.id for call in calls)
 
-    def take_due(self) -> list[ToolCall]:
+    def take_runnable(self) -> list[ToolCall]:
         """Return the calls that may run now. The caller runs them and, once `waiting`, calls `settle`."""
-        due, self.due = self.due, []
-        self._taken += due
-        return due
+        runnable, self.runnable = self.runnable, []
+        self._taken += runnable
+        return runnable
 
     def put_back(self, calls: Sequence[ToolCall]) -> None:
-        """Make calls pending that `take_due` has returned and that have not run."""
+        """Make calls pending that `take_runnable` has returned and that have not run."""
         self.pending += calls
 
     def runs_at_once(self, call_id: str, *, native_only: bool) -> bool:
@@ -103,7 +103,7 @@ class RunnableCalls(EndingRun):
             self.usage = self._usage if self.usage is None else self.usage + self._usage
             self._usage = None
         self.pending = [call for call in self.pending if call.id not in self._turn.native.unanswerable]
-        self.due, self._noticed = [], 0
+        self.runnable, self._noticed = [], 0
         events, written = self._turn.go_on_behind(shown)
         self._parse = self._turn.feed
         return events, written
@@ -120,9 +120,9 @@ class RunnableCalls(EndingRun):
         raise NotImplementedError
 
     def _notice(self, calls: Sequence[ToolCall]) -> None:
-        """Add new calls to `due`; those whose provider takes no result are pending."""
+        """Add new calls to `runnable`; those whose provider takes no result are pending."""
         for call in calls[self._noticed :]:
-            (self.pending if call.id in self._turn.native.unanswerable else self.due).append(call)
+            (self.pending if call.id in self._turn.native.unanswerable else self.runnable).append(call)
         self._noticed = len(calls)
 
 

@@ -4,8 +4,8 @@ A run is a series of provider turns. A turn is open from its first event to its 
 completed text with the deltas, lets the calls of the turn run, and resets the machine for the next turn. The run ends
 with the transport: well if the terminator has come, and otherwise with an error that says what is missing.
 
-The machine runs no tools. Calls that may run are in `due`; the caller runs them and then calls `settle`, which ends the
-step. A caller that runs no calls just feeds the next event, and finds the calls under `pending` of `done`.
+The machine runs no tools. Calls that may run are in `runnable`; the caller runs them and then calls `settle`, which
+ends the step. A caller that runs no calls just feeds the next event, and finds the calls under `pending` of `done`.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class StreamMachine(RunnableCalls):
     `run_id` is made if it is not given. The text is read as a value of the type `output`, too. Raises ValueError for a
     value that is not allowed.
 
-    Read `due` and `take_due` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all turns;
-    `number` returns the `seq` for events that others make for this run.
+    Read `runnable` and `take_runnable` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all
+    turns; `number` returns the `seq` for events that others make for this run.
     """
 
     # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
@@ -101,7 +101,7 @@ class StreamMachine(RunnableCalls):
             raise ValueError(f"native_tool_calls is True, False or None, not {native_tool_calls!r}")
         self.number = itertools.count(1).__next__
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
-        self.due, self.pending, self.usage = [], [], None
+        self.runnable, self.pending, self.usage = [], [], None
         self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output)
         self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
         self._streams = options.get("call_deltas", False)
@@ -152,7 +152,7 @@ class StreamMachine(RunnableCalls):
         self._step += 1
         events += [StepStart(self._step, seq=self.number()), *(Call(call, seq=self.number()) for call in calls)]
         self._turn.resume(calls)
-        self.due = list(calls)
+        self.runnable = list(calls)
         self._ending.finish = "tool_calls"
         self._ending.complete = self.waiting = True
         return events
@@ -169,8 +169,8 @@ class StreamMachine(RunnableCalls):
 
     def settle(self) -> list[UIEvent]:
         """End the step, now that the calls that were taken have been run. Calls that nobody took are pending."""
-        self.pending += self.due
-        self.due = []
+        self.pending += self.runnable
+        self.runnable = []
         if not self.waiting:
             return []
         self.waiting = False
@@ -211,7 +211,7 @@ class StreamMachine(RunnableCalls):
         self._usage = None
         self._earlier = []
         self._taken = []
-        self._noticed = 0  # how many calls of this turn have been added to `due` or `pending`
+        self._noticed = 0  # how many calls of this turn have been added to `runnable` or `pending`
         self._malformed = 0
 
     def _feed(self, event: SourceEvent) -> list[UIEvent]:
@@ -355,13 +355,13 @@ class StreamMachine(RunnableCalls):
         if may_run and self._execute != "never":
             self._notice(calls)
         else:
-            self.pending += self.due + calls[self._noticed :]
-            self.due = []
+            self.pending += self.runnable + calls[self._noticed :]
+            self.runnable = []
         if ending.finish == "error" and not ending.failed:
             events += self._report_failure(Code.UPSTREAM_ERROR, "the provider ended the turn with an error", None)
         if verdict is not None and verdict.fatal:
             events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, verdict.message, None)
-        self.waiting = bool(self.due or self._taken)
+        self.waiting = bool(self.runnable or self._taken)
         return events if self.waiting else events + self._end_step()
 
     def _end_step(self) -> list[UIEvent]:

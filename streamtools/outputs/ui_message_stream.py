@@ -83,9 +83,9 @@ class AISDKEncoder(PairedEncoder):
     def _write_start(self, run_id: str | None) -> bytes:
         started = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata)
         before, self._before = self._before, []
-        told = [self.encode(each) for each in before]
+        replayed = [self.encode(each) for each in before]
         self._known.update(each.call.id for each in before if isinstance(each, Call))
-        return b"".join([started, *told])
+        return b"".join([started, *replayed])
 
     def _write_step_start(self, step: int) -> bytes:
         self._pending_step = True

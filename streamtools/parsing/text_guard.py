@@ -206,9 +206,9 @@ class TextGuard:
         rule, match, position = found
         text = rule.text_for(match)
         fields = dict(rule.fields(match)) if rule.fields is not None else None
-        told = Matched(rule.name, rule.action, position, len(match), len(text), fields, number(), where)
-        told.tell(match, written=self._keeps or where == "reasoning")
-        out.append(told)
+        matched = Matched(rule.name, rule.action, position, len(match), len(text), fields, number(), where)
+        matched.tell(match, written=self._keeps or where == "reasoning")
+        out.append(matched)
         if text:
             out.append(Text(text, number()) if where == "text" else Reasoning(text, number()))
         if rule.action in ("stop", "fail"):

@@ -188,14 +188,14 @@ class DurableStreamResponse(Response):
         headers: Mapping[str, str],
         status: int = 200,
     ) -> Response:
-        told = {**_SAFE, **headers, "stream-next-offset": _write_offset(position)}
+        fields = {**_SAFE, **headers, "stream-next-offset": _write_offset(position)}
         if position >= tail:
-            told["stream-up-to-date"] = "true"
+            fields["stream-up-to-date"] = "true"
             if is_closed:
-                told["stream-closed"] = "true"
+                fields["stream-closed"] = "true"
         if status == 200:
-            told["content-type"] = self.content_type
-        response = Response(None if messages is None else self.join(messages), status, told)
+            fields["content-type"] = self.content_type
+        response = Response(None if messages is None else self.join(messages), status, fields)
         if messages is None and status == 200:
             del response.headers["content-length"]  # which is that of a body
         return response
@@ -241,12 +241,12 @@ class _Frames:
 
     def _control(self) -> bytes:
         """Return where the reader is. What comes live comes at the end."""
-        told = f'"streamNextOffset":"{_write_offset(self._position)}"'
+        control = f'"streamNextOffset":"{_write_offset(self._position)}"'
         if self._is_closed and self._position >= self._tail:
-            told += ',"upToDate":true,"streamClosed":true'
+            control += ',"upToDate":true,"streamClosed":true'
         else:
-            told += f',"streamCursor":"{self._cursor}"' + ',"upToDate":true' * (self._position >= self._tail)
-        return b"event: control\ndata:{%b}\n\n" % told.encode()
+            control += f',"streamCursor":"{self._cursor}"' + ',"upToDate":true' * (self._position >= self._tail)
+        return b"event: control\ndata:{%b}\n\n" % control.encode()
 
 
 def _write_offset(position: int) -> str:

@@ -144,7 +144,7 @@ class MemoryEventLog:
             return seq
         kept.last = seq
         kept.events.append(event)
-        if seq >= kept.due or type(event) is not Text:
+        if seq >= kept.count_at or type(event) is not Text:
             kept.count(self._max_events, self._max_bytes)
             if type(event) is Done:
                 kept.ended = True
@@ -186,14 +186,14 @@ class MemoryEventLog:
 class _Kept:
     """What is kept of one run."""
 
-    __slots__ = ("counted", "dropped", "due", "ended", "events", "first", "last", "news", "size", "sizes")
+    __slots__ = ("count_at", "counted", "dropped", "ended", "events", "first", "last", "news", "size", "sizes")
 
     def __init__(self) -> None:
         self.events: list[UIEvent] = []
         self.counted = 0  # of how many, among all that there were, the bytes are known
         self.size = 0  # and what those of them hold that are kept
         self.sizes: deque[tuple[int, int]] = deque()  # how many, among all, had been counted when, and what was new
-        self.due = 0  # the seq at which they are counted, at the latest: each is higher than the one before
+        self.count_at = 0  # the seq at which they are counted, at the latest: each is higher than the one before
         self.first = 0  # how many events have been dropped
         self.dropped = 0  # the seq of the last of them
         self.last = 0  # the seq of the last
@@ -216,7 +216,7 @@ class _Kept:
         if len(self.events) > most:
             self.drop(len(self.events) - most + most // 8)
         room = most + 1 - len(self.events)
-        self.due = self.last + (room if most_bytes is None or room < _TEXTS else _TEXTS)
+        self.count_at = self.last + (room if most_bytes is None or room < _TEXTS else _TEXTS)
 
     def _find_rest(self, most_bytes: int) -> int:
         """Return behind how many events the others hold at most so much, or are only one."""

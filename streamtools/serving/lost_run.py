@@ -109,13 +109,13 @@ class _Lost:
         pending = [each.call for each in (*self._left, *self._calls.values())]
         return [*end, Done("failed", None, None, pending)]
 
-    def _end_call(self, id: str, told: ToolOutcome | bool | None) -> list[UIEvent]:
+    def _end_call(self, id: str, outcome: ToolOutcome | bool | None) -> list[UIEvent]:
         call = self._calls[id].call
-        if isinstance(told, ToolOutcome):
+        if isinstance(outcome, ToolOutcome):
             del self._calls[id]
             begins: list[UIEvent] = [] if id in self._running else [Executing(call)]
-            return [*begins, told.event(0)]
-        if told is False or (told is None and id in self._asked - self._running):
+            return [*begins, outcome.event(0)]
+        if outcome is False or (outcome is None and id in self._asked - self._running):
             if id not in self._running:
                 return []
             del self._calls[id]

@@ -148,8 +148,8 @@ class RedisProcess(Talking):
             keys = self.keys(tail.key)
             names += (keys.log, keys.meta)
             args += (tail.token, batch[0][0], int(tail.may_gap), len(batch), *(data for _, data in batch))
-        told = await self.run_script(scripts.APPEND, names, self._set.length, *args)
-        for (tail, _), (word, last) in zip(batches, told, strict=True):
+        answers = await self.run_script(scripts.APPEND, names, self._set.length, *args)
+        for (tail, _), (word, last) in zip(batches, answers, strict=True):
             await self._settle(tail, word, last)
 
     async def _end(self, tail: Tail) -> None:
@@ -270,8 +270,8 @@ class RedisProcess(Talking):
         block = min(self._set.lease / 3, 5.0)
         places = (self._heard, *(f"{feed.last}-0" for feed in feeds.values()))
         with anyio.fail_after(block + 5.0):
-            told = await execute("XREAD", "COUNT", 500, "BLOCK", self._ms(block), "STREAMS", mine, *feeds, *places)
-        for name, entries in told.items() if isinstance(told, dict) else told or ():
+            answers = await execute("XREAD", "COUNT", 500, "BLOCK", self._ms(block), "STREAMS", mine, *feeds, *places)
+        for name, entries in answers.items() if isinstance(answers, dict) else answers or ():
             if name == mine:
                 self._heard = entries[-1][0].decode()
                 for _, (_, message) in entries:
@@ -304,8 +304,8 @@ class RedisProcess(Talking):
             for tail in some:
                 names += self.keys(tail.key)[:4]
                 args += (tail.token, tail.key)
-            told = await self.run_script(scripts.RENEW, names, self._ms(self._set.lease), *args)
-            for tail, (token, written), (is_ours, last, is_read) in zip(some, before, told, strict=True):
+            answers = await self.run_script(scripts.RENEW, names, self._ms(self._set.lease), *args)
+            for tail, (token, written), (is_ours, last, is_read) in zip(some, before, answers, strict=True):
                 tail.forget()
                 if tail.is_done:
                     self.forget(tail)

@@ -67,18 +67,18 @@ APPEND = (
     + """
 -- KEYS for each run: log, meta; ARGV length of a log, and for each run: token, first seq, whether a gap may be left,
 -- how many events follow, and these
-local told, place = {}, 2
+local answers, place = {}, 2
 for run = 0, #KEYS / 2 - 1 do
   local log, meta = KEYS[2 * run + 1], KEYS[2 * run + 2]
   local token, first, count = ARGV[place], tonumber(ARGV[place + 1]), tonumber(ARGV[place + 3])
   local kept = redis.call('HMGET', meta, 'token', 'since')
   local last = last_of(log)
   if kept[1] ~= token then
-    told[#told + 1] = {'fenced', last}
+    answers[#answers + 1] = {'fenced', last}
   elseif first > last + 1 and ARGV[place + 2] == '0' then
-    told[#told + 1] = {'gap', last}
+    answers[#answers + 1] = {'gap', last}
   elseif first <= tonumber(kept[2]) then
-    told[#told + 1] = {'fenced', last}
+    answers[#answers + 1] = {'fenced', last}
   else
     local by = string.match(token, '^%d+')
     for i = 1, count do
@@ -87,11 +87,11 @@ for run = 0, #KEYS / 2 - 1 do
         redis.call('XADD', log, 'MAXLEN', '~', ARGV[1], string.format('%d-0', seq), by, ARGV[place + 3 + i])
       end
     end
-    told[#told + 1] = {'ok', math.max(last, first + count - 1)}
+    answers[#answers + 1] = {'ok', math.max(last, first + count - 1)}
   end
   place = place + 4 + count
 end
-return told
+return answers
 """
 )
 """Append events of runs, each behind the last of its log. For each run it returns a word and the last `seq` there:
@@ -131,7 +131,7 @@ RENEW = (
     + _LAST
     + """
 -- KEYS running, and for each run: log, meta, lease, readers; ARGV lease, and for each run: token, key
-local told = {}
+local answers = {}
 for run = 0, (#KEYS - 1) / 4 - 1 do
   local log, meta, lease, readers = unpack(KEYS, 4 * run + 2, 4 * run + 5)
   local token, key = ARGV[2 * run + 2], ARGV[2 * run + 3]
@@ -140,12 +140,12 @@ for run = 0, (#KEYS - 1) / 4 - 1 do
       redis.call('SET', lease, token, 'PX', ARGV[1])
       redis.call('ZADD', KEYS[1], now + tonumber(ARGV[1]), key)
     end
-    told[#told + 1] = {1, last_of(log), redis.call('EXISTS', readers)}
+    answers[#answers + 1] = {1, last_of(log), redis.call('EXISTS', readers)}
   else
-    told[#told + 1] = {0, 0, 0}
+    answers[#answers + 1] = {0, 0, 0}
   end
 end
-return told
+return answers
 """
 )
 """Renew leases. For each run it returns whether it is still the caller's, its last `seq`, and whether it is read."""

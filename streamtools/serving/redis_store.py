@@ -267,8 +267,8 @@ class RedisStore:
                 said += (event for _, event in more)
             if is_untouched(said) and not known and await self._begin_anew(run_id, owner, tail, said):
                 return
-            told = close_lost(run_id, said, lambda id: None if known is None else known.get(id, False))
-            end = [replace(event, seq=last + at) for at, event in enumerate(told, 1)]
+            closing = close_lost(run_id, said, lambda id: None if known is None else known.get(id, False))
+            end = [replace(event, seq=last + at) for at, event in enumerate(closing, 1)]
         except BaseException:
             process.forget(tail)  # and the lease expires once more
             raise

@@ -357,13 +357,13 @@ class Run:
 
     async def _end(self) -> None:
         """End the run with its one `done`, and wake all that wait."""
-        told: TurnResult | None = None
+        stored: TurnResult | None = None
         try:
             await self._say_end()
-            told = await self._journal.settle()
+            stored = await self._journal.settle()
         finally:  # a cancellation of asyncio's own ignores shields
             self._journal.close()
-            self._result = self.result if told is None else told
+            self._result = self.result if stored is None else stored
             if (suspension := self.suspension) is not None:
                 self._waiting = suspension, self.history
             self._driver = self._collector = None

@@ -49,7 +49,8 @@ UNREADABLE = msgspec.UNSET
 """Stands for the value of a frame that has none; JSON has no value that is equal to it."""
 
 _T = TypeVar("_T")
-_TOLD = 64  # names of unknown fields are remembered, of at most so many characters
+_LINE = 4096  # bytes of a line that is looked at to tell another format
+_PASSED_ON = 64  # names of unknown fields are remembered, of at most so many characters
 _SHAPED = 6
 """Levels of an event that a struct may describe; below them everything is taken as it came."""
 
@@ -113,7 +114,7 @@ class FrameAdapter(Adapter):
         self._thought = Pairs()
         self._blank = True  # nothing has been understood
         self._strange: tuple[str, str | None] | None = None  # the first event of another format, and what reads those
-        self._told: set[str] = set()  # the unknown fields of deltas that have been passed on
+        self._passed_on: set[str] = set()  # the unknown fields of deltas that have been passed on
         self._response_id: str | None = None  # the provider's names for its answer, and for the model
         self._model: str | None = None
 
@@ -232,7 +233,7 @@ class FrameAdapter(Adapter):
             if frame.event == "error":
                 self._fail(read_fault(frame.data[:4096].decode(errors="replace")), events)
             elif frame.data:
-                self._note_strange(frame.event, None)
+                self._note_strange(frame.event, None if self._strange else _first_line(frame.data))
                 events.append(_bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
             return UNREADABLE
 
@@ -275,10 +276,10 @@ class FrameAdapter(Adapter):
     def _pass_fields(self, fields: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the fields of a delta that are not known, each once for a stream: servers repeat them for ever."""
         for name, value in fields.items():
-            if not value or name in self._told:
+            if not value or name in self._passed_on:
                 continue
-            if len(self._told) < _TOLD and len(name) <= _TOLD:
-                self._told.add(name)
+            if len(self._passed_on) < _PASSED_ON and len(name) <= _PASSED_ON:
+                self._passed_on.add(name)
             self._pass_raw({name: value}, events)
 
     def _complete_response(
@@ -334,6 +335,15 @@ def decode(data: bytes) -> Any:
             return json.loads(data.decode(errors="replace"), strict=False)
         except RecursionError as error:
             raise ValueError(str(error)) from None
+
+
+def _first_line(data: bytes) -> Any:
+    """Return the value of the first of several lines of JSON, in which others stream; None where it is none."""
+    end = data.find(b"\n", 0, _LINE)
+    try:
+        return None if end < 0 else decode(data[:end])
+    except ValueError:
+        return None
 
 
 def convert(value: Any, shape: type[_T]) -> _T:

@@ -58,7 +58,7 @@ class Bedrock(FrameAdapter):
     format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        from streamtools.sources.event_stream import EventStreamDecoder  # loaded where somebody has such a stream
+        from streamtools.sources.aws_event_stream import EventStreamDecoder  # loaded where somebody has such a stream
 
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # of the model's own API

@@ -88,14 +88,14 @@ class Cohere(FrameAdapter):
                 return kind in _NOTHING
         return True
 
-    def _change_call(self, at: int | None, starts: bool, told: Any, events: list[SourceEvent]) -> bool:
-        told = told[0] if isinstance(told, list) and told else told
-        function = told.get("function") if isinstance(told, dict) else None
+    def _change_call(self, at: int | None, starts: bool, written: Any, events: list[SourceEvent]) -> bool:
+        written = written[0] if isinstance(written, list) and written else written
+        function = written.get("function") if isinstance(written, dict) else None
         function = function if isinstance(function, dict) else {}
         piece = function.get("arguments")
-        if starts and isinstance(told, dict):
+        if starts and isinstance(written, dict):
             self._started += 1
-            call = OpenCall(str(self._started), text_in(told, "id"), text_in(function, "name"))
+            call = OpenCall(str(self._started), text_in(written, "id"), text_in(function, "name"))
             if at not in self._calls and len(self._calls) >= self._limits.calls:
                 call.refuse(events)
                 return True
@@ -106,7 +106,7 @@ class Cohere(FrameAdapter):
             return True
         if piece is not None or not function:
             end_doubtful(self._calls, at, events)
-        return starts and piece is None and isinstance(told, dict)
+        return starts and piece is None and isinstance(written, dict)
 
     def _finish(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
         reason = text_in(delta, "finish_reason")

@@ -217,8 +217,8 @@ class Gemini(Interactions):
                 events[-1] = SourceRaw(part, _FORMAT)
 
     def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
-        """Read a part of the answer; one that is signed stays apart from those before it, and may be empty."""
-        events += [SourceRaw({}, _FORMAT, "text")] if signature and text else []
+        """Read a part of the answer; one that is signed stays apart from those before it, also an empty one."""
+        events += [SourceRaw({}, _FORMAT, "text")] if signature else []
         self._say(text, events)
         events += [SourceRaw({"thoughtSignature": signature}, _FORMAT, "text")] if signature else []
 

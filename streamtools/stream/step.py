@@ -84,12 +84,12 @@ class StepCalls:
             )
         return self._runner
 
-    async def run_due(self, beside: TaskGroup, send: Send) -> list[UIEvent]:
+    async def run_calls(self, beside: TaskGroup, send: Send) -> list[UIEvent]:
         """Run the calls that may run: in the group `beside` the stream while the turn goes on, and to the end of the
         step once the turn is complete; return how the step ends, if it does.
         """
         machine, runner = self.machine, self._runner or self.runner
-        calls = machine.take_due()
+        calls = machine.take_runnable()
         admitted = self.watch.admit(calls, machine.spent if self._counts_tokens else None)
         if admitted < len(calls):
             machine.put_back(calls[admitted:])

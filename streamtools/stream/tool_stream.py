@@ -327,7 +327,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             try:
                 for source_event in rest:
                     events += feed(source_event)
-                    if machine.due or (step.running and machine.waiting):
+                    if machine.runnable or (step.running and machine.waiting):
                         hand_out(events)
                         return run(rest)
             except BaseException:
@@ -343,14 +343,14 @@ class ToolStream(Handover, Decidable, TypedOutput):
             events: list[UIEvent] = []
             try:
                 await self._settle()
-                hand_out(await step.run_due(tools, self._send))
+                hand_out(await step.run_calls(tools, self._send))
                 for source_event in rest:
                     events += feed(source_event)
-                    if machine.due or (step.running and machine.waiting):
+                    if machine.runnable or (step.running and machine.waiting):
                         hand_out(events)
                         events = []
                         await self._settle()
-                        hand_out(await step.run_due(tools, self._send))
+                        hand_out(await step.run_calls(tools, self._send))
             finally:
                 hand_out(events)
             return await wait()
@@ -383,7 +383,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             self._collector.resume(calls)
             self._hand_out(self._machine.resume(calls))
             if self._executes:
-                self._hand_out(await self._step.run_due(tools, self._send))
+                self._hand_out(await self._step.run_calls(tools, self._send))
             else:
                 self._hand_out(self._machine.settle())
         return not self._machine.pending

@@ -76,7 +76,7 @@ async def _begins_once(ledger: CallLedger, clock: Clock) -> None:
     assert (await _there(ledger)).is_unknown
     await ledger.finish("run_1", _DONE)
     assert (await _there(ledger)).outcome == _DONE
-    await ledger.finish("run_1", (await _there(ledger)).told(error="lost"))
+    await ledger.finish("run_1", (await _there(ledger)).with_result(error="lost"))
     assert (await _there(ledger)).outcome == _DONE, "what is written already stands"
 
 
@@ -135,7 +135,7 @@ async def _leases_end(ledger: CallLedger, clock: Clock) -> None:
     clock.now += 2e-3
     assert (await _there(ledger)).is_unknown
     await ledger.finish("run_1", _DONE)
-    assert not await ledger.resolve("run_1", (await _there(ledger)).told(error="lost"))
+    assert not await ledger.resolve("run_1", (await _there(ledger)).with_result(error="lost"))
     assert (await _there(ledger)).outcome == _DONE
 
 
@@ -182,7 +182,7 @@ async def _lists(ledger: CallLedger, clock: Clock) -> None:
         await (bob if number == 3 else ann).begin(f"run_{number % 2}", _another(number), Claim(holder="h"))
         clock.now += 1
     began = clock.now - 4
-    await ledger.finish("run_0", (await ledger.entries())[0].told("paid"))
+    await ledger.finish("run_0", (await ledger.entries())[0].with_result("paid"))
     await ledger.hold("run_1", _another(1), "h", 0)
 
     async def ids(ledger: CallLedger, *given: Any, **wanted: Any) -> list[str]:
@@ -203,12 +203,12 @@ async def _is_resolved_once(ledger: CallLedger, clock: Clock) -> None:
     mine, others = ledger.of("ann"), ledger.of("bob")
     await mine.begin("run_1", _CALL, Claim(holder="h"))
     (entry,) = await ledger.entries()
-    assert not await ledger.resolve("run_1", entry.told({"paid": True})), "somebody runs it"
+    assert not await ledger.resolve("run_1", entry.with_result({"paid": True})), "somebody runs it"
     await ledger.hold("run_1", _CALL, "h", 0)
-    assert not await others.resolve("run_1", entry.told(error="no money")), "it is another's"
-    assert await mine.resolve("run_1", entry.told({"paid": True}))
-    assert not await mine.resolve("run_1", entry.told(error="no money")), "it was told"
-    assert not await mine.resolve("run_2", entry.told(error="no money")), "there is no such call"
+    assert not await others.resolve("run_1", entry.with_result(error="no money")), "it is another's"
+    assert await mine.resolve("run_1", entry.with_result({"paid": True}))
+    assert not await mine.resolve("run_1", entry.with_result(error="no money")), "it was told"
+    assert not await mine.resolve("run_2", entry.with_result(error="no money")), "there is no such call"
     outcome = (await _there(ledger)).outcome
     assert outcome is not None
     assert (outcome.result, outcome.text, outcome.error) == ({"paid": True}, '{"paid":true}', None)
@@ -222,7 +222,7 @@ async def _prunes(ledger: CallLedger, clock: Clock) -> None:
     await ledger.begin("run_1", held, Claim(holder="h", until=0))
     await ledger.begin("run_1", lost, Claim(until=0))
     for call in plain, named:
-        await ledger.finish("run_1", (await _there(ledger, call)).told())
+        await ledger.finish("run_1", (await _there(ledger, call)).with_result())
     clock.now += 1
     await ledger.hold("run_1", held, "h", ledger.lease)
     assert await ledger.prune(2) == 0
@@ -242,7 +242,7 @@ async def _keeps(ledger: CallLedger, clock: Clock) -> None:
     for call in ended, left, begun:
         await ledger.begin("run_1", call, Claim(holder="h", epoch=1))
     (entry, *_) = await ledger.entries()
-    await ledger.finish("run_1", entry.told())
+    await ledger.finish("run_1", entry.with_result())
     await ledger.hold("run_1", left, "h", 0)
     clock.now += ledger.keep - 1
     await ledger.begin("run_2", _CALL)
@@ -283,7 +283,7 @@ async def _agrees_with_a_model(ledger: CallLedger, clock: Clock) -> None:
     for step in range(150):
         number, holder, given = chance.randrange(4), chance.choice("gh"), chance.randrange(max(0, epoch - 1), epoch + 1)
         call, claim = _another(number), Claim(holder=holder, epoch=given)
-        outcome = Entry(scope="run_1", call=call, began=0, until=0).told(step)
+        outcome = Entry(scope="run_1", call=call, began=0, until=0).with_result(step)
         known, ended = state.get(number, ("", None))
         match chance.choice(("begin", "begin", "leave", "finish", "resolve", "fence", "wait")):
             case "begin":

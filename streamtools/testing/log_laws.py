@@ -48,8 +48,8 @@ async def assert_log_laws(make_log: Callable[[], AbstractAsyncContextManager[Log
 
 
 def _run(texts: int) -> list[UIEvent]:
-    told = [Text(f"text {number}: ü\x00\n", seq=number) for number in range(2, texts + 2)]
-    return [Start("run 1", seq=1), *told, Done("finished", "stop", None, [], seq=texts + 2)]
+    middle = [Text(f"text {number}: ü\x00\n", seq=number) for number in range(2, texts + 2)]
+    return [Start("run 1", seq=1), *middle, Done("finished", "stop", None, [], seq=texts + 2)]
 
 
 async def _append(log: Log, events: list[UIEvent], key: str = _KEY) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, ToolResult
 from streamtools.tools.call_rules import Guards, ToolChoice, Watch
-from streamtools.tools.finished_calls import extend_messages
+from streamtools.tools.finished_responses import extend_messages
 from streamtools.tools.ledger import CallLedger, Claim, Entry
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.registry import ToolRegistry, ToolsLike

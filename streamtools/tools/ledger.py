@@ -98,7 +98,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether nobody runs the call, and nobody knows how it has ended."""
         return self.outcome is None and not self.held
 
-    def told(self, result: object = None, *, error: str | None = None) -> ToolOutcome:
+    def with_result(self, result: object = None, *, error: str | None = None) -> ToolOutcome:
         """Return the outcome as somebody tells it who has found out: the `result`, or the `error` that came of it.
 
         Raises whatever writing the result as JSON raises.

@@ -127,8 +127,8 @@ class PostgresLedger(SQLLedger):
             raise taken_over()
 
     def _now(self) -> Transaction[float]:
-        told = None if self._clock is None else self._clock()
-        rows, _ = yield self._say(_NOW), (told, str(max(1, round(self.lease * 1000))))
+        moment = None if self._clock is None else self._clock()
+        rows, _ = yield self._say(_NOW), (moment, str(max(1, round(self.lease * 1000))))
         now: float = rows[0][0]
         return now
 
@@ -270,8 +270,8 @@ def _connect(options: dict[str, Any]) -> Any:
 
 async def _come(call: Callable[..., Any], *args: Any) -> Any:
     """Return what a method of a connection returns, or what comes of waiting for that."""
-    told = call(*args)
-    return await told if inspect.isawaitable(told) else told
+    returned = call(*args)
+    return await returned if inspect.isawaitable(returned) else returned
 
 
 def _run_here(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

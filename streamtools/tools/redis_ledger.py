@@ -206,13 +206,13 @@ class RedisLedger:
             keys = [*keys, driven.place]
         terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(SLACK), self._owner)
         stems = (self._prefix + "call:", self._prefix + "run:")
-        told = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *stems, durable=True)
-        if told == b"fenced":
+        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *stems, durable=True)
+        if answer == b"fenced":
             raise taken_over()
-        if told == b"forgettable":
+        if answer == b"forgettable":
             await self._run(_WITHDRAW, keys, member, claim.holder)
             raise CallRefused(f"its call is not on the disks of the server and {self._durable} replicas in time")
-        return None if told is None else _read(*told)[0]
+        return None if answer is None else _read(*answer)[0]
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
         """Renew the lease of a call for so many seconds; with 0, leave it."""
@@ -226,9 +226,9 @@ class RedisLedger:
 
     async def fence(self, scope: str, epoch: int) -> None:
         """Refuse each call of the run that begins under an older epoch. Raises `CallRefused` as `begin` does."""
-        told = await self._run(_FENCE, [], scope, epoch, durable=True)
-        if told != 1:
-            raise taken_over() if told == b"fenced" else CallRefused("that it was taken over is not on enough disks")
+        answer = await self._run(_FENCE, [], scope, epoch, durable=True)
+        if answer != 1:
+            raise taken_over() if answer == b"fenced" else CallRefused("that it was taken over is not on enough disks")
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
@@ -238,9 +238,9 @@ class RedisLedger:
         began, last = ("0", "") if after is None else (repr(after.began), f"{after.scope}\0{call_key(after.call)}")
         found: list[Entry] = []
         while len(found) < limit:
-            told = await self._run(_LIST, keys, began, last, limit, self._owner, self._prefix + "call:")
-            found += [each for each in _read(*told[:2]) if not unknown or each.is_unknown]
-            last, began = told[2:]
+            answer = await self._run(_LIST, keys, began, last, limit, self._owner, self._prefix + "call:")
+            found += [each for each in _read(*answer[:2]) if not unknown or each.is_unknown]
+            last, began = answer[2:]
             if not last:
                 break
         return found[:limit]
@@ -279,12 +279,12 @@ class RedisLedger:
         if not durable or self._durable is None:
             return await self._clients[0].execute(*command)
         async with self._clients[0].connection() as connection:
-            told = await connection.execute(*command)
-            if told in (None, 1):  # it counts for what this connection has written
+            answer = await connection.execute(*command)
+            if answer in (None, 1):  # it counts for what this connection has written
                 synced = await connection.execute("WAITAOF", 1, self._durable, math.ceil(self._patience * 1000))
                 if synced[0] < 1 or synced[1] < self._durable:
                     return b"forgettable"
-            return told
+            return answer
 
 
 def _read(now: bytes, rows: list[Any]) -> list[Entry]:

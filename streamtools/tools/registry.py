@@ -20,7 +20,7 @@ from streamtools.logs import Logger
 from streamtools.tools.approval import Approvals, Deny
 from streamtools.tools.call import ToolContext, ToolOutcome, unheard
 from streamtools.tools.descriptions import parameters_of_schema, type_of
-from streamtools.tools.finished_calls import extend_messages, read_finished, refuse
+from streamtools.tools.finished_responses import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.runner import Runner

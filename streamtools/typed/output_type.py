@@ -48,5 +48,5 @@ class OutputType:
             return self._adapter.validate_json(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False, include_input=False)
-            told = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in faults[:5]]
-            raise ValueError("; ".join(told)) from None
+            lines = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in faults[:5]]
+            raise ValueError("; ".join(lines)) from None

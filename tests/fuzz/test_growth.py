@@ -22,7 +22,7 @@ from streamtools.machine import native_calls
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.outputs import paired, whole_answers
 from streamtools.outputs.paired import PairedEncoder
-from streamtools.outputs.response_events import ResponsesEncoder
+from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.sources.anthropic import Anthropic
 from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.gemini import Gemini

@@ -174,6 +174,7 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
             [{"codeExecutionResult": {"outcome": "OUTCOME_OK"}}, {"text": "One."}],
             [{"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {}, "id": "t"}}, {"toolResponse": {"id": "t"}}],
             [{"functionCall": {"name": "f", "args": {}, "id": "c"}, "thoughtSignature": "s3"}],
+            [{"text": "Bye."}],
             [{"text": "", "thoughtSignature": "s4"}],
         ),
         [
@@ -185,6 +186,7 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
             {"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {}, "id": "t"}},
             {"toolResponse": {"id": "t"}},
             {"functionCall": {"name": "f", "args": {}, "id": "c"}, "thoughtSignature": "s3"},
+            {"text": "Bye."},
             {"text": "", "thoughtSignature": "s4"},
         ],
     ),

@@ -76,7 +76,7 @@ class Driver:
     def feed(self, *events: SourceEvent) -> None:
         for event in events:
             self.take(self.machine.feed(event))
-            if due := self.machine.take_due():
+            if due := self.machine.take_runnable():
                 self.story.append(f"run {names(due)}")
             if self.machine.waiting:
                 self.take(self.machine.settle())
@@ -468,7 +468,7 @@ def test_cancelled_while_calls_are_due() -> None:
     for made in (taken, left):
         made.feed(TextDelta(ADD))
         made.feed(STOP)
-    assert [call.id for call in taken.take_due()] == ["c1"]
+    assert [call.id for call in taken.take_runnable()] == ["c1"]
 
     assert [ENDED, "done cancelled: stop (end_turn)"] == [tell(event) for event in taken.cancel()]
     assert [ENDED, "done cancelled: stop (end_turn), pending c1"] == [tell(event) for event in left.cancel()]
@@ -737,11 +737,11 @@ def test_calls_are_due_when_their_turn_is_complete() -> None:
     """Not before; then they stand there until somebody takes them, and the step waits."""
     made = machine()
     made.feed(TextDelta(ADD + "\n" + NOW))
-    assert (made.due, made.waiting) == ([], False)
+    assert (made.runnable, made.waiting) == ([], False)
     assert made.feed(STOP) == []
-    assert (["c1", "c2"], True) == ([call.id for call in made.due], made.waiting)
-    assert ["c1", "c2"] == [call.id for call in made.take_due()]
-    assert ([], True) == (made.take_due(), made.waiting)
+    assert (["c1", "c2"], True) == ([call.id for call in made.runnable], made.waiting)
+    assert ["c1", "c2"] == [call.id for call in made.take_runnable()]
+    assert ([], True) == (made.take_runnable(), made.waiting)
 
     assert [ENDED] == [tell(event) for event in made.settle()]
     assert (made.settle(), made.waiting, made.pending) == ([], False, [])
@@ -797,15 +797,15 @@ def test_eager_calls_of_a_turn_that_fails() -> None:
     taken, left = (machine(execute="eager", native_tool_calls=False) for _ in range(2))
     for made in (taken, left):
         made.feed(TextDelta(ADD))
-        assert ["c1"] == [call.id for call in made.due]
+        assert ["c1"] == [call.id for call in made.runnable]
     assert not taken.waiting
-    taken.take_due()
+    taken.take_runnable()
     told = [tell(event) for event in taken.feed(SourceError("no"))]
     assert (["error upstream_error"], True) == (told, taken.waiting)
     assert ["step 1 ends: None", "done failed: None (None)"] == [tell(event) for event in taken.close()]
 
     told = [tell(event) for event in left.feed(SourceError("no"))]
-    assert (["error upstream_error", "step 1 ends: None"], [], False) == (told, left.due, left.waiting)
+    assert (["error upstream_error", "step 1 ends: None"], [], False) == (told, left.runnable, left.waiting)
     assert ["done failed: None (None), pending c1"] == [tell(event) for event in left.close()]
 
 
@@ -945,7 +945,7 @@ def test_stop_after_a_call() -> None:
     """At the first character behind a call that begins no other, the turn is complete, and its calls run."""
     made = machine(after_call="stop")
     told = [tell(event) for event in made.feed(TextDelta(ADD + "\n" + NOW + "\n#"))]
-    assert (False, []) == (made.stopped, made.due)
+    assert (False, []) == (made.stopped, made.runnable)
     assert [
         "start",
         "step 1",
@@ -955,7 +955,7 @@ def test_stop_after_a_call() -> None:
         "text '\\n'",
     ] == told
     assert made.feed(TextDelta(" The result is 4.")) == []
-    assert (True, ["c1", "c2"], True) == (made.stopped, [call.id for call in made.take_due()], made.waiting)
+    assert (True, ["c1", "c2"], True) == (made.stopped, [call.id for call in made.take_runnable()], made.waiting)
     assert made.feed(TextDelta(ADD)) == made.feed(SourceError("closed")) == made.feed(STOP) == []
 
     assert [f"step 1 ends: {STOPPED_AFTER_CALL}"] == [tell(event) for event in made.settle()]

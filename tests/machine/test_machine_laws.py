@@ -129,7 +129,7 @@ def run(source: Iterable[SourceEvent], *, cancel: bool = False, idle: bool = Fal
     for each in source:
         events += machine.feed(each)
         if not idle:
-            for call in machine.take_due():
+            for call in machine.take_runnable():
                 events.append(Executing(call, seq=machine.number()))
                 events.append(Executed(call, None, None, 0.0, seq=machine.number()))
             events += machine.settle()

@@ -81,7 +81,7 @@ def test_other_native_calls(text: str) -> None:
     for call_id, found in (("n1", 0), (f"{EMULATED}7_0", 1)):
         driver = Driver()
         driver.machine.resume([ToolCall(id=call_id, name="add", arguments={}, dialect=NATIVE)])
-        driver.machine.take_due()
+        driver.machine.take_runnable()
         driver.machine.settle()
         driver.feed(*says(text))
         assert found == calls_in_text(driver)

@@ -26,7 +26,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
 )
-from streamtools.outputs.completions import BOUND
+from streamtools.outputs.model_answers import BOUND
 from streamtools.testing.laws import cut
 from tests.support.openai_chunks import Message, read_message
 from tests.support.runs_told import RUNS, START, STOP, call, executed, failed, malformed, told, written

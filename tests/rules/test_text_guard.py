@@ -240,7 +240,7 @@ def test_stop_ends_the_turn_as_a_stop_sequence_does(
     """Complete calls run, and what comes behind is neither shown nor run."""
     machine = StreamMachine(text_rules=[rules.stop("END")], native_tool_calls=native, execute="eager")
     events = [event for delta in deltas for event in machine.feed(TextDelta(delta))]
-    due = machine.take_due()
+    due = machine.take_runnable()
     events += machine.feed(ProviderCompleted(text="".join(deltas))) + machine.settle() + machine.close()
 
     assert machine.stopped

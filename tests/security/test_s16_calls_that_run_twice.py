@@ -96,7 +96,7 @@ async def test_a_full_ledger_refuses_and_names_its_bound() -> None:
     with pytest.raises(CallRefused, match=r"1 calls in the ledger, which are all \(`size`\)"):
         await ledger.begin("run_2", CALL)
     (entry,) = await ledger.entries()
-    await ledger.finish("run", entry.told())
+    await ledger.finish("run", entry.with_result())
     with pytest.raises(CallRefused):
         await ledger.begin("run_2", CALL)
     now[0] = 161
@@ -110,10 +110,10 @@ async def test_a_call_costs_the_same_in_a_full_ledger() -> None:
         ledger = MemoryLedger(size, clock=lambda: 0.0)
         for number in range(size // 2):
             await ledger.begin(f"run_{number}", CALL)
-            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).told())
+            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).with_result())
         for number in range(size, 2 * size):
             await ledger.begin(f"run_{number}", CALL, Claim(until=0))
-            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).told())
+            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).with_result())
         made = 0
 
         def count(*args: Any) -> None:
@@ -382,7 +382,7 @@ async def test_a_row_that_cannot_be_read_is_unknown(path: Path, broken: Any) -> 
             other.execute("UPDATE calls SET outcome = ?", (broken,))
         again = await resume(held, bank, ledger, "Oh.")
         (entry,) = await ledger.entries(unknown=True)
-        assert await ledger.resolve(entry.scope, entry.told("paid"))
+        assert await ledger.resolve(entry.scope, entry.with_result("paid"))
         told = await resume(held, bank, ledger)
     assert "error n0 outcome_unknown" in again.shown
     assert "executed n0: paid" in told.shown

@@ -347,6 +347,7 @@ def test_a_connection_that_breaks_behind_an_intermediate_stop() -> None:
 # A stream of another format.
 
 GENERATE = b'{"model":"m","response":"a","done":false}\n{"model":"m","response":"","done":true,"done_reason":"stop"}\n'
+CHAT = b'{"message":{"role":"assistant","content":"a"},"done":false}\n'
 ASSISTANTS = sse({"id": "run_1", "object": "thread.run"}, "thread.run.created") + sse("[DONE]", "done")
 ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")
 FOREIGN: dict[str, tuple[str, bytes, str]] = {
@@ -361,6 +362,8 @@ FOREIGN: dict[str, tuple[str, bytes, str]] = {
         "an object of model, response, done; they are Ollama's",
     ),
     "/api/generate as lines of chat completions": ("openai", GENERATE.replace(b"\n", b"\n\n"), "/api/generate"),
+    "/api/generate for others": ("openai", GENERATE, "an object of model, response, done; they are Ollama's"),
+    "Ollama's lines": ("gemini", CHAT * 2, "an object of message, done; `sources.ollama` reads those"),
     "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads those"),
     "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads those"),
     "chat completions, for a chain": ("latitude", chunk({"content": "a"}) + DONE, "`sources.openai` reads those"),

@@ -451,7 +451,7 @@ def test_cut_at_every_event_nothing_is_complete_that_was_not_earned(
         assert not [event for event in events if isinstance(event, ProviderCompleted | NativeToolCall)]
         machine = StreamMachine()
         done = [told for event in events for told in machine.feed(event)] + machine.close()
-        assert machine.take_due() == []
+        assert machine.take_runnable() == []
         assert isinstance(done[-1], Done)
         assert done[-1].reason == "failed"
 
@@ -464,7 +464,7 @@ def test_a_machine_makes_calls_of_them() -> None:
     calls = [event.call for event in events if isinstance(event, Call)]
     assert [("x", "f", {"a": 1}), ("y", "g", {"b": 2})] == [(call.id, call.name, call.arguments) for call in calls[:2]]
     assert ("h", {"c": 3}, None) == (calls[2].name, calls[2].arguments, calls[2].provider_id)
-    assert calls == machine.take_due()
+    assert calls == machine.take_runnable()
 
 
 _values = st.one_of(

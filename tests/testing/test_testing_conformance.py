@@ -17,9 +17,9 @@ from streamtools.testing.conformance import (
     Command,
     Outcome,
     Parse,
+    Reported,
     Score,
     Server,
-    Told,
     WrittenCall,
     cases,
     deltas,
@@ -186,14 +186,14 @@ def test_the_outcome_that_is_missed_least_counts() -> None:
     case = ONE_CALL
     right = ("get_weather", {"city": "Kraków", "days": 3.0})
     text = "  ".join(case.expected[0].text)
-    assert not judge(case, Told(text, [right]))
-    assert {"leak": 3} == judge(case, Told(f"<b>{text}", [right]))
-    assert {"lost text": 4, "leak": 3} == judge(case, Told(text.replace("look", "<x>"), [right]))
-    assert {"lost call": 1} == judge(case, Told(text, [("get_weather", "")]))
-    assert {"lost call": 1} == judge(case, Told(text, [("get_weather", [1])]))
-    assert {"false call": 1} == judge(case, Told(text, [right, ("keep", '{"items": [1]}')]))
+    assert not judge(case, Reported(text, [right]))
+    assert {"leak": 3} == judge(case, Reported(f"<b>{text}", [right]))
+    assert {"lost text": 4, "leak": 3} == judge(case, Reported(text.replace("look", "<x>"), [right]))
+    assert {"lost call": 1} == judge(case, Reported(text, [("get_weather", "")]))
+    assert {"lost call": 1} == judge(case, Reported(text, [("get_weather", [1])]))
+    assert {"false call": 1} == judge(case, Reported(text, [right, ("keep", '{"items": [1]}')]))
     empty = next(case for case in HERMES if case.rule == "no arguments")
-    assert not judge(empty, Told(None, [("get_weather", None)]))
+    assert not judge(empty, Reported(None, [("get_weather", None)]))
 
 
 # The adapters.
@@ -216,12 +216,12 @@ def test_a_command_is_asked_line_by_line(tmp_path: Path) -> None:
     """One that ends, does not answer, or says that it has failed, has raised; it is asked again then."""
     (tmp_path / "program.py").write_text(PROGRAM)
     with Command([sys.executable, str(tmp_path / "program.py")]) as command:
-        assert Told("Hello") == command(ONE_CALL, ["Hel", "lo"])
+        assert Reported("Hello") == command(ONE_CALL, ["Hel", "lo"])
         assert command(ONE_CALL, ["skip"]) is None
         for fault in ("raise", "die"):
             with pytest.raises(RuntimeError):
                 command(ONE_CALL, [fault])
-        assert Told("é") == command(ONE_CALL, ["é"])
+        assert Reported("é") == command(ONE_CALL, ["é"])
     with (
         Command(f"{sys.executable} {tmp_path / 'program.py'}", patience=0.1) as command,
         pytest.raises(RuntimeError, match="no answer"),

@@ -90,7 +90,7 @@ async def test_memory_is_bounded() -> None:
     ledger = MemoryLedger(2)
     for number in range(3):
         await ledger.begin("run_1", another(number), Claim(until=0))
-        await ledger.finish("run_1", (await there(ledger, another(number))).told())
+        await ledger.finish("run_1", (await there(ledger, another(number))).with_result())
     assert [another(1), another(2)] == [entry.call for entry in await ledger.entries()]
 
 

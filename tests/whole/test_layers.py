@@ -142,7 +142,7 @@ RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
     *("conversation.chatting", "conversation.emulation", "conversation.failover", "conversation.models"),
     "conversation.reply",
-    *("outputs.completion_chunks", "outputs.response_events"),  # ask the clock when an answer was made
+    *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),

@@ -123,8 +123,8 @@ def describe(event: UIEvent) -> object:
             return assert_type(step, int)
         case Text(text) | Reasoning(text) | Markup(text):
             return assert_type(text, str)
-        case Partial(path, _, complete):
-            return assert_type(path, list[str | int]), assert_type(complete, bool)
+        case Partial(path, _, complete, call_id=of_call):
+            return assert_type(path, list[str | int]), assert_type(complete, bool), assert_type(of_call, str | None)
         case Thinking(active, call_id):
             return assert_type(active, bool), assert_type(call_id, str | None)
         case CallStart(call_id, name):
@@ -276,6 +276,12 @@ def add(a: float, b: float) -> float:
 async def weather(city: str, *, unit: Literal["C", "F"] = "C") -> dict[str, str]:
     """Tell the weather."""
     return {"message": f"rain in {city}, {unit}"}
+
+
+@tool(begins_early=True)
+async def book(stops: AsyncIterator[Trip], name: str) -> int:
+    """Book a journey while its stops are written."""
+    return sum([1 async for _ in stops])
 
 
 @tool
@@ -461,7 +467,7 @@ def drive() -> list[UIEvent]:
     """Use the machine by hand."""
     machine = StreamMachine(native_tool_calls=False, execute="never", on_malformed="text")
     events = machine.start() + machine.feed(TextDelta("a")) + machine.feed(ProviderCompleted()) + machine.close()
-    assert_type(machine.take_due(), list[ToolCall])
+    assert_type(machine.take_runnable(), list[ToolCall])
     return assert_type(events, list[UIEvent])
 
 

@@ -162,7 +162,7 @@ async def at_most_once(calls: CallLedger, registry: ToolRegistry, response: dict
         await assert_ledger_laws(lambda clock: PostgresLedger("postgresql:///calls", clock=clock))
     assert_type(await registry.process_tool_calls(response, ledger=mine, run_id="r"), list[ToolOutcome])
     for entry in await calls.entries(unknown=True):
-        assert_type(await calls.resolve(entry.scope, entry.told({"paid": 5})), bool)
+        assert_type(await calls.resolve(entry.scope, entry.with_result({"paid": 5})), bool)
     assert_type(await calls.prune(3600.0), int)
     return await mine.entries("r", limit=10)
 

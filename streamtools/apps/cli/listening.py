@@ -90,7 +90,7 @@ def _end_behind(pipe: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def run_server(app: Any, listener: socket.socket, told: str, output: TextIO, *, patience: float = _PATIENCE) -> None:
+def run_server(app: Any, listener: socket.socket, banner: str, output: TextIO, *, patience: float = _PATIENCE) -> None:
     """Say in one line that the server listens, and serve until a signal ends the process."""
     import uvicorn
 
@@ -102,7 +102,7 @@ def run_server(app: Any, listener: socket.socket, told: str, output: TextIO, *, 
         server_header=False,
         timeout_graceful_shutdown=int(patience),
     )
-    if told:
-        output.write(f"{told}\n")
+    if banner:
+        output.write(f"{banner}\n")
         output.flush()
     uvicorn.Server(config).run(sockets=[listener])

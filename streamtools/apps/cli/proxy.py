@@ -73,21 +73,21 @@ def run_gateway(asked: Gateway, output: TextIO, complaints: Complaints) -> int:
         if client_key is None and not is_here(listener):
             complaints.write(f"whoever reaches {name_of(config.host)} can ask the model")
         url = f"http://{name_of(config.host)}:{listener.getsockname()[1]}/"
-        told = f"gateway to {config.upstream}: {url} (Ctrl-C ends it)"
-        run_server(gateway, listener, told, output, patience=config.drain + 10)
+        banner = f"gateway to {config.upstream}: {url} (Ctrl-C ends it)"
+        run_server(gateway, listener, banner, output, patience=config.drain + 10)
     return 0
 
 
 def read_config(asked: Gateway) -> Config:
     """Return what the file says, and the command line over it. Raises `Refused`."""
-    told: dict[str, Any] = {}
+    configured: dict[str, Any] = {}
     if asked.config is not None:
         try:
-            told = tomllib.loads(Path(asked.config).read_text(encoding="utf-8"))
+            configured = tomllib.loads(Path(asked.config).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise Refused(f"{asked.config} cannot be read: {error}") from None
     try:
-        config = msgspec.convert(told | asked.given, Config)
+        config = msgspec.convert(configured | asked.given, Config)
     except msgspec.ValidationError as error:
         raise Refused(f"the configuration is of no use: {error}") from None
     if not config.upstream:

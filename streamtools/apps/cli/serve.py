@@ -48,9 +48,9 @@ def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
         )
         if not is_here(listener):
             complaints.write(f"whoever reaches {name_of(asked.host)} can talk to the model and run the tools")
-        told = f"{answerer.label}: http://{name_of(asked.host)}:{port}/ (Ctrl-C ends it)"
+        banner = f"{answerer.label}: http://{name_of(asked.host)}:{port}/ (Ctrl-C ends it)"
         with workers(asked.workers - 1, lambda: run_server(app, listener, "", output)):
-            run_server(app, listener, told, output)
+            run_server(app, listener, banner, output)
     return 0
 
 

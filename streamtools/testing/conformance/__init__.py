@@ -16,9 +16,9 @@ from streamtools.testing.conformance.cases import Case, Cut, Outcome, WrittenCal
 from streamtools.testing.conformance.construction import cases
 from streamtools.testing.conformance.scores import CUTS, Result, Score, run, table
 from streamtools.testing.conformance.subjects import Command, Parse, Server, Subject, function, ours
-from streamtools.testing.conformance.verdicts import FAULTS, Told, judge
+from streamtools.testing.conformance.verdicts import FAULTS, Reported, judge
 
 __all__ = [
-    "CUTS", "FAULTS", "Case", "Command", "Cut", "Outcome", "Parse", "Result", "Score", "Server", "Subject", "Told",
+    "CUTS", "FAULTS", "Case", "Command", "Cut", "Outcome", "Parse", "Reported", "Result", "Score", "Server", "Subject",
     "WrittenCall", "cases", "deltas", "function", "judge", "ours", "read_lines", "run", "schema", "table", "to_line",
 ]  # fmt: skip

@@ -85,9 +85,9 @@ def _run(subject: Subject, asked: Iterable[Case], chosen: argparse.Namespace) ->
         every.add(result)
         if result.example and left:
             left -= 1
-            deltas, told = result.example
+            deltas, reported = result.example
             sys.stdout.write(f"{result.case.id}: {', '.join(sorted(result.kinds))}\n  {result.case.why}\n")
-            sys.stdout.write(f"  read: {deltas!r}\n  told: {told!r}\n")
+            sys.stdout.write(f"  read: {deltas!r}\n  reported: {reported!r}\n")
             sys.stdout.write("".join(f"  right: {outcome!r}\n" for outcome in result.case.expected))
     sys.stdout.write(table([*scores.items(), ("all", every)], chosen.by))
     return int(every.right < every.cases)

@@ -9,7 +9,7 @@ from typing import get_args
 
 from streamtools.testing.conformance.cases import Case, Cut, deltas
 from streamtools.testing.conformance.subjects import Subject
-from streamtools.testing.conformance.verdicts import FAULTS, Told, judge
+from streamtools.testing.conformance.verdicts import FAULTS, Reported, judge
 
 CUTS: tuple[Cut, ...] = get_args(Cut)
 
@@ -20,7 +20,7 @@ class Result:
 
     case: Case
     faults: dict[Cut, Counter[str]]
-    example: tuple[list[str], Told | str] | None = None
+    example: tuple[list[str], Reported | str] | None = None
     """The deltas of the first cut with a fault, and the answer to it, or what was raised."""
 
     @property
@@ -41,18 +41,18 @@ def run(subject: Subject, cases: Iterable[Case], cuts: Collection[Cut] = CUTS) -
     """
     for case in cases:
         faults: dict[Cut, Counter[str]] = {}
-        example: tuple[list[str], Told | str] | None = None
+        example: tuple[list[str], Reported | str] | None = None
         for cut in case.cuts:
             if cut not in cuts:
                 continue
             faults[cut] = Counter()
             for pieces in deltas(case.text, cut):
-                found, told = _ask(subject, case, pieces)
-                if told is None:
+                found, reported = _ask(subject, case, pieces)
+                if reported is None:
                     break
                 faults[cut] |= found
                 if found and example is None:
-                    example = pieces, told
+                    example = pieces, reported
             else:
                 continue
             break
@@ -61,14 +61,14 @@ def run(subject: Subject, cases: Iterable[Case], cuts: Collection[Cut] = CUTS) -
                 yield Result(case, faults, example)
 
 
-def _ask(subject: Subject, case: Case, pieces: list[str]) -> tuple[Counter[str], Told | str | None]:
+def _ask(subject: Subject, case: Case, pieces: list[str]) -> tuple[Counter[str], Reported | str | None]:
     try:
-        told = subject(case, pieces)
+        reported = subject(case, pieces)
     except Exception as error:
         return Counter({"raised": 1}), f"{type(error).__name__}: {error}"
-    if told is None or (told.reasoning is None and case.expected[0].reasoning):
+    if reported is None or (reported.reasoning is None and case.expected[0].reasoning):
         return Counter(), None  # a parser that knows of no thoughts is not asked about them
-    return judge(case, told), told
+    return judge(case, reported), reported
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """What is judged: a parser behind an adapter, which is a function, a command, or a server that streams.
 
-Each takes a case and its deltas, and returns what the parser told, or None where it does not read the dialect.
+Each takes a case and its deltas, and returns what the parser reported, or None where it does not read the dialect.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import httpx
 from streamtools.events import Error, Reasoning, Text
 from streamtools.parsing import Parser
 from streamtools.testing.conformance.cases import Case
-from streamtools.testing.conformance.verdicts import Told
+from streamtools.testing.conformance.verdicts import Reported
 
-Subject: TypeAlias = Callable[[Case, Sequence[str]], Told | None]
+Subject: TypeAlias = Callable[[Case, Sequence[str]], Reported | None]
 Parse: TypeAlias = "Callable[[Sequence[str], str, Sequence[Mapping[str, Any]]], Mapping[str, Any] | None]"
 """Takes the deltas, the id of the dialect and the declared tools. Returns `text`, `reasoning`, `calls`, which are
 objects with `name` and `arguments`, and `errors`, which are codes; what is left out is not judged. Returns None for a
@@ -30,9 +30,9 @@ dialect that it does not read."""
 def function(parse: Parse) -> Subject:
     """Return a parser that is a function."""
 
-    def ask(case: Case, deltas: Sequence[str]) -> Told | None:
+    def ask(case: Case, deltas: Sequence[str]) -> Reported | None:
         answer = parse(deltas, case.dialect, case.tools)
-        return None if answer is None else Told.of(answer)
+        return None if answer is None else Reported.of(answer)
 
     return ask
 
@@ -68,7 +68,7 @@ class Command:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def __call__(self, case: Case, deltas: Sequence[str]) -> Told | None:
+    def __call__(self, case: Case, deltas: Sequence[str]) -> Reported | None:
         """Ask about a text. Raises RuntimeError where no answer comes, OSError where there is no such program."""
         if self._process is None:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own command
@@ -94,7 +94,7 @@ class Command:
         answer = json.loads(line)
         if answer is not None and "raised" in answer:
             raise RuntimeError(answer["raised"])
-        return None if answer is None else Told.of(answer)
+        return None if answer is None else Reported.of(answer)
 
     def _end(self) -> None:
         if self._process is not None:
@@ -132,7 +132,7 @@ class Server:
         self._model.server_close()
         self._thread.join()
 
-    def __call__(self, case: Case, deltas: Sequence[str]) -> Told | None:
+    def __call__(self, case: Case, deltas: Sequence[str]) -> Reported | None:
         """Ask about a text. Raises httpx.HTTPError where the server fails or refuses."""
         self._count += 1
         question = f"conformance {self._count}"
@@ -147,12 +147,12 @@ class Server:
             with self._client.stream("POST", self._url, json=body) as response:
                 if response.status_code in (404, 501):
                     return None
-                return _told(response.raise_for_status().iter_lines())
+                return _reported(response.raise_for_status().iter_lines())
         finally:
             del self._answers[question]
 
 
-def _told(lines: Iterable[str]) -> Told:
+def _reported(lines: Iterable[str]) -> Reported:
     """Return what the chunks of a completion tell."""
     text, reasoning = [], []
     calls: dict[int, tuple[list[str], list[str]]] = {}  # names, the last of which counts, and arguments
@@ -173,7 +173,7 @@ def _told(lines: Iterable[str]) -> Told:
                 names.append(made.get("name") or names[-1])
                 arguments.append(made.get("arguments") or "")
     made_calls = [(names[-1], "".join(arguments)) for names, arguments in calls.values()]
-    return Told("".join(text), made_calls, "".join(reasoning))
+    return Reported("".join(text), made_calls, "".join(reasoning))
 
 
 def _model_of(answers: Mapping[str, tuple[Sequence[str], str]]) -> type[BaseHTTPRequestHandler]:

@@ -30,7 +30,7 @@ FAULTS: Final = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What a parser made of a text; None stands for what it does not tell of any text."""
 
     text: str | None = None
@@ -40,7 +40,7 @@ class Told:
     errors: Sequence[str] | None = None
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Told:
+    def of(cls, answer: Mapping[str, Any]) -> Reported:
         """Return what an adapter answered: `text`, `reasoning`, `calls`, `errors`, each of them or not.
 
         Raises ValueError for an answer of another form.
@@ -53,20 +53,22 @@ class Told:
             raise ValueError(f"not an answer: {answer!r} ({type(error).__name__}: {error})") from error
 
 
-def judge(case: Case, told: Told) -> Counter[str]:
+def judge(case: Case, reported: Reported) -> Counter[str]:
     """Return the faults of an answer: names of `FAULTS`, with how many characters or calls each is about."""
-    return min((_faults(outcome, told) for outcome in case.expected), key=lambda faults: (len(faults), faults.total()))
+    return min(
+        (_faults(outcome, reported) for outcome in case.expected), key=lambda faults: (len(faults), faults.total())
+    )
 
 
-def _faults(outcome: Outcome, told: Told) -> Counter[str]:
+def _faults(outcome: Outcome, reported: Reported) -> Counter[str]:
     found: Counter[str] = Counter()
-    if told.text is not None:
-        found.update(_text_faults(outcome.text, told.text))
-    found.update(_call_faults(outcome.calls, told.calls))
-    if told.reasoning is not None:
-        found["reasoning"] = sum(_text_faults(outcome.reasoning, told.reasoning).values())
-    if told.errors is not None:
-        wanted, got = Counter(outcome.errors), Counter(told.errors)
+    if reported.text is not None:
+        found.update(_text_faults(outcome.text, reported.text))
+    found.update(_call_faults(outcome.calls, reported.calls))
+    if reported.reasoning is not None:
+        found["reasoning"] = sum(_text_faults(outcome.reasoning, reported.reasoning).values())
+    if reported.errors is not None:
+        wanted, got = Counter(outcome.errors), Counter(reported.errors)
         found["code"] = max((wanted - got).total(), (got - wanted).total())
     return +found
 
@@ -100,10 +102,10 @@ def _bare(text: str) -> str:
     return "".join(text.split())
 
 
-def _call_faults(wanted: Sequence[WrittenCall], told: Sequence[tuple[str, Any]]) -> dict[str, int]:
+def _call_faults(wanted: Sequence[WrittenCall], reported: Sequence[tuple[str, Any]]) -> dict[str, int]:
     written = [(call.name, _canonical(call.arguments)) for call in wanted]
     got: list[tuple[str, str]] = []
-    for name, arguments in told:
+    for name, arguments in reported:
         value = _object(arguments, empty=(name, "{}") in written)
         if value is not None:  # what cannot be read is never executed, so it is no call
             got.append((name, _canonical(value)))

@@ -9,8 +9,8 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.completions import CompletionEncoder, input_in
 from streamtools.outputs.encoder import DONE, encode_json, present, to_json
+from streamtools.outputs.model_answers import CompletionEncoder, input_in
 
 
 class OpenAIEncoder(CompletionEncoder):

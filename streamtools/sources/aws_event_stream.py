@@ -126,5 +126,5 @@ def _fault(name: str, payload: bytes) -> bytes:
         value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = {"message": payload[:4096].decode(errors="replace")}
-    told = value.get("message") or value.get("Message") if isinstance(value, dict) else value
-    return msgspec.json.encode({"type": name, "message": told if isinstance(told, str) else ""})
+    text = value.get("message") or value.get("Message") if isinstance(value, dict) else value
+    return msgspec.json.encode({"type": name, "message": text if isinstance(text, str) else ""})

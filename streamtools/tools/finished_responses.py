@@ -103,8 +103,8 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]
         if not _is_well(finish_reason) or (type_of(entry) in ITEMS and not _is_well(entry.get("status"))):
             arguments, rejected = {}, Rejected(Code.TRUNCATED, "the answer was cut off")
         elif at >= DEFAULT_LIMITS.calls:
-            told = f"the answer holds more than {DEFAULT_LIMITS.calls} calls"
-            arguments, rejected = {}, Rejected(Code.TOO_MANY_CALLS, told)
+            why = f"the answer holds more than {DEFAULT_LIMITS.calls} calls"
+            arguments, rejected = {}, Rejected(Code.TOO_MANY_CALLS, why)
         call = ToolCall(id=call_id, name=whole(name), arguments=arguments, dialect=NATIVE, provider_id=given)
         calls.append(FinishedCall(call, rejected))
     return calls

@@ -12,8 +12,8 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.completions import CompletionEncoder, input_in
 from streamtools.outputs.encoder import to_json
+from streamtools.outputs.model_answers import CompletionEncoder, input_in
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _USUAL: Mapping[str, Any] = {

@@ -12,8 +12,8 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.completions import CompletionEncoder
 from streamtools.outputs.encoder import present, to_json
+from streamtools.outputs.model_answers import CompletionEncoder
 
 STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 

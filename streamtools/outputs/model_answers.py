@@ -236,8 +236,8 @@ class CompletionEncoder(ABC):
     def _finish(self, done: events.Done) -> bytes:
         calls = {call.id: (call.name, compact(call.arguments)) for call in done.pending}
         if self._broken is not None and done.finish_reason not in _CUT:
-            told = f"the model wrote a call that cannot be read: {self._broken.message}"
-            return self._fail(self._broken.code, told)
+            why = f"the model wrote a call that cannot be read: {self._broken.message}"
+            return self._fail(self._broken.code, why)
         if not self._runs_tools and done.reason != "stopped":
             if self._bad and not self._takes_any_arguments and done.finish_reason not in _CUT:
                 return self._fail(Code.INVALID_JSON, "the model wrote a call that cannot be read")
